@@ -106,7 +106,7 @@ async def lines(http: httpx.AsyncClient, panel: Mapping[str, Any]) -> list[Line]
             points = [(at, float(value)) for at, value in series["values"] if value != "NaN"]
             name = lab.legend_of(series["metric"], target["legendFormat"]).strip()
             unit = own.get("unit", panel["fieldConfig"]["defaults"]["unit"])
-            series_lines.append(Line(name, unit, points, "custom.axisPlacement" in own))
+            series_lines.append(Line(name, unit, points, right="custom.axisPlacement" in own))
     return [line for line in series_lines if line.points]
 
 
@@ -187,7 +187,7 @@ def drawn_panel(panel: Mapping[str, Any], drawn: Sequence[Line]) -> str:
     elif panel["type"] == "stat":
         body = f'<div style="font-size:60px">{format_value(drawn[0].points[-1][1], "short")}</div>'
     else:
-        body = graph(panel, drawn, width, height)
+        body = graph(panel, drawn, width=width, height=height)
     return f"<h2>{escape(panel['title'])}</h2><p>{escape(panel['description'])}</p>{body}"
 
 

@@ -111,7 +111,9 @@ def read_project(path: Path) -> dict[str, Any]:
 
 def sbom(version: str = "") -> str:
     """Return the bill of materials of a version; of the one that the files name by default."""
-    return _write_bill(PROJECT, ComponentType.APPLICATION, list_locked_packages(), version)
+    return _write_bill(
+        PROJECT, ComponentType.APPLICATION, packages=list_locked_packages(), version=version
+    )
 
 
 def framework_sbom(version: str = "") -> str:
@@ -120,7 +122,9 @@ def framework_sbom(version: str = "") -> str:
     Args:
         version: as for `sbom`.
     """
-    return _write_bill(FRAMEWORK, ComponentType.LIBRARY, list_framework_packages(), version)
+    return _write_bill(
+        FRAMEWORK, ComponentType.LIBRARY, packages=list_framework_packages(), version=version
+    )
 
 
 def _write_bill(

@@ -27,7 +27,7 @@ from allocator.errors import (
     PoolTooLarge,
     RequestRefused,
 )
-from allocator.layout import MAX_ADDRESSES, Fault, Layout, pool_faults, validate_pool
+from allocator.layout import MAX_ADDRESSES, Layout, LayoutFault, pool_faults, validate_pool
 from allocator.space import Capacity, Origin, Space, utilization_percent
 
 __all__ = [
@@ -37,12 +37,12 @@ __all__ = [
     "AllocatorError",
     "Capacity",
     "Family",
-    "Fault",
     "InvalidCIDR",
     "InvalidPool",
     "InvalidRange",
     "InvalidRequest",
     "Layout",
+    "LayoutFault",
     "MalformedText",
     "NotHeld",
     "Origin",

@@ -218,7 +218,7 @@ _Bounds = tuple[int | None, int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class LayoutFault:
     """What is wrong in a pool's specification, and where.
 
     Args:
@@ -245,31 +245,31 @@ def validate_pool(
 
 def pool_faults(
     cidr: str, reserved: Sequence[str] = (), ranges: Sequence[Ends] = ()
-) -> list[Fault]:
+) -> list[LayoutFault]:
     """Return every fault of a pool's specification with its place; arguments as validate_pool."""
     try:
         pool = AddressRange.parse_cidr(cidr)
     except InvalidCIDR as error:
-        return [Fault(("cidr",), f"invalid pool CIDR: {error}")]
+        return [LayoutFault(("cidr",), f"invalid pool CIDR: {error}")]
     kept = [_parse_reserved(cidr_entry, pool.family) for cidr_entry in reserved]
     bounds = [
         (address_in(start, pool.family), address_in(end, pool.family)) for start, end in ranges
     ]
-    faults: list[Fault] = []
+    faults: list[LayoutFault] = []
     for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
         if isinstance(reserved_range, str):
-            faults.append(Fault(("reserved", at), reserved_range))
+            faults.append(LayoutFault(("reserved", at), reserved_range))
         elif not pool.contains(reserved_range):
             message = (
                 f"reserved CIDR {quote_value(entry)} is not within pool CIDR {quote_value(cidr)}"
             )
-            faults.append(Fault(("reserved", at), message))
+            faults.append(LayoutFault(("reserved", at), message))
     for index in range(len(ranges)):
         faults += _range_faults(pool, cidr, ranges=ranges, bounds=bounds, index=index)
     for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
         if not isinstance(reserved_range, str):
             for message in _straddling_faults(entry, reserved_range, ranges=ranges, bounds=bounds):
-                faults.append(Fault(("reserved", at), message))
+                faults.append(LayoutFault(("reserved", at), message))
     return faults
 
 
@@ -286,24 +286,26 @@ def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
 
 def _range_faults(
     pool: AddressRange, cidr: str, ranges: Sequence[Ends], bounds: Sequence[_Bounds], index: int
-) -> Iterator[Fault]:
+) -> Iterator[LayoutFault]:
     """Yield the faults of one range: addresses, order, CIDR, and the range before."""
     start, end = ranges[index]
     first, last = bounds[index]
     here = ("ranges", index)
     family = f"is not a valid IPv{pool.family} address"
     if first is None:
-        yield Fault((*here, "start"), f"ranges[{index}].start {quote_value(start)} {family}")
+        yield LayoutFault((*here, "start"), f"ranges[{index}].start {quote_value(start)} {family}")
     elif last is None:
-        yield Fault((*here, "end"), f"ranges[{index}].end {quote_value(end)} {family}")
+        yield LayoutFault((*here, "end"), f"ranges[{index}].end {quote_value(end)} {family}")
     elif first > last:
-        yield Fault(here, f"ranges[{index}] start {start} is after end {end}")
+        yield LayoutFault(here, f"ranges[{index}] start {start} is after end {end}")
     else:
         if not (pool.contains(first) and pool.contains(last)):
-            yield Fault(here, f"ranges[{index}] ({start}-{end}) falls outside pool CIDR {cidr}")
+            yield LayoutFault(
+                here, f"ranges[{index}] ({start}-{end}) falls outside pool CIDR {cidr}"
+            )
         before = bounds[index - 1][1] if index else None
         if before is not None and first <= before:
-            yield Fault(
+            yield LayoutFault(
                 (*here, "start"),
                 "ranges must be sorted by start IP and non-overlapping; "
                 f"ranges[{index}].start ({start}) must be greater than "

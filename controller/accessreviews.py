@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from controller.clock import Clock
 from controller.errors import ControllerError
 from controller.loggers import get_logger
-from controller.pages import Response
+from controller.pages import PageResponse
 from controller.reviews import ask_review, is_access_allowed
 from controller.transport import Transport
 
@@ -55,7 +55,7 @@ class AccessReviewer:
         self._users: _Cached[bytes, _User] = _Cached(clock)
         self._allowed: _Cached[tuple[_User, str, str], bool] = _Cached(clock)
 
-    async def guard(self, method: str, path: str, authorization: str) -> Response | None:
+    async def guard(self, method: str, path: str, authorization: str) -> PageResponse | None:
         """Return the response that refuses a request; None if it is allowed.
 
         Args:
@@ -66,18 +66,18 @@ class AccessReviewer:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return Response(b"Unauthorized", 401)
+            return PageResponse(b"Unauthorized", 401)
         try:
             user = await self._authenticate(token)
             if user is None:
-                return Response(b"Unauthorized", 401)
+                return PageResponse(b"Unauthorized", 401)
             allowed = await self._authorize(user, method.lower(), path)
         except ControllerError as error:
             log.error("Cannot review access", path=path, error=str(error))  # noqa: TRY400 - expected
-            return Response(b"Authentication failed", 500)
+            return PageResponse(b"Authentication failed", 500)
         if allowed:
             return None
-        return Response(f"Authorization denied for user {user.name}".encode(), 403)
+        return PageResponse(f"Authorization denied for user {user.name}".encode(), 403)
 
     async def _authenticate(self, token: str) -> _User | None:
         """Return the user of a token by a TokenReview, or a recent one; None if it is invalid."""
@@ -86,7 +86,7 @@ class AccessReviewer:
         if known is not None:
             return known
         status = await ask_review(
-            self._transport, _AUTHENTICATION, "TokenReview", {"token": token}
+            self._transport, _AUTHENTICATION, kind="TokenReview", spec={"token": token}
         )
         if status.get("authenticated") is not True:
             return None  # not cached: the token may become valid (clocks, new keys)
@@ -106,7 +106,9 @@ class AccessReviewer:
             "extra": {name: list(values) for name, values in user.extra},
             "nonResourceAttributes": {"path": path, "verb": verb},
         }
-        status = await ask_review(self._transport, _AUTHORIZATION, "SubjectAccessReview", spec)
+        status = await ask_review(
+            self._transport, _AUTHORIZATION, kind="SubjectAccessReview", spec=spec
+        )
         allowed = is_access_allowed(status)
         seconds = ALLOWED_SECONDS if allowed else DENIED_SECONDS
         self._allowed.put((user, verb, path), allowed, seconds)
@@ -121,8 +123,8 @@ def _parse_user(user: Mapping[str, Any]) -> _User:
     return _User(
         str(user.get("username") or ""),
         str(user.get("uid") or ""),
-        tuple(map(str, user.get("groups") or ())),
-        tuple(sorted(extra.items())),
+        groups=tuple(map(str, user.get("groups") or ())),
+        extra=tuple(sorted(extra.items())),
     )
 
 

@@ -130,11 +130,11 @@ def check_body(resource: Resource[Any], body: object, verb: str) -> None:
             f"{argument} must be a dictionary, not the object {describe_value(body)}: an object"
             " has only the fields of its type, so write the fields that the server is to store"
         )
-    check_type(body, Mapping, argument, "a dictionary")
+    check_type(body, Mapping, argument=argument, expected="a dictionary")
     assert isinstance(body, Mapping)
     check_type(
         body.get("metadata"),
         (Mapping, type(None)),
-        f"{verb} {resource.full_name}: metadata",
-        'a dictionary, such as {"name": "a"}',
+        argument=f"{verb} {resource.full_name}: metadata",
+        expected='a dictionary, such as {"name": "a"}',
     )

@@ -97,7 +97,7 @@ def check_cache_key(key: object, resource: Resource[Any]) -> None:
         resource: the kind, for the message.
     """
     argument = f"Cache.get of {resource.full_name}: key"
-    check_type(key, tuple, argument, "a controller.Key(namespace, name)")
+    check_type(key, tuple, argument=argument, expected="a controller.Key(namespace, name)")
 
 
 class Cache(Generic[T]):
@@ -526,7 +526,12 @@ class Cache(Generic[T]):
             if not unchanged:
                 gone = new is None
                 changes.append(
-                    Change(old, new, initial and not gone, final_state_unknown and gone)
+                    Change(
+                        old,
+                        new,
+                        initial=initial and not gone,
+                        final_state_unknown=final_state_unknown and gone,
+                    )
                 )
         return changes
 

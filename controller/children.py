@@ -52,7 +52,7 @@ class Owner:
 
     def __post_init__(self) -> None:
         check_resource(self.kind, "Owner(object, KIND)")
-        check_argument(self.kind, self.object, "Owner of", OBJECT)
+        check_argument(self.kind, self.object, verb="Owner of", expected=OBJECT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,10 +105,14 @@ async def ensure(
             manager.
         TypeError: an argument has another type, or `stringData` has a value that is no text.
     """
-    check_type(client, Client, "ensure: client", "a Client, such as Manager.client")
+    check_type(
+        client, Client, argument="ensure: client", expected="a Client, such as Manager.client"
+    )
     check_resource(resource, "ensure")
     check_body(resource, body, "ensure")
-    check_type(manager, str, "ensure: manager", "the name of the field manager as text")
+    check_type(
+        manager, str, argument="ensure: manager", expected="the name of the field manager as text"
+    )
     desired = _complete(resource, owner, body)
     meta = desired["metadata"]
     key = Key(meta.get("namespace", ""), meta["name"])
@@ -126,7 +130,7 @@ async def ensure(
         differences = [
             difference
             for difference in find_differences(
-                desired, current.body, manager, resource.api_version
+                desired, current.body, manager=manager, api_version=resource.api_version
             )
             if not client.applied_values.includes(child, difference.digest)
         ]
@@ -137,7 +141,9 @@ async def ensure(
     )
     if not client.is_dry_run:
         # Nobody else had a turn: what differs now is what the server makes of our values.
-        remaining = find_differences(desired, stored.body, manager, resource.api_version)
+        remaining = find_differences(
+            desired, stored.body, manager=manager, api_version=resource.api_version
+        )
         client.applied_values.remember(
             _name_child(resource, stored, manager),
             frozenset(difference.digest for difference in remaining) - {b""},
@@ -153,7 +159,9 @@ async def ensure(
 def _name_child(resource: Resource[Any], stored: Untyped, manager: str) -> ChildAndManager:
     """Return the child and its field manager as AppliedValues knows them."""
     kind = f"{resource.full_name}/{resource.version}"
-    return ChildAndManager(kind, str(stored.metadata.key), stored.metadata.uid, manager)
+    return ChildAndManager(
+        kind, str(stored.metadata.key), uid=stored.metadata.uid, manager=manager
+    )
 
 
 def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, Any]) -> Json:
@@ -174,7 +182,12 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
         raise ValueError(
             f"a {resource.kind} to ensure needs metadata.name: generateName names none"
         )
-    check_type(desired["metadata"]["name"], str, f"a {resource.kind}: metadata.name", "text")
+    check_type(
+        desired["metadata"]["name"],
+        str,
+        argument=f"a {resource.kind}: metadata.name",
+        expected="text",
+    )
     if "status" in desired:
         raise ValueError(
             f"{resource.kind} {desired['metadata']['name']}: the status is no part of what a child"
@@ -218,9 +231,9 @@ def _move_string_data(desired: Json) -> None:
     """
     where = f"Secret {desired['metadata']['name']}: stringData"
     texts = desired.pop("stringData") or {}
-    check_type(texts, dict, where, "a dictionary of texts")
+    check_type(texts, dict, argument=where, expected="a dictionary of texts")
     for name, value in texts.items():
-        check_type(value, str, f"{where}[{name!r}]", "text")
+        check_type(value, str, argument=f"{where}[{name!r}]", expected="text")
     encoded = {name: base64.b64encode(value.encode()).decode() for name, value in texts.items()}
     desired["data"] = {**(desired.get("data") or {}), **encoded}
 

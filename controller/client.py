@@ -166,9 +166,9 @@ class Client:
         Raises:
             ValueError: the kind is namespaced, and the key has no namespace.
         """
-        check_argument(resource, key, "get", KEY)
+        check_argument(resource, key, verb="get", expected=KEY)
         check_place(resource, key, "get")
-        with _naming("get", resource, key, subresource):
+        with _naming("get", resource, where=key, subresource=subresource):
             data = await self._transport.request(
                 "GET", resource.path(key, subresource), accept=resource.accept
             )
@@ -202,7 +202,7 @@ class Client:
             labels: a label selector; empty for none.
             fields: a field selector; empty for none.
         """
-        check_argument(resource, namespace, "list", NAMESPACE)
+        check_argument(resource, namespace, verb="list", expected=NAMESPACE)
         query = {"limit": str(PAGE_SIZE)}
         if labels:
             query["labelSelector"] = labels
@@ -210,7 +210,9 @@ class Client:
             query["fieldSelector"] = fields
         with _naming("list", resource, namespace):
             limit = ReadLimit(self._max_list_bytes)
-            return await list_all(self._transport, resource, namespace, query, limit)
+            return await list_all(
+                self._transport, resource, namespace=namespace, query=query, limit=limit
+            )
 
     async def create(
         self,
@@ -233,7 +235,7 @@ class Client:
             ValueError: the kind is cluster-scoped, and `with_owner` made a namespaced object the
                 owner; or the kind is namespaced, and no namespace is named.
         """
-        check_argument(resource, namespace, "create", NAMESPACE)
+        check_argument(resource, namespace, verb="create", expected=NAMESPACE)
         check_body(resource, body, "create")
         check_place(resource, _created_key(namespace, body), "create")
         check_owners(resource, body)
@@ -271,19 +273,19 @@ class Client:
             Conflict: the object has changed since; read again and decide again.
             Invalid: the server refuses the content, or a `test` of a JSON patch failed.
         """
-        check_argument(resource, at, "patch", VERSION)
+        check_argument(resource, at, verb="patch", expected=VERSION)
         check_type(
             patch,
             (Mapping, list, tuple),
-            f"patch {resource.full_name}: the patch",
-            "a dictionary, or a list of operations",
+            argument=f"patch {resource.full_name}: the patch",
+            expected="a dictionary, or a list of operations",
         )
         pins = {"resourceVersion": precondition(at)} | ({} if subresource else {"uid": at.uid})
         if isinstance(patch, Mapping):
             body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
         else:
             body, content_type = encode([*pinning(pins), *patch]), JSON_PATCH
-        with _naming("patch", resource, at.key, subresource):
+        with _naming("patch", resource, where=at.key, subresource=subresource):
             data = await self._transport.request(
                 "PATCH",
                 resource.path(at.key, subresource),
@@ -311,9 +313,12 @@ class Client:
         Raises:
             Conflict: the object has changed since it was read; read again and decide again.
         """
-        check_argument(resource, obj, "patch_status", OBJECT)
+        check_argument(resource, obj, verb="patch_status", expected=OBJECT)
         check_type(
-            status, Mapping, f"patch_status {resource.full_name}: status", "a dictionary of fields"
+            status,
+            Mapping,
+            argument=f"patch_status {resource.full_name}: status",
+            expected="a dictionary of fields",
         )
         body = {"status": status}
         return await self.patch(resource, Version.from_object(obj), body, subresource="status")
@@ -332,12 +337,12 @@ class Client:
         Raises:
             Conflict: the object has changed since; read again and decide again.
         """
-        check_argument(resource, at, "replace", VERSION)
+        check_argument(resource, at, verb="replace", expected=VERSION)
         check_body(resource, body, "replace")
         pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
-        with _naming("update", resource, at.key, subresource):
+        with _naming("update", resource, where=at.key, subresource=subresource):
             data = await self._transport.request(
                 "PUT",
                 resource.path(at.key, subresource),
@@ -363,7 +368,7 @@ class Client:
             Conflict: the object has changed since.
             NotFound: it was deleted before.
         """
-        check_argument(resource, at, "delete", VERSION)
+        check_argument(resource, at, verb="delete", expected=VERSION)
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -413,7 +418,9 @@ class Client:
             Conflict: the object has another version.
             ValueError: as for `create`.
         """
-        obj, _ = await self._send_apply(resource, key, body, manager, force, version, uid)
+        obj, _ = await self._send_apply(
+            resource, key, body=body, manager=manager, force=force, version=version, uid=uid
+        )
         return obj
 
     async def apply_whole(
@@ -438,7 +445,7 @@ class Client:
             FieldManagerConflict: another manager owns a field.
             ValueError: as for `create`.
         """
-        obj, data = await self._send_apply(resource, key, body, manager, force)
+        obj, data = await self._send_apply(resource, key, body=body, manager=manager, force=force)
         return obj, decode_object(resource.untyped, data)
 
     async def _send_apply(  # noqa: PLR0913, PLR0917 - what a caller of `apply` decides
@@ -452,7 +459,7 @@ class Client:
         uid: str = "",
     ) -> tuple[T, bytes]:
         """Apply; return the object, and the answer of the server. `apply` describes the rest."""
-        check_argument(resource, key, "apply", KEY)
+        check_argument(resource, key, verb="apply", expected=KEY)
         check_body(resource, body, "apply")
         check_place(resource, key, "apply")
         check_owners(resource, body)
@@ -482,7 +489,7 @@ class Client:
         """
         spec = {**subject, "resourceAttributes": dict(attributes)}
         version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
-        return is_access_allowed(await ask_review(self._transport, version, kind, spec))
+        return is_access_allowed(await ask_review(self._transport, version, kind=kind, spec=spec))
 
     async def is_served(self, resource: Resource[Any]) -> bool:
         """Return whether the server serves the kind `resource`.

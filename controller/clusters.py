@@ -212,7 +212,7 @@ class Clusters:
         if self._clusters:
             raise RuntimeError("declare all kinds before the first cluster is opened")
         scope = Scope(namespace, labels, fields)
-        kind = ClusterKind(resource, scope, dict(indexes or {}), self._mark_used)
+        kind = ClusterKind(resource, scope, indexes=dict(indexes or {}), used=self._mark_used)
         self._kinds.append(kind)
         return kind
 
@@ -361,7 +361,9 @@ class Clusters:
             on_deleted=mark_deleted,
             absence_counter=AbsenceCounter(self._clock),
         )
-        return _Cluster(key, transport, informers, client, self._clock.monotonic())
+        return _Cluster(
+            key, transport, informers=informers, client=client, used=self._clock.monotonic()
+        )
 
     def _free_slot(self, key: Key) -> bool:
         """Close a cluster so that `key` can be opened; return whether one was closed."""

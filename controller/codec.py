@@ -274,7 +274,12 @@ def decode_page_in_slices(resource: Resource[T], data: bytes) -> Iterator[Page[T
         except DECODE_ERRORS as error:
             key = _key_of(raw) or Key("", f"item {number}")
             unreadable[key] = _decode_failure(resource, raw, error)
-    yield Page(tuple(items), revision, unreadable, listed.metadata.continuation or "")
+    yield Page(
+        tuple(items),
+        revision,
+        unreadable=unreadable,
+        continuation=listed.metadata.continuation or "",
+    )
 
 
 def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
@@ -330,7 +335,7 @@ def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable |
     try:
         meta = _metadata_decoder.decode(raw).metadata
         if meta.name and meta.revision:
-            return Unreadable(meta.key, meta.revision, reason, deleted)
+            return Unreadable(meta.key, meta.revision, reason=reason, deleted=deleted)
     except DECODE_ERRORS as error:
         return UnknownEvent(f"an object with unreadable metadata: {error}")
     return UnknownEvent(f"an object without name or resourceVersion: {reason}")

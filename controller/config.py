@@ -62,7 +62,12 @@ async def connect(
         ConfigurationError: no cluster is configured, or its configuration cannot be used.
         TypeError: `kubeconfig` is no Path.
     """
-    check_type(kubeconfig, (Path, type(None)), "connect: kubeconfig", "a pathlib.Path or None")
+    check_type(
+        kubeconfig,
+        (Path, type(None)),
+        argument="connect: kubeconfig",
+        expected="a pathlib.Path or None",
+    )
     paths = _kubeconfigs(kubeconfig, context)
 
     async def load() -> Configuration:
@@ -267,7 +272,7 @@ async def _load_kubeconfigs(
         raise ConfigurationError(
             f"kubeconfig {where} cannot be used: {type(error).__name__}: {error}"
         ) from error
-    _check_user(user, configuration, where, name)
+    _check_user(user, configuration, where=where, name=name)
     return configuration
 
 
@@ -304,7 +309,7 @@ def _chosen_context(documents: _Documents, context: str | None, where: str) -> s
         )
     if name not in contexts:
         raise ConfigurationError(f"kubeconfig {where} has no context {name!r}; there are: {known}")
-    cluster = _meant(documents, name, "cluster", where)
+    cluster = _meant(documents, name, single="cluster", where=where)
     server = cluster.get("server")
     parts = url_of_host(server) if isinstance(server, str) else None
     if parts is None:
@@ -314,7 +319,7 @@ def _chosen_context(documents: _Documents, context: str | None, where: str) -> s
             f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
         )
     if parts.scheme == "https" or contexts[name].get("user"):
-        _meant(documents, name, "user", where)
+        _meant(documents, name, single="user", where=where)
     return name
 
 

@@ -192,7 +192,7 @@ async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
     """
     query = {"fieldSelector": f"metadata.name={resource.full_name}"}
     try:
-        page = await list_all(transport, _DEFINITIONS, "", query)
+        page = await list_all(transport, _DEFINITIONS, namespace="", query=query)
     except NotFound:  # a server without definitions: of tests, or an aggregated one
         return False
     definitions = (

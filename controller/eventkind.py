@@ -41,7 +41,13 @@ class Reference:
     def to(cls, resource: Resource[T], obj: T) -> "Reference":
         """Return the reference to `obj`, which is of the kind `resource`."""
         meta = obj.metadata
-        return cls(resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid)
+        return cls(
+            resource.api_version,
+            resource.kind,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+        )
 
     @property
     def event_namespace(self) -> str:

@@ -209,7 +209,7 @@ class Recorder:
             ValueError: `type` is neither `Normal` nor `Warning`.
         """
         check_resource(resource, "Recorder.record")
-        check_argument(resource, obj, "record", OBJECT)
+        check_argument(resource, obj, verb="record", expected=OBJECT)
         if type not in {"Normal", "Warning"}:
             raise ValueError(
                 f"Recorder.record of {resource.full_name}: type must be Normal or Warning, not"
@@ -219,11 +219,13 @@ class Recorder:
             self._drop("full")
             return
         other = Reference.to(*related) if related is not None else None
-        key = SeriesKey(Reference.to(resource, obj), type, reason, action, other)
+        key = SeriesKey(
+            Reference.to(resource, obj), type, reason=reason, action=action, related=other
+        )
         now = self._clock.now()
         # Unique within this process; two events of a burst may have the same time.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e9))
-        self._queue.append(_QueuedEvent(key, escape_text(message), now, self._stamp))
+        self._queue.append(_QueuedEvent(key, escape_text(message), at=now, stamp=self._stamp))
         self._recorded.set()
 
     async def run(self) -> None:
@@ -281,13 +283,17 @@ class Recorder:
         if not self._limits.allow((key.regarding, key.related)):
             self._drop("limited")
             return
-        body = event_body(key, queued.note, self._reporter, queued.at, queued.stamp)
+        body = event_body(
+            key, queued.note, reporter=self._reporter, at=queued.at, stamp=queued.stamp
+        )
         event = await self._send(
             lambda: self._client.create(EVENTS, key.regarding.event_namespace, body)
         )
         if event is not None:
             now = self._clock.monotonic()
-            self._series[key] = _Series(event, 1, queued.at, now, 1, now)
+            self._series[key] = _Series(
+                event, 1, last=queued.at, last_seen=now, written=1, written_at=now
+            )
 
     async def _write_counts(self, due: Callable[[_Series], float]) -> None:
         """Write the counts that are due, and remove the series that have ended."""

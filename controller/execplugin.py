@@ -57,7 +57,7 @@ async def plugin_credentials(
     stdin, stderr = None if reads else DEVNULL, None if may_ask and os.isatty(_STDERR) else PIPE
     try:
         with anyio.fail_after(None if reads else ANSWER_SECONDS):
-            code, printed, said = await _run(command, variables, stdin, stderr)
+            code, printed, said = await _run(command, variables, stdin=stdin, stderr=stderr)
     except TimeoutError as error:
         raise ConfigurationError(
             f"exec: {command[0]} has not answered within {ANSWER_SECONDS:g} s and was ended; run"

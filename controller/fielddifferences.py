@@ -70,7 +70,9 @@ def find_differences(
     }
     if meta:
         fields["metadata"] = meta
-    yield from _compare_fields(fields, stored, _find_owned(stored, manager, api_version), "")
+    yield from _compare_fields(
+        fields, stored, owned=_find_owned(stored, manager, api_version), path=""
+    )
 
 
 def _find_owned(stored: Json, manager: str, api_version: str) -> Json:
@@ -103,9 +105,9 @@ def _compare_values(
     """
     has_parts = any(name != "." for name in owned)
     if isinstance(desired, dict) and isinstance(stored, dict) and (has_parts or not desired):
-        yield from _compare_fields(desired, stored, owned, path)
+        yield from _compare_fields(desired, stored, owned=owned, path=path)
     elif isinstance(desired, list) and isinstance(stored, list) and (has_parts or not desired):
-        yield from _compare_entries(desired, stored, owned, path)
+        yield from _compare_entries(desired, stored, owned=owned, path=path)
     elif desired != stored:
         yield FieldDifference(_name_unequal(desired, stored, path), desired, stored)
 
@@ -130,7 +132,7 @@ def _compare_fields(
             names = _name_unequal(value, stored_value, field_path)
             yield FieldDifference(names, value, stored_value)
         else:
-            yield from _compare_values(value, stored_value, owned_parts, field_path)
+            yield from _compare_values(value, stored_value, owned=owned_parts, path=field_path)
     for element in owned:
         name = element.removeprefix("f:")
         if element != "." and name not in desired:
@@ -157,7 +159,7 @@ def _compare_entries(
             (other for other in stored if _is_named_by(element, elements[element], other)), _ABSENT
         )
         entry_path = f"{path}[{element[2:]}]"
-        yield from _compare_values(entry, stored_entry, owned[element], entry_path)
+        yield from _compare_values(entry, stored_entry, owned=owned[element], path=entry_path)
     for element in elements.keys() - set(element_of.values()):
         yield FieldDifference((f"{path}[{element[2:]}]",))
 

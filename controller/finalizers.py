@@ -41,7 +41,7 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
     """
     if has_finalizer(obj, name) or obj.metadata.terminating:
         return obj
-    return await _write(client, resource, obj, [*obj.metadata.finalizers, name])
+    return await _write(client, resource, obj=obj, finalizers=[*obj.metadata.finalizers, name])
 
 
 async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: str) -> T:
@@ -63,7 +63,7 @@ async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: 
     if not has_finalizer(obj, name):
         return obj
     rest = [other for other in obj.metadata.finalizers if other != name]
-    return await _write(client, resource, obj, rest)
+    return await _write(client, resource, obj=obj, finalizers=rest)
 
 
 async def release_unreadable(

@@ -11,7 +11,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from controller.errors import ConfigurationError
 from controller.loggers import get_logger
-from controller.pages import Bind, Guard, Page, Request
+from controller.pages import Bind, Guard, Page, PageRequest
 
 SHUTDOWN_SECONDS = 1.0
 
@@ -114,7 +114,7 @@ def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitab
         if response is None:
             query = {name: request.query.getall(name) for name in request.query}
             accept = ",".join(request.headers.getall("Accept", ()))
-            response = page(Request(request.match_info.get("tail", ""), query, accept))
+            response = page(PageRequest(request.match_info.get("tail", ""), query, accept))
         headers = {"Content-Type": response.content_type, "X-Content-Type-Options": "nosniff"}
         return web.Response(body=response.body, status=response.status, headers=headers)
 

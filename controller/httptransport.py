@@ -112,12 +112,12 @@ class HttpTransport(Transport):
         }
         url = self._url(path, query)
         try:
-            return await self._exchange(session, method, url, arguments)
+            return await self._exchange(session, method, url=url, arguments=arguments)
         except Unauthorized:
             # Safe to send again: the server answers 401 before it executes anything.
             if not await self._renew_credentials(f"{method} {url}", total):
                 raise
-        return await self._exchange(session, method, url, arguments)
+        return await self._exchange(session, method, url=url, arguments=arguments)
 
     @override
     @asynccontextmanager
@@ -219,7 +219,7 @@ class HttpTransport(Transport):
         """Send a request; return the body of a 2xx response, raise an error for any other."""
         try:
             with self._until_closed():
-                response = await self._send(session, method, url, arguments)
+                response = await self._send(session, method, url=url, arguments=arguments)
                 async with response:
                     data = await self._read_body(response)
         except (aiohttp.ClientError, OSError) as error:
@@ -241,7 +241,7 @@ class HttpTransport(Transport):
             with self._until_closed():
                 with anyio.fail_after(HEADERS_SECONDS):
                     arguments = {"headers": headers, "timeout": timeout}
-                    response = await self._send(session, "GET", url, arguments)
+                    response = await self._send(session, "GET", url=url, arguments=arguments)
                 if response.status == 200:
                     return response
                 async with response:
@@ -399,9 +399,9 @@ def _response_error(response: aiohttp.ClientResponse, data: bytes) -> Controller
     return error_from_response(
         response.status,
         response.content_type,
-        response.headers,
-        data,
-        f"{response.method} {response.url}",
+        headers=response.headers,
+        data=data,
+        request=f"{response.method} {response.url}",
     )
 
 

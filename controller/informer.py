@@ -110,8 +110,8 @@ class Informer(Generic[T]):
         self._reflector = Reflector(
             transport,
             clock,
-            self.cache,
-            self._scope,
+            cache=self.cache,
+            scope=self._scope,
             silence_seconds=deadline_seconds,
             longest_pause=longest_pause,
             randomness=randomness,

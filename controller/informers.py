@@ -63,7 +63,10 @@ class Informers:
                 with other indexes.
         """
         create = partial(self._create, resource, scope, indexes)
-        return cast("Informer[T]", self._find_or_add(resource, (scope, None), indexes, create))
+        return cast(
+            "Informer[T]",
+            self._find_or_add(resource, (scope, None), indexes=indexes, create=create),
+        )
 
     def get_or_create_in(
         self,
@@ -102,7 +105,7 @@ class Informers:
                 indexes=indexes or (),
             )
 
-        informer = self._find_or_add(resource, (scope, namespaces), indexes, create)
+        informer = self._find_or_add(resource, (scope, namespaces), indexes=indexes, create=create)
         return cast("NamespacesInformer[T]", informer)
 
     def _find_or_add(

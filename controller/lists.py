@@ -91,10 +91,14 @@ async def list_all(
     """
     limit = limit or ReadLimit()
     try:
-        return await _list_pages(transport, resource, namespace, query, limit)
+        return await _list_pages(
+            transport, resource, namespace=namespace, query=query, limit=limit
+        )
     except _TokenExpired:
         whole = {name: value for name, value in query.items() if name != "limit"}
-        return await _list_pages(transport, resource, namespace, whole, limit)
+        return await _list_pages(
+            transport, resource, namespace=namespace, query=whole, limit=limit
+        )
 
 
 class _TokenExpired(Exception):

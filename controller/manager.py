@@ -98,7 +98,10 @@ class Manager:
     ) -> None:
         check_transport(transport, "Manager")
         check_type(
-            options, (ManagerOptions, type(None)), "Manager: options", "a ManagerOptions or None"
+            options,
+            (ManagerOptions, type(None)),
+            argument="Manager: options",
+            expected="a ManagerOptions or None",
         )
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
@@ -130,7 +133,11 @@ class Manager:
         restarts = self.metrics.service_restarts
         self._supervisor = Supervisor(self.clock, restarts, self._stopping.is_set)
         self._serving = Serving(
-            self.options, self.metrics, self.clock, transport, self._supervisor
+            self.options,
+            self.metrics,
+            clock=self.clock,
+            transport=transport,
+            supervisor=self._supervisor,
         )
         self._jobs: dict[str, ControllerJob] = {}
         self._sharded_jobs: list[ControllerJob] = []
@@ -202,13 +209,13 @@ class Manager:
         check_type(
             indexes,
             (Mapping, type(None)),
-            f"Manager.informer of {resource.full_name}: indexes",
-            "a dictionary of functions by index name",
+            argument=f"Manager.informer of {resource.full_name}: indexes",
+            expected="a dictionary of functions by index name",
         )
         scope = Scope(namespace, labels, fields)
         if namespaces is None:
             return self._informers.get_or_create(resource, scope, indexes)
-        return self._informers.get_or_create_in(resource, namespaces, scope, indexes)
+        return self._informers.get_or_create_in(resource, namespaces, scope=scope, indexes=indexes)
 
     @property
     def informers(self) -> tuple[AnyInformer, ...]:
@@ -319,9 +326,9 @@ class Manager:
         return Extension(
             self._transport,
             self.clock,
-            self.metrics,
-            self._supervisor,
-            self._informers,
+            metrics=self.metrics,
+            supervisor=self._supervisor,
+            informers=self._informers,
             jobs=self._sharded_jobs,
             shards=self.shards if sharded else None,
             streams=self.options.stream_lists,
@@ -372,7 +379,12 @@ class Manager:
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
-        check_type(check, Check, "Manager.add_readiness_check: check", 'Check("name", function)')
+        check_type(
+            check,
+            Check,
+            argument="Manager.add_readiness_check: check",
+            expected='Check("name", function)',
+        )
         self._serving.readiness.append(check)
 
     def add_liveness_check(self, check: Check) -> None:
@@ -388,7 +400,12 @@ class Manager:
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
-        check_type(check, Check, "Manager.add_liveness_check: check", 'Check("name", function)')
+        check_type(
+            check,
+            Check,
+            argument="Manager.add_liveness_check: check",
+            expected='Check("name", function)',
+        )
         self._serving.liveness.append(check)
 
     def add_webhook(self, webhook: Webhook[Any] | Conversion[Any]) -> None:
@@ -501,8 +518,10 @@ class Manager:
         leases = ShardLeases(
             self.client,
             self.clock,
-            settings,
-            ShardWork(shards, self._sharded_jobs, self._leader_services, self.clock),
+            settings=settings,
+            work=ShardWork(
+                shards, self._sharded_jobs, services=self._leader_services, clock=self.clock
+            ),
             grace_seconds=self.options.grace_seconds,
             report=lambda name, count: self.metrics.leader_status.labels(name).set(count),
             count_failure=self._count_failed_attempt(),

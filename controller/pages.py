@@ -36,7 +36,7 @@ _ALL_HOSTS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened o
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class PageResponse:
     """The response of a page."""
 
     body: bytes
@@ -45,7 +45,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class PageRequest:
     """A request for a page: the URL's path below the page's own, the query, the header Accept."""
 
     tail: str
@@ -53,8 +53,8 @@ class Request:
     accept: str
 
 
-Page = Callable[[Request], Response]
-Guard = Callable[[str, str, str], Awaitable[Response | None]]
+Page = Callable[[PageRequest], PageResponse]
+Guard = Callable[[str, str, str], Awaitable[PageResponse | None]]
 """From method, path and Authorization header to a refusal; None if the page may be shown."""
 
 

@@ -103,11 +103,11 @@ class Watching:
 
 
 @dataclass(frozen=True, slots=True)
-class Expired:
+class PositionExpired:
     """The cache's position is not, or no longer, in the server's history."""
 
 
-State = Empty | Streaming | Listing | Watching | Expired
+State = Empty | Streaming | Listing | Watching | PositionExpired
 
 
 class Reflector(Generic[T]):
@@ -200,7 +200,7 @@ class Reflector(Generic[T]):
         match self.state:
             case Empty():
                 self.state = Streaming("") if self._streams else self._first
-            case Expired():
+            case PositionExpired():
                 self.state = self._full_read_state("")
             case Streaming(revision):
                 self._highest_revision = self._cache.highest_revision
@@ -215,7 +215,7 @@ class Reflector(Generic[T]):
 
     def restart(self) -> None:
         """Begin with a list again, after an exception that this loop does not handle."""
-        self.state = Expired() if self._cache.synced else Empty()
+        self.state = PositionExpired() if self._cache.synced else Empty()
 
     def retry_now(self) -> None:
         """Retry a list or watch that failed at once; something has changed at the server."""
@@ -238,15 +238,15 @@ class Reflector(Generic[T]):
             page = await lists.list_all(
                 self._transport,
                 self._cache.resource,
-                self._scope.namespace,
-                self._scope.query | lists.list_query(revision),
-                self._limit,
+                namespace=self._scope.namespace,
+                query=self._scope.query | lists.list_query(revision),
+                limit=self._limit,
             )
             self._check_not_older(page, revision)
         except ControllerError as error:
             await self._wait_after("list", error)
             anew = errors.is_expired(error) or self._was_unreachable(error)
-            return Expired() if anew else Listing(revision)
+            return PositionExpired() if anew else Listing(revision)
         await self._replace(page, revision)
         return Watching()
 
@@ -320,13 +320,17 @@ class Reflector(Generic[T]):
 
     def _after_failed_watch(self, error: ControllerError) -> State:
         if self._was_unreachable(error):
-            return Expired()
+            return PositionExpired()
         if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
             # After a backup was restored our position may be in the server's future: then watches
             # stay empty. Where bookmarks are known to come, two empty watches mean that.
-            return Expired() if self._bookmarks_seen and self._empty_watches >= 2 else Watching()
+            return (
+                PositionExpired()
+                if self._bookmarks_seen and self._empty_watches >= 2
+                else Watching()
+            )
         return (
-            Expired()
+            PositionExpired()
             if errors.is_expired(error)
             else self._full_read_state(str(self._cache.position))
         )
@@ -356,7 +360,7 @@ class Reflector(Generic[T]):
             return listing  # which fails, too, unless only watches fail
         await self._wait_after("watch", error)
         if errors.is_expired(error) or self._was_unreachable(error):
-            return Expired()
+            return PositionExpired()
         self._cut_streams += initial.opened
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
 

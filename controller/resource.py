@@ -43,7 +43,7 @@ class Resource(Generic[T]):
 
     def __post_init__(self) -> None:
         for name in ("group", "version", "kind", "plural"):
-            check_type(getattr(self, name), str, f"Resource: {name}", "text")
+            check_type(getattr(self, name), str, argument=f"Resource: {name}", expected="text")
         if "/" in self.group:
             group, _, version = self.group.partition("/")
             raise ValueError(

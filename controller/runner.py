@@ -115,8 +115,8 @@ def check_settings(
     check_type(
         retries,
         (Retries, type(None)),
-        f"controller {name}: retries",
-        "a Retries, such as Retries(most_tries=5), or None",
+        argument=f"controller {name}: retries",
+        expected="a Retries, such as Retries(most_tries=5), or None",
     )
 
 
@@ -298,7 +298,12 @@ class Controller:
                 timeout_seconds=seconds,
             )
 
-        deadline = Deadline(self.queue.clock, seconds, self._metrics.timeouts.inc, report_ignored)
+        deadline = Deadline(
+            self.queue.clock,
+            seconds,
+            on_passed=self._metrics.timeouts.inc,
+            on_ignored=report_ignored,
+        )
         try:
             return await deadline.run(running)
         except DeadlinePassed as error:

@@ -17,7 +17,7 @@ from controller.health import PING, Check, report
 from controller.jobs import run_in_background
 from controller.metrics import Metrics
 from controller.options import ManagerOptions
-from controller.pages import Bind, Page, Request, Response, parse_bind
+from controller.pages import Bind, Page, PageRequest, PageResponse, parse_bind
 from controller.resource import Resource
 from controller.supervisor import Supervisor, Task
 from controller.transport import Transport
@@ -134,9 +134,9 @@ class Serving:
         """Serve /metrics, over HTTPS to authorised clients only if the options say so."""
         from controller.httpserver import serve  # noqa: PLC0415 - see above
 
-        def page(request: Request) -> Response:
+        def page(request: PageRequest) -> PageResponse:
             body, content_type = self._metrics.exposition(request.accept)
-            return Response(body, content_type=content_type)
+            return PageResponse(body, content_type=content_type)
 
         pages = {"/metrics": page}
         if not self._options.metrics_secure:
@@ -176,7 +176,7 @@ class Serving:
         self.readiness.append(serving.check())
         if self._injector is not None:
             self.readiness.append(self._injector.check())
-        server = WebhookServer(bind, serving, self._clock, self._webhook_families)
+        server = WebhookServer(bind, serving, clock=self._clock, families=self._webhook_families)
         kinds = [webhook.resource for webhook in self._webhooks if isinstance(webhook, Conversion)]
         self._converted.update((kind.group, kind.kind) for kind in kinds)
         async with server.serving(self._webhooks) as port, run_in_background([update]):
@@ -205,8 +205,12 @@ class Serving:
                 "webhooks need a certificate: name a folder with tls.crt and tls.key, or the"
                 " Service for which to make one"
             )
-        shared = SharedCertificate(self._transport, self._clock, settings, serving)
-        self._injector = CABundleInjector(self._transport, self._clock, settings, shared)
+        shared = SharedCertificate(
+            self._transport, self._clock, settings=settings, serving=serving
+        )
+        self._injector = CABundleInjector(
+            self._transport, self._clock, settings=settings, shared=shared
+        )
         return self._supervisor.restarting("webhook-certificate", shared.run)
 
 
@@ -218,12 +222,12 @@ def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
         checks: returns the checks, called at each request.
     """
 
-    def page(request: Request) -> Response:
+    def page(request: PageRequest) -> PageResponse:
         chosen = [check for check in checks() if request.tail in ("", check.name)]
         if not chosen:
-            return Response(f"there is no check {request.tail}\n".encode(), status=404)
+            return PageResponse(f"there is no check {request.tail}\n".encode(), status=404)
         exclude = request.query.get("exclude", ())
         result = report(name, chosen, verbose="verbose" in request.query, exclude=exclude)
-        return Response(result.body.encode(), status=200 if result.healthy else 503)
+        return PageResponse(result.body.encode(), status=200 if result.healthy else 503)
 
     return page

@@ -111,7 +111,10 @@ class ShardLeases:
         self._looked = anyio.Event()
         self._looked_at = clock.monotonic()
         self._failed_looks = FailedAttempts(
-            clock, self._key(self._name), count_failure, "get, list, create, update and delete"
+            clock,
+            self._key(self._name),
+            count=count_failure,
+            verbs="get, list, create, update and delete",
         )
 
     def _lease_name(self, shard: int) -> str:

@@ -71,7 +71,7 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
         ConfigurationError, UnexpectedEnd: as Manager.run does.
         SystemExit: the lease was lost; one log line says why, and the status is 1.
     """
-    check_type(manager, Manager, "run_until_signal: manager", "a Manager")
+    check_type(manager, Manager, argument="run_until_signal: manager", expected="a Manager")
     failures: list[Exception] = []
     async with anyio.create_task_group() as group:
         group.start_soon(_stop_on_signal, manager)

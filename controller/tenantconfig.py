@@ -83,8 +83,8 @@ def parse_kubeconfig(
     """
     document = _load_yaml(data)
     context = _current_context(document)
-    cluster = _find_entry(document, "clusters", "cluster", context.get("cluster"))
-    user = _find_entry(document, "users", "user", context.get("user"))
+    cluster = _find_entry(document, "clusters", single="cluster", name=context.get("cluster"))
+    user = _find_entry(document, "users", single="user", name=context.get("user"))
     allowed = {"server", "certificate-authority-data", "tls-server-name", "disable-compression"}
     _refuse_others(cluster, "cluster", allowed | {"insecure-skip-tls-verify", "proxy-url"})
     _refuse_others(user, "user", {"client-certificate-data", "client-key-data", "token"})
@@ -188,7 +188,7 @@ def _current_context(document: Mapping[str, Any]) -> Mapping[str, Any]:
     contexts = document.get("contexts")
     if name in _ABSENT and isinstance(contexts, list) and len(contexts) == 1:
         name = contexts[0].get("name") if isinstance(contexts[0], dict) else None
-    return _find_entry(document, "contexts", "context", name)
+    return _find_entry(document, "contexts", single="context", name=name)
 
 
 def _find_entry(

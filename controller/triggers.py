@@ -250,7 +250,13 @@ class ClusterWatch(Generic[T]):
         """
 
         def handle(cluster: Key, change: Change[T]) -> None:
-            _enqueue(queue, partial(self.mapping, cluster), self.predicate, None, change)
+            _enqueue(
+                queue,
+                partial(self.mapping, cluster),
+                predicate=self.predicate,
+                delay=None,
+                change=change,
+            )
 
         return self.kind.add_handler(handle, replayed=replayed)
 

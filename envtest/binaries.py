@@ -20,10 +20,10 @@ from typing_extensions import override
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
 from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, url_host
-from envtest.plane import Controller, ControlPlane
+from envtest.plane import Controller, RunningControlPlane
 from envtest.ports import free_port
 from envtest.processes import Child, Children, PortTakenError
-from envtest.settings import PlaneError, Settings
+from envtest.settings import EnvironmentSettings, PlaneError
 
 _HOST = "127.0.0.1"
 # Of both families, so that a Service may ask for either; one that does not gets IPv4.
@@ -36,7 +36,7 @@ _CONTROLLERS: dict[Controller, str] = {
 }
 
 
-class RealControlPlane(ControlPlane):
+class RealControlPlane(RunningControlPlane):
     """etcd and kube-apiserver as child processes.
 
     Attributes:
@@ -77,7 +77,7 @@ class RealControlPlane(ControlPlane):
 
 @asynccontextmanager
 async def real_control_plane(
-    settings: Settings,
+    settings: EnvironmentSettings,
     data: Path | None,
     listen: str,
     tokens: str,
@@ -105,7 +105,7 @@ async def real_control_plane(
 class _Starter:
     """Starts the processes."""
 
-    def __init__(self, settings: Settings, folder: Path, data: Path) -> None:
+    def __init__(self, settings: EnvironmentSettings, folder: Path, data: Path) -> None:
         self._settings = settings
         self._folder = folder
         self._data = data

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from envtest.server import objectmeta
 from envtest.server.api import Api
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 _AGGREGATE: Final = f"{_GROUP}/aggregate-to-"
@@ -149,14 +149,14 @@ def _make(api: Api, group: str, plural: str, bodies: Iterable[Body]) -> None:
             _create(api, resource, body)
 
 
-def _find(api: Api, group: str, plural: str) -> Resource:
+def _find(api: Api, group: str, plural: str) -> StoredResource:
     """Return a built-in resource; all that are asked for have a version v1."""
     resource = api.registry.find(group, "v1", plural)
     assert resource is not None
     return resource
 
 
-def _create(api: Api, resource: Resource, body: Body) -> None:
+def _create(api: Api, resource: StoredResource, body: Body) -> None:
     """Store a new object past authorization and admission; it has no managedFields."""
     body = {
         "apiVersion": resource.api_version,

@@ -12,7 +12,7 @@ from envtest.binaries import real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
 from envtest.plane import Controller
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.server.call import User
 from envtest.settings import read_settings
 

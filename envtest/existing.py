@@ -12,11 +12,11 @@ from typing_extensions import override
 
 from envtest.certs import KeyPair, client_tls
 from envtest.kubeconfig import kubeconfig
-from envtest.plane import ControlPlane
+from envtest.plane import RunningControlPlane
 from envtest.settings import PlaneError
 
 
-class ExistingControlPlane(ControlPlane):
+class ExistingControlPlane(RunningControlPlane):
     """A cluster that runs already; it is used as its kubeconfig's current user."""
 
     kind = "existing"

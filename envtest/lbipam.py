@@ -24,7 +24,7 @@ import yaml
 
 from envtest.keys import write_private
 from envtest.processes import Child, Children
-from envtest.settings import PlaneError, Settings, read_settings
+from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 
 _PRINT_SECONDS = 30.0
 
@@ -54,7 +54,7 @@ class LbIpam:
         await self._children.watch(self._child)
 
 
-def _program(settings: Settings) -> Path:
+def _program(settings: EnvironmentSettings) -> Path:
     if settings.lbipam is None:
         raise PlaneError(
             "there is no LB-IPAM: put it into KUBEBUILDER_ASSETS as cilium-lbipam, or name it in"
@@ -65,7 +65,7 @@ def _program(settings: Settings) -> Path:
 
 @asynccontextmanager
 async def cilium_lbipam(
-    kubeconfig: str, settings: Settings | None = None
+    kubeconfig: str, settings: EnvironmentSettings | None = None
 ) -> AsyncIterator[LbIpam]:
     """Run LB-IPAM for the time of the context; it is killed when this process dies.
 
@@ -89,7 +89,7 @@ async def cilium_lbipam(
         yield LbIpam(children.start(program, arguments), children)
 
 
-async def lbipam_definitions(settings: Settings | None = None) -> list[dict[str, Any]]:
+async def lbipam_definitions(settings: EnvironmentSettings | None = None) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinition of pools, as the program itself has it.
 
     Args:

@@ -39,7 +39,7 @@ from envtest.metallbaccess import POD, admit_metallb
 from envtest.plane import read_crds
 from envtest.ports import free_port
 from envtest.processes import Child, Children, PortTakenError
-from envtest.settings import PlaneError, Settings, read_settings
+from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 
 NAMESPACE = "metallb-system"
 """Where it looks for its kinds."""
@@ -122,7 +122,7 @@ class MetalLB:
 
 @asynccontextmanager
 async def metallb_controller(
-    kubeconfig: str, settings: Settings | None = None
+    kubeconfig: str, settings: EnvironmentSettings | None = None
 ) -> AsyncIterator[MetalLB]:
     """Run MetalLB's controller for the time of the context; it is ready when this yields.
 
@@ -154,7 +154,7 @@ async def metallb_controller(
 
 
 async def _start_somewhere(
-    stack: AsyncExitStack, settings: Settings, program: Path, folder: Path, token: str
+    stack: AsyncExitStack, settings: EnvironmentSettings, program: Path, folder: Path, token: str
 ) -> MetalLB:
     """Start it; a free port may be taken between asking and listening, so try again."""
     tries = _TRIES
@@ -237,7 +237,7 @@ def _read_log(log: Path) -> str:
     return log.read_text(encoding="utf-8", errors="replace")
 
 
-def definitions(settings: Settings) -> list[dict[str, Any]]:
+def definitions(settings: EnvironmentSettings) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all kinds that the controller watches.
 
     They are MetalLB's own where the folder `metallb-crds` is next to the program; else short

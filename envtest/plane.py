@@ -26,7 +26,7 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Controller = Literal["namespaces", "garbage"]
 
 
-class ControlPlane(ABC):
+class RunningControlPlane(ABC):
     """A Kubernetes API server to work against.
 
     Attributes:

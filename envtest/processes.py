@@ -23,7 +23,7 @@ import anyio
 from aiohttp import ClientError, ClientSession
 from anyio import to_thread
 
-from envtest.settings import PlaneError, Settings
+from envtest.settings import EnvironmentSettings, PlaneError
 
 # Loaded now: between fork and exec nothing should be that can wait for a lock.
 _libc = ctypes.CDLL(None)
@@ -71,7 +71,7 @@ class Children:
         stack: with which they end.
     """
 
-    def __init__(self, settings: Settings, folder: Path, stack: AsyncExitStack) -> None:
+    def __init__(self, settings: EnvironmentSettings, folder: Path, stack: AsyncExitStack) -> None:
         self._settings = settings
         self._folder = folder
         self._stack = stack

@@ -19,7 +19,7 @@ class PlaneError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class EnvironmentSettings:
     """What the environment asks for.
 
     Attributes:
@@ -45,7 +45,7 @@ class Settings:
     lbipam: Path | None = None
 
 
-def read_settings(env: Mapping[str, str] | None = None) -> Settings:
+def read_settings(env: Mapping[str, str] | None = None) -> EnvironmentSettings:
     """Read the environment.
 
     Raises:
@@ -55,7 +55,7 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
     start = _duration(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", _START_SECONDS)
     stop = _duration(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", _STOP_SECONDS)
     if env.get("USE_EXISTING_CLUSTER", "").lower() == "true":
-        return Settings("existing", start_seconds=start, stop_seconds=stop)
+        return EnvironmentSettings("existing", start_seconds=start, stop_seconds=stop)
     etcd = _binary(env, "TEST_ASSET_ETCD", "etcd")
     apiserver = _binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
     metallb = _optional(env, "TEST_ASSET_METALLB_CONTROLLER", *_METALLB)
@@ -65,7 +65,7 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
         if etcd or apiserver:
             missing = "TEST_ASSET_ETCD" if etcd is None else "TEST_ASSET_KUBE_APISERVER"
             raise PlaneError(f"only one of the two binaries is named; set {missing}, too")
-        return Settings(
+        return EnvironmentSettings(
             "embedded",
             None,
             apiserver=None,
@@ -77,7 +77,7 @@ def read_settings(env: Mapping[str, str] | None = None) -> Settings:
             lbipam=lbipam,
         )
     manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
-    return Settings(
+    return EnvironmentSettings(
         "binaries",
         etcd,
         apiserver=apiserver,

@@ -128,7 +128,7 @@ class Teams:
         )
         manager.add_webhook(Webhook("/default-team", set_defaults, Team, mutating=True))
         manager.add_webhook(Webhook("/validate-team", validate, Team))
-        old = Spoke("v1", OldTeam, to_v2, to_v1)
+        old = Spoke("v1", OldTeam, to_hub=to_v2, from_hub=to_v1)
         manager.add_webhook(Conversion("/convert-team", TEAMS, Team, old))
 
     # -- A pass

@@ -109,12 +109,16 @@ class Websites:
             return SETTLED
         site = await add_finalizer(self._client, WEBSITES, site, FINALIZER)
         if holder := await self._claim_host(site):
-            await self._report(site, 0, "HostTaken", f"{site.spec.host} is served by {holder}")
+            await self._report(
+                site, 0, reason="HostTaken", message=f"{site.spec.host} is served by {holder}"
+            )
             return Blocked("HostTaken")
         deployment = await self._ensure_deployment(site)
         ready, replicas = deployment.status.readyReplicas, site.spec.replicas
         reason = "Serving" if ready >= replicas else "Starting"
-        await self._report(site, ready, reason, f"{ready} of {replicas} replicas are ready")
+        await self._report(
+            site, ready, reason=reason, message=f"{ready} of {replicas} replicas are ready"
+        )
         return SETTLED
 
     # -- Claim the host

@@ -15,13 +15,13 @@ from controller.managedfields.entries import (
     default_manager,
     validate_managed_fields,
 )
-from controller.managedfields.errors import ApplyConflict, Cause, PatchError
+from controller.managedfields.errors import ApplyConflict, FieldCause, PatchError
 from controller.managedfields.fieldmodel import FieldModel, Versions
 from controller.managedfields.tracking import track_update
 
 __all__ = [
     "ApplyConflict",
-    "Cause",
+    "FieldCause",
     "FieldModel",
     "PatchError",
     "Versions",

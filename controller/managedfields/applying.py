@@ -8,13 +8,19 @@ from typing import Any, NamedTuple
 
 from controller.managedfields import entries, fieldset, gotext
 from controller.managedfields.compare import equal, list_claims
-from controller.managedfields.entries import APPLY, UNOWNED, UPDATE, Managed, Manager, Owned
-from controller.managedfields.errors import ApplyConflict, Cause, ModelError, bad_request, internal
+from controller.managedfields.entries import APPLY, UNOWNED, UPDATE, EntryManager, Managed, Owned
+from controller.managedfields.errors import (
+    ApplyConflict,
+    FieldCause,
+    ModelError,
+    bad_request,
+    internal,
+)
 from controller.managedfields.fieldmodel import FieldModel, Versions
 from controller.managedfields.fieldset import Fields
 from controller.managedfields.merging import check, merge
 from controller.managedfields.pruning import prune
-from controller.managedfields.tracking import Write, subtract, update
+from controller.managedfields.tracking import TrackedWrite, subtract, update
 
 ANNOTATION = "kubectl.kubernetes.io/last-applied-configuration"
 KUBECTL = "kubectl"
@@ -28,7 +34,7 @@ def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
     return annotations if isinstance(annotations, dict) else {}
 
 
-def read_annotation(write: Write, live: dict[str, Any]) -> Fields | None:
+def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
     """Return the fields that still are as the annotation has them, None without a usable one."""
     root = write.model.root
     try:
@@ -63,7 +69,7 @@ def renew_annotation(obj: dict[str, Any], applied: dict[str, Any], manager: str)
 class Conflicts(Exception):
     """Fields that an apply would take from others, by owner."""
 
-    def __init__(self, lost: dict[Manager, Fields]) -> None:
+    def __init__(self, lost: dict[EntryManager, Fields]) -> None:
         """Take at least one field."""
         super().__init__("conflicts")
         self.lost = lost
@@ -73,13 +79,13 @@ class Conflicts(Exception):
 
         (The real server lists the causes of several owners in random order, the sentence in this.)
         """
-        owners = sorted(self.lost, key=Manager.text)
+        owners = sorted(self.lost, key=EntryManager.text)
         causes_by_manager = {
             manager: [fieldset.path_text(path) for path in fieldset.paths(self.lost[manager])]
             for manager in owners
         }
         causes = [
-            Cause("FieldManagerConflict", f"conflict with {manager.description()}", field)
+            FieldCause("FieldManagerConflict", f"conflict with {manager.description()}", field)
             for manager in owners
             for field in causes_by_manager[manager]
         ]
@@ -151,10 +157,21 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         managed = entries.decode_entries((base.get("metadata") or {}).get("managedFields"))
     except ValueError as error:
         raise internal(f"failed to decode managed fields: {error}") from None
-    act = _Act(Write(fields, version_and_kind[0], subresource, versions), base, applied)
-    owner = entries.manager(manager, APPLY, version_and_kind[0], subresource)
+    act = _Act(
+        TrackedWrite(fields, version_and_kind[0], subresource=subresource, versions=versions),
+        base,
+        applied,
+    )
+    owner = entries.manager(
+        manager, APPLY, api_version=version_and_kind[0], subresource=subresource
+    )
     if not managed:
-        managed = act.first(entries.manager(FIRST, UPDATE, version_and_kind[0], subresource), now)
+        managed = act.first(
+            entries.manager(
+                FIRST, UPDATE, api_version=version_and_kind[0], subresource=subresource
+            ),
+            now,
+        )
     try:
         result = act.run(managed, owner, now, force=force)
     except Conflicts as conflicts:
@@ -203,18 +220,25 @@ def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str
 class _Act:
     """One object applied to another; it may have to be tried twice."""
 
-    def __init__(self, write: Write, live: dict[str, Any], applied: dict[str, Any]) -> None:
+    def __init__(self, write: TrackedWrite, live: dict[str, Any], applied: dict[str, Any]) -> None:
         """Take the two objects, of the version that the write is in."""
         self._write = write
         self._live = live
         self._applied = applied
 
-    def first(self, manager: entries.Manager, now: str) -> Managed:
+    def first(self, manager: entries.EntryManager, now: str) -> Managed:
         """Return the manager of an object without managedFields, for all earlier writers."""
         model = self._write.model
         blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}
         try:
-            return update(self._write, {**blank, **model.zero}, self._live, {}, manager, now)
+            return update(
+                self._write,
+                {**blank, **model.zero},
+                new=self._live,
+                managed={},
+                manager=manager,
+                now=now,
+            )
         except ModelError as error:
             raise internal(f"failed to create manager for existing fields: {error}") from None
 
@@ -235,7 +259,9 @@ class _Act:
                 {manager: fields for manager, fields in remaining.items() if fields}
             ).refusal()
 
-    def run(self, before: Managed, manager: entries.Manager, now: str, *, force: bool) -> _Applied:
+    def run(
+        self, before: Managed, manager: entries.EntryManager, now: str, *, force: bool
+    ) -> _Applied:
         """Merge, take out what is not applied any more, and settle ownership.
 
         Raises:
@@ -254,10 +280,10 @@ class _Act:
         claims = fieldset.without_trees(claims, write.ignored)
         # With the new claims, because prune and subtract read them; the end stores what is owned.
         managed[manager] = Owned(claims, write.api_version, last.time if last else None)
-        new = prune(write, merged, managed, last) if last and last.fields else merged
+        new = prune(write, merged, managed=managed, last=last) if last and last.fields else merged
         comparison = write.compare(live, new)
         others = {other: owned for other, owned in managed.items() if other != manager}
-        lost, gone = write.find_losses(others, live, new, comparison)
+        lost, gone = write.find_losses(others, live, new=new, change=comparison)
         if lost and not force:
             raise Conflicts(lost)
         subtract(managed, lost, gone)

@@ -116,7 +116,7 @@ def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) ->
             if before != after:
                 result.modified["f:" + name] = {}
         else:
-            _enter(result, "f:" + name, atom.child(name), before, after)
+            _enter(result, "f:" + name, node=atom.child(name), old=before, new=after)
     if len(new) > len(old) - gone:
         for name, after in new.items():
             if name not in old:
@@ -131,7 +131,7 @@ def _compare_items(atom: ListNode, old: list[Any], new: list[Any]) -> Comparison
     for element, was in before.items():
         now = after.get(element, [])
         if len(was) == 1 and len(now) == 1:
-            _enter(result, element, atom.item, was[0], now[0])
+            _enter(result, element, node=atom.item, old=was[0], new=now[0])
         elif len(was) > 1 and len(now) > 1:
             if not equal(was, now):
                 result.modified[element] = {}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from controller.managedfields import fieldset, gotext
-from controller.managedfields.errors import Cause
+from controller.managedfields.errors import FieldCause
 from controller.managedfields.fieldset import Fields
 
 APPLY = "Apply"
@@ -33,7 +33,7 @@ UNOWNED: Fields = {
 }
 
 
-class Manager(NamedTuple):
+class EntryManager(NamedTuple):
     """Who an entry belongs to; appliers are the same whatever version they apply."""
 
     name: str
@@ -71,18 +71,23 @@ class Owned:
     time: str | None
 
 
-Managed = dict[Manager, Owned]
+Managed = dict[EntryManager, Owned]
 
 
-def manager(name: str, operation: str, api_version: str, subresource: str) -> Manager:
+def manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
     """Return the identity of the manager that makes a request."""
-    return _manager(name or "unknown", operation, api_version, subresource)
+    return _manager(name or "unknown", operation, api_version=api_version, subresource=subresource)
 
 
 @functools.lru_cache(maxsize=1024)
-def _manager(name: str, operation: str, api_version: str, subresource: str) -> Manager:
+def _manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
     """Return the identity of a manager; few managers write all objects."""
-    return Manager(name, operation, "" if operation == APPLY else api_version, subresource)
+    return EntryManager(
+        name,
+        operation,
+        api_version="" if operation == APPLY else api_version,
+        subresource=subresource,
+    )
 
 
 def read_trusted(entries: list[dict[str, Any]]) -> Managed:
@@ -94,13 +99,13 @@ def read_trusted(entries: list[dict[str, Any]]) -> Managed:
     return managed
 
 
-def identity(entry: dict[str, Any]) -> Manager:
+def identity(entry: dict[str, Any]) -> EntryManager:
     """Return the identity of the manager that an entry belongs to."""
     return _manager(
         entry.get("manager", ""),
         entry["operation"],
-        entry["apiVersion"],
-        entry.get("subresource", ""),
+        api_version=entry["apiVersion"],
+        subresource=entry.get("subresource", ""),
     )
 
 
@@ -167,7 +172,7 @@ def rank(entry: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _entry(manager: Manager, owned: Owned) -> dict[str, Any]:
+def _entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
     """Write one entry; what is empty is left out."""
     entry: dict[str, Any] = {
         "apiVersion": owned.api_version,
@@ -193,7 +198,7 @@ def cap(managed: Managed) -> None:
     if excess <= 0:
         return
     updaters.sort(key=lambda manager: (managed[manager].time or "", manager.text()))
-    first_of: dict[str, Manager] = {}
+    first_of: dict[str, EntryManager] = {}
     for updater in updaters:
         if excess <= 0:
             return
@@ -201,7 +206,7 @@ def cap(managed: Managed) -> None:
         first = first_of.setdefault(owned.api_version, updater)
         if first is updater:
             continue
-        bucket = Manager(ANCIENT, UPDATE, owned.api_version, "")
+        bucket = EntryManager(ANCIENT, UPDATE, api_version=owned.api_version, subresource="")
         if bucket not in managed:
             managed[bucket] = managed.pop(first)
         fields = fieldset.union(owned.fields, managed[bucket].fields)
@@ -228,20 +233,20 @@ def default_manager(user_agent: str) -> str:
     return name
 
 
-def check_manager(name: str, field: str = "fieldManager") -> list[Cause]:
+def check_manager(name: str, field: str = "fieldManager") -> list[FieldCause]:
     """Return the errors in the name of a manager, as causes of a 422 answer."""
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     if _is_plain(name):
         return causes
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         message = f"Too long: may not be more than {MAX_NAME} bytes"
-        causes.append(Cause("FieldValueTooLong", message, field))
+        causes.append(FieldCause("FieldValueTooLong", message, field))
     position = 0
     for rune in name:
         if not rune.isprintable():
             description = f"{gotext.quote(name)}: invalid character U+{ord(rune):04X}"
             message = f"Invalid value: {description} (at position {position})"
-            causes.append(Cause("FieldValueInvalid", message, field))
+            causes.append(FieldCause("FieldValueInvalid", message, field))
         position += len(rune.encode("utf-8", "replace"))
     return causes
 
@@ -263,24 +268,28 @@ def decoding_error(obj: dict[str, Any]) -> str | None:
     return None
 
 
-def validate_managed_fields(obj: dict[str, Any]) -> list[Cause]:
+def validate_managed_fields(obj: dict[str, Any]) -> list[FieldCause]:
     """Return the errors in the managedFields of an object, as causes of a 422 answer.
 
     Entries that cannot be read at all never come this far: ownership tracking replaces them.
     """
-    causes: list[Cause] = []
+    causes: list[FieldCause] = []
     for index, entry in enumerate((obj.get("metadata") or {}).get("managedFields") or ()):
         operation, kind = entry.get("operation", ""), entry.get("fieldsType", "")
         name, subresource = entry.get("manager", ""), entry.get("subresource", "")
         if operation not in _OPERATIONS:
             message = f"Invalid value: {gotext.quote(operation)}: must be `Apply` or `Update`"
-            causes.append(Cause("FieldValueInvalid", message, f"{_PLACE}[{index}].operation"))
+            causes.append(FieldCause("FieldValueInvalid", message, f"{_PLACE}[{index}].operation"))
         if kind not in _TYPES:
             message = f"Invalid value: {gotext.quote(kind)}: must be `FieldsV1`"
-            causes.append(Cause("FieldValueInvalid", message, f"{_PLACE}[{index}].fieldsType"))
+            causes.append(
+                FieldCause("FieldValueInvalid", message, f"{_PLACE}[{index}].fieldsType")
+            )
         if not _is_plain(name):
             causes += check_manager(name, f"{_PLACE}[{index}].manager")
         if len(subresource.encode()) > MAX_SUBRESOURCE:
             message = f"Too long: may not be more than {MAX_SUBRESOURCE} bytes"
-            causes.append(Cause("FieldValueTooLong", message, f"{_PLACE}[{index}].subresource"))
+            causes.append(
+                FieldCause("FieldValueTooLong", message, f"{_PLACE}[{index}].subresource")
+            )
     return causes

@@ -7,7 +7,7 @@ REJECTED = "the server rejected our request due to an error in our request"
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FieldCause:
     """One entry of `details.causes` in a Status: what is wrong with which field."""
 
     reason: str
@@ -31,7 +31,7 @@ class PatchError(Exception):
     """
 
     def __init__(
-        self, status: int, reason: str, message: str, causes: list[Cause] | None = None
+        self, status: int, reason: str, message: str, causes: list[FieldCause] | None = None
     ) -> None:
         """Take the parts of the Status; causes are repeated in its details."""
         super().__init__(message)
@@ -47,7 +47,7 @@ class PatchError(Exception):
 class ApplyConflict(PatchError):
     """Server-side apply would change fields that others own, and `force` was not set."""
 
-    def __init__(self, message: str, causes: list[Cause]) -> None:
+    def __init__(self, message: str, causes: list[FieldCause]) -> None:
         """Take the sentence and one cause for each field of each other owner."""
         super().__init__(409, "Conflict", message, causes)
 

@@ -21,7 +21,7 @@ _SCALARS = {
 _TEXT = Node(scalar=Scalar.STRING, strict=True, granular=True)
 
 
-class Definitions:
+class SchemaDefinitions:
     """Schemas that refer to each other by name; each becomes one node, for types may recur."""
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
@@ -47,17 +47,19 @@ class Definitions:
         if kind is None or node.members is None:
             return node
         own = node.members
-        members = MapNode(own.fields, own.other, kind == "atomic", own.defaults)
-        return Node(node.scalar, node.items, members, node.strict)  # may be atomic now
+        members = MapNode(own.fields, own.other, atomic=kind == "atomic", defaults=own.defaults)
+        return Node(
+            node.scalar, node.items, members=members, strict=node.strict
+        )  # may be atomic now
 
 
-def custom_resource(schema: Schema, definitions: Definitions, *, preserve: bool) -> Node:
+def custom_resource(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> Node:
     """Return the node of a custom resource, whose type and metadata the schema need not name."""
     root = {**schema, "x-kubernetes-embedded-resource": True, "type": "object"}
     return _node(root, definitions, preserve=preserve)
 
 
-def _node(schema: Schema, definitions: Definitions, *, preserve: bool) -> Node:
+def _node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> Node:
     """Return the node of a schema, which may be a reference."""
     name = _reference(schema)
     if name:
@@ -74,7 +76,7 @@ def _reference(schema: Schema) -> str:
     return str(place).rpartition("/")[2]
 
 
-def _fill(node: Node, schema: Schema, definitions: Definitions, *, preserve: bool) -> None:
+def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> None:
     """Set on a node which kinds of values its schema allows, and how their parts are owned."""
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
     kind = schema.get("type", "")
@@ -115,7 +117,7 @@ def _child_nodes(node: Node, kind: str) -> list[Node] | None:
     return [] if kind in _SCALARS else None
 
 
-def _map_node(schema: Schema, definitions: Definitions, *, preserve: bool) -> MapNode:
+def _map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> MapNode:
     """Return how the members of an object are owned."""
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     atom = MapNode(atomic=schema.get("x-kubernetes-map-type") == "atomic")
@@ -139,7 +141,7 @@ def _map_node(schema: Schema, definitions: Definitions, *, preserve: bool) -> Ma
     return atom
 
 
-def _list_node(schema: Schema, definitions: Definitions, *, preserve: bool) -> ListNode:
+def _list_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> ListNode:
     """Return how the items of a list are owned."""
     items = schema.get("items")
     node = _node(items, definitions, preserve=preserve) if items else UNKNOWN_ATOMIC
@@ -198,9 +200,9 @@ class FieldModel:
 
 
 @functools.cache
-def _definitions() -> Definitions:
+def _definitions() -> SchemaDefinitions:
     """Return the definitions that every custom resource refers to, made into nodes on demand."""
-    return Definitions(SCHEMAS)
+    return SchemaDefinitions(SCHEMAS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from controller.managedfields.compare import list_claims
 from controller.managedfields.entries import Managed, Owned
 from controller.managedfields.fieldset import SELF, Fields, is_member
 from controller.managedfields.model import ListNode, MapNode, Node, item_element
-from controller.managedfields.tracking import Write
+from controller.managedfields.tracking import TrackedWrite
 
 
 def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
@@ -87,7 +87,9 @@ def _step(node: Node, element: str) -> tuple[Node | None, bool]:
     return None, False
 
 
-def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -> dict[str, Any]:
+def prune(
+    write: TrackedWrite, merged: dict[str, Any], managed: Managed, last: Owned
+) -> dict[str, Any]:
     """Return the merged object without what the applier has dropped.
 
     Args:
@@ -102,7 +104,7 @@ def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -
     root = model.root
     whole = write.convert(merged, last.api_version)
     pruned = remove(root, whole, with_named(root, last.fields))
-    pruned = _with_owned(write, whole, pruned, managed, last.api_version)
+    pruned = _with_owned(write, whole, pruned=pruned, managed=managed, first=last.api_version)
     pruned = write.convert(pruned, last.api_version)
     removed = fieldset.difference(_list_named(root, whole), _list_named(root, pruned))
     dropped = fieldset.intersection(removed, with_named(root, last.fields))
@@ -110,7 +112,11 @@ def prune(write: Write, merged: dict[str, Any], managed: Managed, last: Owned) -
 
 
 def _with_owned(
-    write: Write, whole: dict[str, Any], pruned: dict[str, Any], managed: Managed, first: str
+    write: TrackedWrite,
+    whole: dict[str, Any],
+    pruned: dict[str, Any],
+    managed: Managed,
+    first: str,
 ) -> dict[str, Any]:
     """Return the pruned object with the fields of other managers put back, version by version.
 

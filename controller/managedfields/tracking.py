@@ -8,14 +8,14 @@ from typing import Any
 
 from controller.managedfields import entries, fieldset
 from controller.managedfields.compare import Comparison, compare
-from controller.managedfields.entries import UNOWNED, UPDATE, Managed, Manager, Owned
+from controller.managedfields.entries import UNOWNED, UPDATE, EntryManager, Managed, Owned
 from controller.managedfields.errors import ModelError
 from controller.managedfields.fieldmodel import FieldModel, Versions
 from controller.managedfields.fieldset import Fields
 from controller.managedfields.model import reconcile
 
 
-class Write:
+class TrackedWrite:
     """One write, compared in each version in which a manager owns fields."""
 
     def __init__(
@@ -87,8 +87,8 @@ class Write:
         old: dict[str, Any],
         new: dict[str, Any],
         change: Comparison,
-        writer: Manager | None = None,
-    ) -> tuple[dict[Manager, Fields], dict[Manager, Fields]]:
+        writer: EntryManager | None = None,
+    ) -> tuple[dict[EntryManager, Fields], dict[EntryManager, Fields]]:
         """Return the fields that each manager lost to this write, and those that were removed.
 
         Args:
@@ -100,8 +100,8 @@ class Write:
                 owner.
         """
         seen: dict[str, Comparison | None] = {self.api_version: change}
-        lost: dict[Manager, Fields] = {}
-        gone: dict[Manager, Fields] = {}
+        lost: dict[EntryManager, Fields] = {}
+        gone: dict[EntryManager, Fields] = {}
         for manager, owned in managed.items():
             if owned.api_version not in seen:
                 seen[owned.api_version] = self.compare_in(owned.api_version, old, new)
@@ -119,7 +119,7 @@ class Write:
         return lost, gone
 
 
-def subtract(managed: Managed, *losses: dict[Manager, Fields]) -> None:
+def subtract(managed: Managed, *losses: dict[EntryManager, Fields]) -> None:
     """Subtract what managers have lost; an entry without fields goes."""
     for loss in losses:
         for manager, fields in loss.items():
@@ -158,15 +158,15 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     """
     metadata = new.setdefault("metadata", {})
     before = (live.get("metadata") or {}).get("managedFields") if live else None
-    writer = entries.manager(manager, UPDATE, api_version, subresource)
+    writer = entries.manager(manager, UPDATE, api_version=api_version, subresource=subresource)
     sent = metadata.pop("managedFields", None)
     managed = _starting_point(before, sent, is_subresource=bool(subresource))
     if not managed and live is not None:
         return  # tracking was reset by a client; the first apply starts it again
-    write = Write(fields, api_version, subresource, versions)
+    write = TrackedWrite(fields, api_version, subresource=subresource, versions=versions)
     old = live if live is not None else dict(fields.zero)
     try:
-        managed = update(write, old, new, managed, writer, now)
+        managed = update(write, old, new=new, managed=managed, manager=writer, now=now)
     except ModelError:
         return  # no ownership at all rather than a wrong one
     if managed:
@@ -212,11 +212,11 @@ def _scalars(entry: dict[str, Any]) -> list[Any]:
 
 
 def update(
-    write: Write,
+    write: TrackedWrite,
     old: dict[str, Any],
     new: dict[str, Any],
     managed: Managed,
-    manager: Manager,
+    manager: EntryManager,
     now: str,
 ) -> Managed:
     """Return the entries after a write that has already been merged into `new`.
@@ -226,7 +226,7 @@ def update(
     """
     managed = write.reconcile(managed)
     change = write.compare(old, new)
-    lost, gone = write.find_losses(managed, old, new, change, manager)
+    lost, gone = write.find_losses(managed, old, new=new, change=change, writer=manager)
     own = fieldset.difference(change.list_written(), UNOWNED)
     subtract(managed, lost, gone)
     if own:

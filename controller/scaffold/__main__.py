@@ -159,7 +159,11 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
         build(manager)
     if chosen.only in {None, "roles"}:
         yield from grant(
-            manager, name, namespace, getattr(module, "WRITES", ()), watched=chosen.watched
+            manager,
+            name,
+            namespace=namespace,
+            writes=getattr(module, "WRITES", ()),
+            watched=chosen.watched,
         )
     if chosen.only in {None, "deployment"}:
         if not chosen.image:
@@ -167,7 +171,7 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
         deploying = Deploying(name, namespace, chosen.image, replicas=chosen.replicas)
         yield deploy(deploying, options)
     if chosen.only in {None, "webhooks"}:
-        yield from register_webhooks(manager, name, namespace, kinds)
+        yield from register_webhooks(manager, name, namespace=namespace, kinds=kinds)
     for sentence in _list_omissions(manager, kinds, chosen):
         sys.stderr.write(f"{module.__name__}: {sentence}\n")
 

@@ -89,7 +89,7 @@ def grant(
     objects: list[Json] = [account]
     for where in sorted({permission.namespace for permission in permissions}):
         rules = _merge(permission for permission in permissions if permission.namespace == where)
-        objects += _bind(name, where, namespace, rules)
+        objects += _bind(name, where, home=namespace, rules=rules)
     return objects
 
 
@@ -162,7 +162,7 @@ def _reads(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission
     for informer in manager.informers:
         kind = informer.resource
         for space in spaces.of_informer(informer):
-            yield _Permission(space, kind.group, kind.plural, READS)
+            yield _Permission(space, kind.group, resource=kind.plural, verbs=READS)
 
 
 def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
@@ -177,11 +177,15 @@ def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_P
         )
         for space in of_kind:
             if write.verbs:
-                yield _Permission(space, kind.group, kind.plural, write.verbs)
+                yield _Permission(space, kind.group, resource=kind.plural, verbs=write.verbs)
             if write.status:
-                yield _Permission(space, kind.group, f"{kind.plural}/status", ("patch",))
+                yield _Permission(
+                    space, kind.group, resource=f"{kind.plural}/status", verbs=("patch",)
+                )
             if write.owner:
-                yield _Permission(space, kind.group, f"{kind.plural}/finalizers", ("update",))
+                yield _Permission(
+                    space, kind.group, resource=f"{kind.plural}/finalizers", verbs=("update",)
+                )
 
 
 def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
@@ -189,26 +193,30 @@ def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iter
     options = manager.options
     if manager.has_recorders:
         for space in spaces.of_unwatched_kind(namespaced=True):
-            yield _Permission(space, "events.k8s.io", "events", ("create", "patch"))
+            yield _Permission(space, "events.k8s.io", resource="events", verbs=("create", "patch"))
     if options.leader_elect:
         space = options.lease_namespace or namespace
         verbs = ("get", "create", "update", *(("list", "delete") if options.shards else ()))
-        yield _Permission(space, "coordination.k8s.io", "leases", verbs)
+        yield _Permission(space, "coordination.k8s.io", resource="leases", verbs=verbs)
     if options.metrics_secure:
-        yield _Permission("", "authentication.k8s.io", "tokenreviews", ("create",))
-        yield _Permission("", "authorization.k8s.io", "subjectaccessreviews", ("create",))
+        yield _Permission("", "authentication.k8s.io", resource="tokenreviews", verbs=("create",))
+        yield _Permission(
+            "", "authorization.k8s.io", resource="subjectaccessreviews", verbs=("create",)
+        )
     signed = options.webhook_self_signed
     if signed is not None:
-        yield _Permission(signed.namespace, "", "secrets", ("create",))
+        yield _Permission(signed.namespace, "", resource="secrets", verbs=("create",))
         verbs, admission = ("list", "watch", "patch"), "admissionregistration.k8s.io"
-        yield _Permission(signed.namespace, "", "secrets", verbs, (signed.secret,))
+        yield _Permission(
+            signed.namespace, "", resource="secrets", verbs=verbs, names=(signed.secret,)
+        )
         for names, group, plural in (
             (signed.validating, admission, "validatingwebhookconfigurations"),
             (signed.mutating, admission, "mutatingwebhookconfigurations"),
             (signed.converting, "apiextensions.k8s.io", "customresourcedefinitions"),
         ):
             if names:
-                yield _Permission("", group, plural, verbs, tuple(names))
+                yield _Permission("", group, resource=plural, verbs=verbs, names=tuple(names))
 
 
 def _merge(permissions: Iterable[_Permission]) -> list[Json]:

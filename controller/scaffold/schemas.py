@@ -110,7 +110,7 @@ def _structural(
         path: of the field, for messages.
         parents: the references that lead to the field.
     """
-    merged, parents = _write_out(schema, definitions, path, parents)
+    merged, parents = _write_out(schema, definitions, path=path, parents=parents)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
     if "description" in result:
         result["description"] = _FOR_READERS_OF_CODE.sub("", result["description"]).rstrip()
@@ -120,7 +120,7 @@ def _structural(
         result["default"] = default
     if "properties" in result:
         result["properties"] = {
-            name: _structural(part, definitions, f"{path}.{name}", parents)
+            name: _structural(part, definitions, path=f"{path}.{name}", parents=parents)
             for name, part in result["properties"].items()
         }
         _key_conditions(result["properties"])
@@ -128,7 +128,9 @@ def _structural(
         raise TypeError(f"{path}: a tuple of a fixed length has no structural schema; use a list")
     for inner in ("items", "additionalProperties"):
         if isinstance(result.get(inner), Mapping) and result[inner]:
-            result[inner] = _structural(result[inner], definitions, f"{path}[]", parents)
+            result[inner] = _structural(
+                result[inner], definitions, path=f"{path}[]", parents=parents
+            )
     if result.pop("uniqueItems", False):
         result.setdefault("x-kubernetes-list-type", "set")
     for bound, plain in _BOUNDS.items():  # a number in JSON schema, a flag in OpenAPI v3.0
@@ -218,7 +220,9 @@ def _write_out(
         name = reference.rsplit("/", 1)[-1]
         if name in parents:
             raise TypeError(f"{path}: {name} contains itself, which no structural schema can say")
-        target, parents = _write_out(definitions[name], definitions, path, (*parents, name))
+        target, parents = _write_out(
+            definitions[name], definitions, path=path, parents=(*parents, name)
+        )
         result = {**target, **result}
     if "const" in result:
         result["enum"] = [result.pop("const")]

@@ -40,8 +40,8 @@ from controller.testing.fieldowners import FieldOwners
 from controller.testing.history import Happened, History, Selected
 from controller.testing.patches import apply_json_patch, apply_merge_patch
 from controller.testing.rules import (
+    FakeKind,
     Json,
-    Kind,
     check_body,
     check_uid,
     conflict,
@@ -62,7 +62,7 @@ _USER: Mapping[str, str] = {"fieldManager": "kubectl"}
 class _Target:
     """What a path leads to."""
 
-    kind: Kind
+    kind: FakeKind
     key: Key
     subresource: str
 
@@ -108,7 +108,7 @@ class FakeApi(Transport):
         self._clock = clock
         self._track_owners = track_owners
         self._initial_events = initial_events
-        self._kinds: dict[tuple[str, str], Kind] = {}
+        self._kinds: dict[tuple[str, str], FakeKind] = {}
         self._withdrawn: set[tuple[str, str]] = set()
         self._owners: dict[str, FieldOwners] = {}
         self._history = History(clock, first_revision)
@@ -139,7 +139,7 @@ class FakeApi(Transport):
             schema: its OpenAPI v3 schema; it says for server-side apply which lists are sets or
                 maps (`x-kubernetes-list-type`). Without one, lists have one owner.
         """
-        kind = Kind(resource, status, generation, fields)
+        kind = FakeKind(resource, status, generation=generation, fields=fields)
         self._kinds[_place(resource)] = kind
         self._withdrawn.discard(_place(resource))
         self._owners[resource.full_name] = FieldOwners(kind, schema)
@@ -294,7 +294,9 @@ class FakeApi(Transport):
             if listing:
                 answer = self._list(target, query)
             else:
-                answer = self._answer(request, target, sent, content_type, query)
+                answer = self._answer(
+                    request, target, sent=sent, content_type=content_type, query=query
+                )
         if lost:
             raise NoAnswer(f"{method} {path}: the answer was lost")
         return encode(answer)
@@ -338,7 +340,7 @@ class FakeApi(Transport):
             raise NotFound(404, "", "404 page not found")
 
     @property
-    def _served(self) -> Mapping[tuple[str, str], Kind]:
+    def _served(self) -> Mapping[tuple[str, str], FakeKind]:
         """The kinds that are served now."""
         return {at: kind for at, kind in self._kinds.items() if at not in self._withdrawn}
 
@@ -385,7 +387,7 @@ class FakeApi(Transport):
         is_dry_run = _read_dry_run(request.method, query, sent)
         match request.method:
             case "POST" if not target.key.name:
-                return self._create(request, target, sent, query)
+                return self._create(request, target, body=sent, query=query)
             case "GET":
                 return self._existing(target)
             case "DELETE" if target.key.name and not target.subresource:
@@ -393,12 +395,14 @@ class FakeApi(Transport):
             case "PUT" if target.key.name:
                 check_body(target.kind, sent, target.key.namespace)
                 check_uid(self._existing(target), sent)
-                return self._update(request, target, sent, query)
+                return self._update(request, target, body=sent, query=query)
             case "PATCH" if target.key.name and content_type == APPLY_PATCH:
-                return self._apply(request, target, sent, query)
+                return self._apply(request, target, sent=sent, query=query)
             case "PATCH" if target.key.name:
                 patch = apply_json_patch if content_type == JSON_PATCH else apply_merge_patch
-                return self._update(request, target, patch(self._existing(target), sent), query)
+                return self._update(
+                    request, target, body=patch(self._existing(target), sent), query=query
+                )
         raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible here")
 
     def _existing(self, target: _Target) -> Json:
@@ -420,10 +424,10 @@ class FakeApi(Transport):
         name = body["metadata"].get("name") or self._generate_name(body["metadata"])
         obj = self._build_object(kind, Key(key.namespace, name), body)
         if self._track_owners:
-            obj = self._track(kind, None, obj, query, "")
-        return self._store_new(request, kind, Key(key.namespace, name), obj, query)
+            obj = self._track(kind, None, new=obj, query=query, subresource="")
+        return self._store_new(request, kind, key=Key(key.namespace, name), obj=obj, query=query)
 
-    def _build_object(self, kind: Kind, key: Key, body: Json) -> Json:
+    def _build_object(self, kind: FakeKind, key: Key, body: Json) -> Json:
         """Return a new object with the metadata that only a server gives: uid, time, generation.
 
         Nothing is stored yet, and managedFields are the caller's: a create and an apply give them
@@ -438,7 +442,7 @@ class FakeApi(Transport):
         return create_object(kind, body, metadata)
 
     def _store_new(
-        self, request: Request, kind: Kind, key: Key, obj: Json, query: Mapping[str, str]
+        self, request: Request, kind: FakeKind, key: Key, obj: Json, query: Mapping[str, str]
     ) -> Json:
         """Store the object of a create, or of an apply without an object; return it.
 
@@ -454,7 +458,7 @@ class FakeApi(Transport):
             obj = self.admit(request, None, obj)
         return obj if "dryRun" in query else self._history.put(kind, key, obj)
 
-    def _stamp(self, kind: Kind, body: Json, metadata: Mapping[str, Any]) -> tuple[Key, Json]:
+    def _stamp(self, kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> tuple[Key, Json]:
         """Return an object with what a server adds to the metadata that is given."""
         resource = kind.resource
         key = Key(metadata.get("namespace", ""), metadata["name"])
@@ -476,12 +480,12 @@ class FakeApi(Transport):
             raise Invalid(422, "Invalid", "metadata.name: name or generateName is required")
         return f"{metadata['generateName']}{self._made:05}"
 
-    def _owners_of(self, kind: Kind) -> FieldOwners:
+    def _owners_of(self, kind: FakeKind) -> FieldOwners:
         return self._owners[kind.resource.full_name]
 
     def _track(
         self,
-        kind: Kind,
+        kind: FakeKind,
         old: Json | None,
         new: Json,
         query: Mapping[str, str],
@@ -489,17 +493,19 @@ class FakeApi(Transport):
     ) -> Json:
         """Return an object with managedFields that say what this create or update changed."""
         owners = self._owners_of(kind)
-        return owners.track(old, new, {**self._manager, **query}, subresource, self._now())
+        return owners.track(
+            old, new, query={**self._manager, **query}, subresource=subresource, now=self._now()
+        )
 
-    def _owned_by_user(self, kind: Kind, old: Json | None, new: Json) -> Json:
+    def _owned_by_user(self, kind: FakeKind, old: Json | None, new: Json) -> Json:
         """Return an object that a test stored as a user, with the owners of its fields."""
         if not self._track_owners:
             return new
-        new = self._track(kind, old, new, _USER, "")
+        new = self._track(kind, old, new=new, query=_USER, subresource="")
         if kind.status and new.get("status") != (old or {}).get("status"):
             before = {name: value for name, value in new.items() if name != "status"}
             before |= {"status": old["status"]} if old is not None and "status" in old else {}
-            new = self._track(kind, before, new, _USER, "status")
+            new = self._track(kind, before, new=new, query=_USER, subresource="status")
         return new
 
     def _apply(
@@ -511,30 +517,36 @@ class FakeApi(Transport):
         if old is None and target.subresource:
             self._existing(target)
         owners = self._owners_of(kind)
-        body = owners.apply(old, sent, query, target.subresource, self._now())
+        body = owners.apply(
+            old, sent, query=query, subresource=target.subresource, now=self._now()
+        )
         check_body(kind, body, key.namespace)
         if old is not None:
-            new = update_object(kind, old, body, target.subresource)
+            new = update_object(kind, old, body=body, subresource=target.subresource)
             managed = body["metadata"].get("managedFields")
             meta = {n: v for n, v in new["metadata"].items() if n != "managedFields"}
             meta |= {"managedFields": managed} if managed else {}
-            return self._store_changed(request, target, old, {**new, "metadata": meta}, query)
+            return self._store_changed(
+                request, target, old=old, new={**new, "metadata": meta}, query=query
+            )
         if uid := body["metadata"].get("uid"):
             message = f"uid mismatch: the object has uid {uid}, and no existing object was found"
             raise conflict(key.name, message)
         self._made += 1
         meta = {n: v for n, v in body["metadata"].items() if n != "resourceVersion"}
         obj = self._build_object(kind, key, {**body, "metadata": meta})
-        return self._store_new(request, kind, key, obj, query)
+        return self._store_new(request, kind, key=key, obj=obj, query=query)
 
     def _update(
         self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
     ) -> Json:
         old = self._existing(target)
-        new = update_object(target.kind, old, body, target.subresource)
+        new = update_object(target.kind, old, body=body, subresource=target.subresource)
         if new != old:
-            new = self._track(target.kind, old, new, query, target.subresource)
-        return self._store_changed(request, target, old, new, query)
+            new = self._track(
+                target.kind, old, new=new, query=query, subresource=target.subresource
+            )
+        return self._store_changed(request, target, old=old, new=new, query=query)
 
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
         """Delete an object, or mark it as terminating if it has finalizers."""
@@ -544,7 +556,7 @@ class FakeApi(Transport):
                 reason = f"the precondition {name} is {expected}, not {old['metadata'][name]}"
                 raise conflict(target.key.name, reason)
         propagation = options.get("propagationPolicy", "")
-        new = marked_deleted(target.kind, old, propagation, self._now())
+        new = marked_deleted(target.kind, old, propagation=propagation, now=self._now())
         if new["metadata"].get("finalizers"):
             return new if dry else self._put_or_remove(target.kind, target.key, new)
         if not dry:
@@ -566,7 +578,7 @@ class FakeApi(Transport):
             return old
         return new if "dryRun" in query else self._put_or_remove(target.kind, target.key, new)
 
-    def _put_or_remove(self, kind: Kind, key: Key, new: Json) -> Json:
+    def _put_or_remove(self, kind: FakeKind, key: Key, new: Json) -> Json:
         """Write an object into the history; return it.
 
         It is removed instead if it is terminating and its last finalizer is gone. Nothing happens
@@ -608,7 +620,13 @@ def _place(resource: Resource[Any]) -> tuple[str, str]:
 
 
 def _request(method: str, target: _Target, body: Any) -> Request:
-    return Request(method, target.kind.resource.full_name, target.key, target.subresource, body)
+    return Request(
+        method,
+        target.kind.resource.full_name,
+        key=target.key,
+        subresource=target.subresource,
+        body=body,
+    )
 
 
 def _without_nulls(value: Any) -> Any:

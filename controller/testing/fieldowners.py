@@ -10,7 +10,7 @@ from typing import Any
 
 from controller.errors import ApiError, BadRequest, Invalid, api_error
 from controller.managedfields import FieldModel, PatchError, apply, check_manager, track_update
-from controller.testing.rules import Json, Kind
+from controller.testing.rules import FakeKind, Json
 
 _NO_SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -26,7 +26,7 @@ class FieldOwners:
         schema: its OpenAPI v3 schema, as in its CustomResourceDefinition; None for none.
     """
 
-    def __init__(self, kind: Kind, schema: Mapping[str, Any] | None) -> None:
+    def __init__(self, kind: FakeKind, schema: Mapping[str, Any] | None) -> None:
         self._api_version = kind.resource.api_version
         self._kind = kind.resource.kind
         self._status = kind.status

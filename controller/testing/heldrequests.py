@@ -109,7 +109,7 @@ class HeldRequests(Transport):
             )
 
         sent = decode_json(body) if body else {}
-        held_request = HeldRequest(method, path, sent, answer, to=self._to)
+        held_request = HeldRequest(method, path, body=sent, answer=answer, to=self._to)
         self._waiting.append(held_request)
         return await held_request.wait()
 

@@ -11,7 +11,7 @@ import anyio
 from controller.clock import Clock
 from controller.codec import encode
 from controller.meta import Key
-from controller.testing.rules import Json, Kind
+from controller.testing.rules import FakeKind, Json
 
 BOOKMARK_SECONDS = 60.0
 Selected = Callable[[Mapping[str, Any]], bool]
@@ -21,7 +21,7 @@ Selected = Callable[[Mapping[str, Any]], bool]
 class Happened:
     """One write: the object before and after it, None where there is none."""
 
-    kind: Kind
+    kind: FakeKind
     key: Key
     revision: int
     old: Json | None
@@ -75,24 +75,24 @@ class History:
         self._clock = clock
         self._shelves: dict[str, _Shelf] = {}
 
-    def get(self, kind: Kind, key: Key) -> Json | None:
+    def get(self, kind: FakeKind, key: Key) -> Json | None:
         """Return an object, None if there is none."""
         return self._shelf(kind).objects.get(key)
 
-    def all(self, kind: Kind, selected: Selected) -> list[Json]:
+    def all(self, kind: FakeKind, selected: Selected) -> list[Json]:
         """Return the selected objects of a kind, by namespace and name."""
         return [obj for _, obj in sorted(self._shelf(kind).objects.items()) if selected(obj)]
 
-    def put(self, kind: Kind, key: Key, obj: Json) -> Json:
+    def put(self, kind: FakeKind, key: Key, obj: Json) -> Json:
         """Store an object with a new resourceVersion; return it as it is stored."""
         old = self.get(kind, key)
         self.revision += 1
         stored = _at_revision(obj, self.revision)
         self._shelf(kind).objects[key] = stored
-        self._append(Happened(kind, key, self.revision, old, stored))
+        self._append(Happened(kind, key, revision=self.revision, old=old, new=stored))
         return stored
 
-    def restore(self, kind: Kind, key: Key, obj: Json) -> Json:
+    def restore(self, kind: FakeKind, key: Key, obj: Json) -> Json:
         """Store an object at its own resourceVersion, which no watch shows; return it.
 
         Raises:
@@ -105,13 +105,13 @@ class History:
         self.revision = max(self.revision, int(version))
         return obj
 
-    def remove(self, kind: Kind, key: Key, last: Json) -> None:
+    def remove(self, kind: FakeKind, key: Key, last: Json) -> None:
         """Remove an object, whose last state was `last`."""
         del self._shelf(kind).objects[key]
         self.revision += 1
-        self._append(Happened(kind, key, self.revision, last, None))
+        self._append(Happened(kind, key, revision=self.revision, old=last, new=None))
 
-    def _shelf(self, kind: Kind) -> _Shelf:
+    def _shelf(self, kind: FakeKind) -> _Shelf:
         name = kind.resource.full_name
         if name not in self._shelves:
             self._shelves[name] = _Shelf()
@@ -127,7 +127,7 @@ class History:
             listener(happened)
 
     async def watch(
-        self, kind: Kind, selected: Selected, query: Mapping[str, str]
+        self, kind: FakeKind, selected: Selected, query: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
         """Yield the lines of a watch until its `timeoutSeconds` have passed.
 
@@ -163,7 +163,7 @@ class History:
                 bookmark = clock.monotonic() + interval
                 yield self._bookmark(kind, {})
 
-    def _bookmark(self, kind: Kind, annotations: Mapping[str, str]) -> bytes:
+    def _bookmark(self, kind: FakeKind, annotations: Mapping[str, str]) -> bytes:
         meta: Json = {"resourceVersion": str(self.revision)}
         if annotations:
             meta["annotations"] = annotations

@@ -22,7 +22,7 @@ _PROPAGATION = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FakeKind:
     """A kind as the fake API serves it.
 
     Args:
@@ -38,7 +38,7 @@ class Kind:
     fields: tuple[str, ...] = ()
 
 
-def check_body(kind: Kind, body: Mapping[str, Any], namespace: str) -> None:
+def check_body(kind: FakeKind, body: Mapping[str, Any], namespace: str) -> None:
     """Refuse a body that is of another kind or namespace than its path.
 
     Raises:
@@ -65,7 +65,7 @@ def check_uid(old: Mapping[str, Any], body: Mapping[str, Any]) -> None:
         raise conflict(before["name"], f"its uid is {before['uid']}, not {sent}")
 
 
-def create_object(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
+def create_object(kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> Json:
     """Return a new object as it is stored.
 
     Args:
@@ -85,7 +85,7 @@ def create_object(kind: Kind, body: Json, metadata: Mapping[str, Any]) -> Json:
     return stored
 
 
-def update_object(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
+def update_object(kind: FakeKind, old: Json, body: Json, subresource: str) -> Json:
     """Return the object after a replacement or patch, without a new resourceVersion.
 
     Args:
@@ -115,7 +115,7 @@ def update_object(kind: Kind, old: Json, body: Json, subresource: str) -> Json:
     return result
 
 
-def replace_object(kind: Kind, old: Json, new: Json) -> Json:
+def replace_object(kind: FakeKind, old: Json, new: Json) -> Json:
     """Return an object as a user of a test leaves it, with the next generation if it changed.
 
     Args:
@@ -128,7 +128,7 @@ def replace_object(kind: Kind, old: Json, new: Json) -> Json:
     return {**new, "metadata": {**new["metadata"], "generation": generation}}
 
 
-def marked_deleted(kind: Kind, old: Json, propagation: str, now: str) -> Json:
+def marked_deleted(kind: FakeKind, old: Json, propagation: str, now: str) -> Json:
     """Return the object after a deletion was requested; it is gone if it has no finalizers.
 
     Args:
@@ -170,7 +170,7 @@ def _only(old: Json, field: str, body: Mapping[str, Any]) -> Json:
     return result
 
 
-def _content(kind: Kind, obj: Mapping[str, Any]) -> Json:
+def _content(kind: FakeKind, obj: Mapping[str, Any]) -> Json:
     """Return the part of an object whose change is a new generation."""
     without = {"metadata", "status"} if kind.status else {"metadata"}
     return {name: value for name, value in obj.items() if name not in without}

@@ -58,7 +58,7 @@ class Denied:
             *causes: the rejected fields.
             warnings: as for Allowed.
         """
-        return cls(message, "Invalid", 422, causes, warnings)
+        return cls(message, "Invalid", code=422, causes=causes, warnings=warnings)
 
 
 @dataclass(frozen=True, slots=True)

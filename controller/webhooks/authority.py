@@ -55,7 +55,9 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
         authorities = (*newer.authorities, *parts.authorities)
         bundle = _pem(*authorities)
         if parts.serves(names, now):
-            return KeyMaterial(bundle, _key_pem(newer.key), material.certificate, material.key)
+            return KeyMaterial(
+                bundle, _key_pem(newer.key), certificate=material.certificate, key=material.key
+            )
         return _sign(_Parts(authorities, newer.key, None), names, now)
     if parts.serves(names, now) and not parts.serving_due(now):
         return material
@@ -137,7 +139,7 @@ def _new_authority(names: Sequence[str], now: datetime) -> _Parts:
     # The time makes the names of a service's authorities differ, for people who read the bundle.
     name = _name(f"{names[0]}-ca-{now:%Y%m%d%H%M%S}")
     certificate = (
-        _builder(name, name, key.public_key(), now, now + AUTHORITY_LIFETIME)
+        _builder(name, name, key=key.public_key(), now=now, until=now + AUTHORITY_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
@@ -151,7 +153,7 @@ def _sign(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
     authority, key = parts.authorities[0], ec.generate_private_key(ec.SECP256R1())
     until = min(now + SERVING_LIFETIME, authority.not_valid_after_utc)
     certificate = (
-        _builder(_name(names[0]), authority.subject, key.public_key(), now, until)
+        _builder(_name(names[0]), authority.subject, key=key.public_key(), now=now, until=until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -165,7 +167,10 @@ def _sign(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
         .sign(parts.key, hashes.SHA256())
     )
     return KeyMaterial(
-        _pem(*parts.authorities), _key_pem(parts.key), _pem(certificate), _key_pem(key)
+        _pem(*parts.authorities),
+        _key_pem(parts.key),
+        certificate=_pem(certificate),
+        key=_key_pem(key),
     )
 
 

@@ -48,7 +48,7 @@ def carry_over(
     if "metadata" not in known or "metadata" not in result:  # a type need not name it
         kept = {"metadata": source.get("metadata")}
         known, result = {**known, **kept}, {**result, **kept}
-    return dict(_fields(source, known, result, ""))
+    return dict(_fields(source, known, result=result, path=""))
 
 
 def _fields(
@@ -69,7 +69,7 @@ def _fields(
             and isinstance(got, Mapping)
             and isinstance(returned, Mapping)
         ):
-            inner = dict(_fields(sent, got, returned, at))
+            inner = dict(_fields(sent, got, result=returned, path=at))
             if inner or name in source:
                 yield name, inner
         else:

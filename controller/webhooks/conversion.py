@@ -225,10 +225,10 @@ class Conversion(Generic[H]):
             )
         if version not in (hub, desired):
             spoke = self._spokes[version]
-            yield _Step(spoke.to_hub, spoke.type, self._type, hub)
+            yield _Step(spoke.to_hub, spoke.type, returns=self._type, api_version=hub)
         if desired not in (hub, version):
             spoke = self._spokes[desired]
-            yield _Step(spoke.from_hub, self._type, spoke.type, desired)
+            yield _Step(spoke.from_hub, self._type, returns=spoke.type, api_version=desired)
 
     def _api_version(self, version: str) -> str:
         return replace(self.resource, version=version).api_version

@@ -53,14 +53,18 @@ def decode_review(data: bytes) -> ConversionReview:
     Raises:
         BadReview: there is none.
     """
-    version, request = decode_request(data, KIND, VERSIONS, _Request)
+    version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
     objects = [bytes(document) for document in request.objects]
-    return ConversionReview(version, request.uid, request.desiredAPIVersion, objects)
+    return ConversionReview(
+        version, request.uid, desired=request.desiredAPIVersion, objects=objects
+    )
 
 
 def encode_success(review: ConversionReview, converted: Iterable[Mapping[str, Any]]) -> bytes:
     """Return the answer to `review` with its objects converted, in the same order."""
-    return _encode(review.api_version, review.uid, list(converted), {"status": "Success"})
+    return _encode(
+        review.api_version, review.uid, converted=list(converted), result={"status": "Success"}
+    )
 
 
 def encode_failure(message: str, uid: str = "", api_version: str = V1) -> bytes:
@@ -71,7 +75,9 @@ def encode_failure(message: str, uid: str = "", api_version: str = V1) -> bytes:
         uid: the uid of the request, if it could be read.
         api_version: the version of the review.
     """
-    return _encode(api_version, uid, [], {"status": "Failure", "message": message})
+    return _encode(
+        api_version, uid, converted=[], result={"status": "Failure", "message": message}
+    )
 
 
 def _encode(

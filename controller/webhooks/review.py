@@ -198,11 +198,11 @@ def decode_review(data: bytes) -> Review:
     Raises:
         BadReview: there is none.
     """
-    version, request = decode_request(data, KIND, VERSIONS, _Request)
+    version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
     fields = {name: getattr(request, name) for name in _Request.__struct_fields__}
     new, old = _copy(fields.pop("object")), _copy(fields.pop("oldObject"))
     fields |= {"dryRun": bool(request.dryRun), "options": request.options or {}}
-    return Review(version, fields, new, old)
+    return Review(version, fields, object=new, old_object=old)
 
 
 def encode_review(answer: Answer, uid: str, about: Review | None, api_version: str = V1) -> bytes:

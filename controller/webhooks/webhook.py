@@ -180,7 +180,7 @@ def refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) ->
         api_version: the version of the review.
     """
     reason = "BadRequest" if code == 400 else "RequestEntityTooLarge"
-    return encode_review(Denied(message, reason, code), uid, None, api_version)
+    return encode_review(Denied(message, reason, code), uid, about=None, api_version=api_version)
 
 
 def handler_timeout(value: str, default: float) -> float:

@@ -26,7 +26,7 @@ from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
-from envtest.server.call import Call, Plain, User
+from envtest.server.call import AuthorizedCall, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
 from envtest.server.options import write_options
@@ -57,7 +57,7 @@ class AccountTokens:
         # What tokens say whose signature was found right: that stays so.
         self._signed: dict[str, dict[str, Any]] = {}
 
-    def answer(self, call: Call) -> Plain:
+    def answer(self, call: AuthorizedCall) -> Plain:
         """Answer a TokenRequest for a service account.
 
         Raises:

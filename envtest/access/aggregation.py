@@ -12,7 +12,7 @@ import msgspec
 from envtest.access.rbac import GROUP
 from envtest.server.api import Api
 from envtest.server.selectors import label_selector
-from envtest.storage import Event
+from envtest.storage import StoredChange
 
 _PLACE = f"{GROUP}/clusterroles"
 Body = dict[str, Any]
@@ -32,7 +32,7 @@ class Aggregation:
         self._settle()
         self._api.store.table(_PLACE).listeners.append(self._notice)
 
-    def _notice(self, event: Event) -> None:  # noqa: ARG002  # every change counts
+    def _notice(self, event: StoredChange) -> None:  # noqa: ARG002  # every change counts
         if not self._at_work:
             self._settle()
 

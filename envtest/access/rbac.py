@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from envtest.access.tokens import ADMIN_GROUP
-from envtest.server.call import Call, User
+from envtest.server.call import AuthorizedCall, User
 from envtest.server.failures import StatusError, forbidden
 from envtest.server.request import RequestInfo
 from envtest.storage import Store, Stored
@@ -20,7 +20,7 @@ _PLACES = tuple(
 )
 
 
-class Attributes(msgspec.Struct, frozen=True, gc=False):
+class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
     """One request, as rules see it."""
 
     verb: str
@@ -36,7 +36,7 @@ class Attributes(msgspec.Struct, frozen=True, gc=False):
 Rule = Mapping[str, Any]
 
 
-class Decision(msgspec.Struct, frozen=True, gc=False):
+class AccessDecision(msgspec.Struct, frozen=True, gc=False):
     """Whether something is allowed, and what is known about why."""
 
     allowed: bool
@@ -84,14 +84,14 @@ class Authorizer:
         # What was read of each object, so that one change does not mean to read all again.
         self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
-    def is_allowed(self, user: User, access: Attributes) -> bool:
+    def is_allowed(self, user: User, access: AccessAttributes) -> bool:
         """Return whether a user may do something."""
         return self.decide(user, access).allowed
 
-    def decide(self, user: User, access: Attributes) -> Decision:
+    def decide(self, user: User, access: AccessAttributes) -> AccessDecision:
         """Return whether a user may do something, and by which binding, or what is missing."""
         if ADMIN_GROUP in user.groups:
-            return Decision(allowed=True)
+            return AccessDecision(allowed=True)
         missing = []
         for binding, subject in self._of(user, access.namespace):
             rules = self._roles.get(binding.role)
@@ -99,10 +99,12 @@ class Authorizer:
                 missing.append(binding.lost)
             elif any(_permits(rule, access) for rule in rules):
                 whom = _describe_subject(subject, binding.home)
-                return Decision(allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}")
+                return AccessDecision(
+                    allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}"
+                )
         if not missing:
-            return Decision(allowed=False)
-        return Decision(allowed=False, reason=f"RBAC: {_together(missing)}")
+            return AccessDecision(allowed=False)
+        return AccessDecision(allowed=False, reason=f"RBAC: {_together(missing)}")
 
     def rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """Yield the rules that hold for a user in a namespace and everywhere."""
@@ -209,7 +211,7 @@ def _identity(subject: Mapping[str, Any], home: str) -> str:
             return ""
 
 
-def _permits(rule: Rule, access: Attributes) -> bool:
+def _permits(rule: Rule, access: AccessAttributes) -> bool:
     if not _among(rule.get("verbs"), access.verb):
         return False
     if access.path is not None:
@@ -228,7 +230,7 @@ def _among(values: Iterable[str] | None, name: str) -> bool:
     return any(value in {"*", name} for value in values or ())
 
 
-def _resource_fits(resources: Iterable[str], access: Attributes) -> bool:
+def _resource_fits(resources: Iterable[str], access: AccessAttributes) -> bool:
     full = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
     any_of = {"*", full}
     if access.subresource:
@@ -240,12 +242,12 @@ def _path_fits(pattern: str, path: str) -> bool:
     return path.startswith(pattern.rstrip("*")) if pattern.endswith("*") else pattern == path
 
 
-def attributes(info: RequestInfo) -> Attributes:
+def attributes(info: RequestInfo) -> AccessAttributes:
     """Return the access that a request asks for."""
     if not info.is_resource:
-        return Attributes(info.verb, path=info.path)
+        return AccessAttributes(info.verb, path=info.path)
     name = info.name or info.selected
-    return Attributes(
+    return AccessAttributes(
         info.verb,
         info.group,
         resource=info.resource,
@@ -279,7 +281,7 @@ def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     return forbidden(info.resource, info.group, name=info.name or info.selected, why=why)
 
 
-def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
+def check_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> None:
     """Check the right to create when an apply or update creates its object.
 
     Args:
@@ -291,7 +293,7 @@ def check_creation(authorizer: Authorizer, call: Call, name: str) -> None:
         StatusError: 403.
     """
     info = call.info
-    access = Attributes(
+    access = AccessAttributes(
         "create",
         info.group,
         resource=info.resource,

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from envtest.access.rbac import Attributes, Authorizer, Rule
+from envtest.access.rbac import AccessAttributes, Authorizer, Rule
 from envtest.access.tokens import Authenticator, TokenRefused
 from envtest.schema.errors import FieldError, invalid
 from envtest.server.bodies import check_version, enforce_field_validation, fit, read_object
-from envtest.server.call import Call, Plain, User
+from envtest.server.call import AuthorizedCall, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.options import write_options
 
@@ -29,7 +29,7 @@ class Reviews:
         self._authenticator = authenticator
         self._authorizer = authorizer
 
-    def answer(self, call: Call) -> Plain:
+    def answer(self, call: AuthorizedCall) -> Plain:
         """Answer a POST of a review."""
         options = write_options(
             "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
@@ -84,10 +84,10 @@ class Reviews:
         of_resource = spec.get("resourceAttributes")
         of_path = spec.get("nonResourceAttributes") or {}
         if of_resource is None:
-            access = Attributes(of_path.get("verb", ""), path=of_path.get("path", ""))
+            access = AccessAttributes(of_path.get("verb", ""), path=of_path.get("path", ""))
         else:
             names = ("verb", "group", "resource", "subresource", "namespace", "name")
-            access = Attributes(**{name: of_resource.get(name, "") for name in names})
+            access = AccessAttributes(**{name: of_resource.get(name, "") for name in names})
         decision = self._authorizer.decide(user, access)
         known = {"reason": decision.reason} if decision.reason else {}
         return {"allowed": decision.allowed, **known}
@@ -106,7 +106,7 @@ class Reviews:
         }
 
 
-def _refuse(call: Call, problems: list[FieldError]) -> None:
+def _refuse(call: AuthorizedCall, problems: list[FieldError]) -> None:
     """Refuse a review that cannot be answered.
 
     Raises:

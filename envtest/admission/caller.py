@@ -27,7 +27,7 @@ class CallFailed(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ReviewResponse:
     """The part of an AdmissionReview that says what shall be; `patch` has the operations."""
 
     allowed: bool
@@ -38,7 +38,7 @@ class Response:
 
 def _read_response(
     code: int, data: bytes, review: Mapping[str, Any], *, mutating: bool
-) -> Response:
+) -> ReviewResponse:
     """Return the response in a webhook's answer.
 
     Args:
@@ -76,7 +76,7 @@ def _read_response(
     expected, got = review["request"]["uid"], response.get("uid") or ""
     if got != expected:
         raise _invalid(f"expected response.uid={quote(expected)}, got {quote(str(got))}")
-    return Response(
+    return ReviewResponse(
         allowed=response.get("allowed") is True,
         status=response.get("status") or {},
         warnings=[str(warning) for warning in response.get("warnings") or ()],
@@ -137,7 +137,9 @@ class Caller:
         if self._session is not None:
             await self._session.close()
 
-    async def ask(self, hook: Hook, review: Mapping[str, Any], *, mutating: bool) -> Response:
+    async def ask(
+        self, hook: Hook, review: Mapping[str, Any], *, mutating: bool
+    ) -> ReviewResponse:
         """Send a review and return the response in the answer.
 
         Raises:

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from envtest.admission.review import Attributes, admission_request, in_version, labels
-from envtest.schema.cel import CelError, Condition, compile_condition
+from envtest.admission.review import AdmissionAttributes, admission_request, in_version, labels
+from envtest.schema.cel import CelError, MatchCondition, compile_condition
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, forbidden
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.server.selectors import LabelSelector, label_selector
 from envtest.storage import Stored
 
@@ -53,7 +53,7 @@ class Hook:
         return label_selector(self.body.get("objectSelector") or {})
 
     @cached_property
-    def conditions(self) -> Sequence[Condition]:
+    def conditions(self) -> Sequence[MatchCondition]:
         """Its match conditions, compiled."""
         entries = self.body.get("matchConditions") or ()
         return [compile_condition(str(entry["expression"])) for entry in entries]
@@ -98,7 +98,7 @@ class Invocation:
     """A webhook to ask, with the version of the resource that it is asked about."""
 
     hook: Hook
-    resource: Resource
+    resource: StoredResource
 
 
 class Matcher:
@@ -107,7 +107,7 @@ class Matcher:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def invocation(self, hook: Hook, attributes: Attributes) -> Invocation | None:
+    def invocation(self, hook: Hook, attributes: AdmissionAttributes) -> Invocation | None:
         """Return how to call a hook about a write, None if its rules do not match.
 
         Raises:
@@ -130,7 +130,7 @@ class Matcher:
             return None
         return Invocation(hook, resource)
 
-    def _namespace_fits(self, hook: Hook, attributes: Attributes) -> bool:
+    def _namespace_fits(self, hook: Hook, attributes: AdmissionAttributes) -> bool:
         """Return whether the labels of the request's namespace match the hook's selector."""
         if not hook.namespaces or not (attributes.namespace or attributes.is_namespace):
             return True
@@ -145,7 +145,7 @@ class Matcher:
             raise home.not_found(attributes.namespace)
         return hook.namespaces.matches(labels(home.load(stored)))
 
-    def _resource(self, hook: Hook, attributes: Attributes) -> Resource | None:
+    def _resource(self, hook: Hook, attributes: AdmissionAttributes) -> StoredResource | None:
         """Return the version of the resource that a rule names, the client's own before others."""
         request_resource = attributes.call.resource
         rules = hook.body.get("rules") or ()
@@ -159,14 +159,16 @@ class Matcher:
             None,
         )
 
-    def _equivalents(self, request_resource: Resource, subresource: str) -> Iterator[Resource]:
+    def _equivalents(
+        self, request_resource: StoredResource, subresource: str
+    ) -> Iterator[StoredResource]:
         for other in self._api.registry:
             has_it = not subresource or subresource in other.subresources
             if other is not request_resource and other.place == request_resource.place and has_it:
                 yield other
 
 
-def bypasses_webhooks(attributes: Attributes) -> bool:
+def bypasses_webhooks(attributes: AdmissionAttributes) -> bool:
     """Return whether the object is a webhook configuration, whose writes call no webhook.
 
     Otherwise a broken webhook could not be removed any more.
@@ -175,7 +177,7 @@ def bypasses_webhooks(attributes: Attributes) -> bool:
     return resource.group == GROUP and resource.plural.startswith(("mutating", "validating"))
 
 
-def _object_fits(hook: Hook, attributes: Attributes) -> bool:
+def _object_fits(hook: Hook, attributes: AdmissionAttributes) -> bool:
     """Return whether the labels fit, before the write or after it."""
     if not hook.objects:
         return True
@@ -183,7 +185,9 @@ def _object_fits(hook: Hook, attributes: Attributes) -> bool:
     return any(hook.objects.matches(labels(body)) for body in bodies)
 
 
-def _rule_fits(rule: Mapping[str, Any], attributes: Attributes, resource: Resource) -> bool:
+def _rule_fits(
+    rule: Mapping[str, Any], attributes: AdmissionAttributes, resource: StoredResource
+) -> bool:
     scope = rule.get("scope") or "*"
     return (
         scope in {"*", "Namespaced" if resource.namespaced else "Cluster"}
@@ -206,7 +210,9 @@ def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
     return main in {"*", plural} and sub in (subresource, "*")
 
 
-def _conditions_hold(hook: Hook, attributes: Attributes, resource: Resource) -> bool:
+def _conditions_hold(
+    hook: Hook, attributes: AdmissionAttributes, resource: StoredResource
+) -> bool:
     """Return whether all match conditions of a hook hold.
 
     One false condition decides, even if others cannot be evaluated. Without a false one, a

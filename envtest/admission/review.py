@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from envtest.access.reviews import describe
-from envtest.server.call import Call
-from envtest.server.resource import Resource
+from envtest.server.call import AuthorizedCall
+from envtest.server.resource import StoredResource
 
 Body = dict[str, Any]
 
@@ -15,7 +15,7 @@ _NAMESPACES = ("", "namespaces")
 
 
 @dataclass(frozen=True, slots=True)
-class Attributes:
+class AdmissionAttributes:
     """One write; `new` is None for a DELETE, `old` for a CREATE.
 
     Attributes:
@@ -25,7 +25,7 @@ class Attributes:
         old: the object as it is.
     """
 
-    call: Call
+    call: AuthorizedCall
     operation: str
     new: Body | None
     old: Body | None
@@ -60,7 +60,7 @@ class Attributes:
         """Return whether nothing will be stored."""
         return bool(self.call.dry_runs)
 
-    def replace_object(self, new: Body) -> "Attributes":
+    def replace_object(self, new: Body) -> "AdmissionAttributes":
         """Return the same write of another object."""
         return replace(self, new=new)
 
@@ -76,7 +76,7 @@ def labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
     return metadata(body).get("labels") or {}
 
 
-def kind_of(resource: Resource, subresource: str) -> dict[str, str]:
+def kind_of(resource: StoredResource, subresource: str) -> dict[str, str]:
     """Return the kind of a resource's objects, or of those that a subresource takes."""
     entry = resource.subresources.get(subresource) or {}
     if entry.get("group") or entry.get("version"):
@@ -84,7 +84,7 @@ def kind_of(resource: Resource, subresource: str) -> dict[str, str]:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def in_version(body: Body | None, source: Resource, target: Resource) -> Body | None:
+def in_version(body: Body | None, source: StoredResource, target: StoredResource) -> Body | None:
     """Return an object of one resource as another version of that resource has it.
 
     What is of neither, such as a Scale, is the same in all versions.
@@ -104,7 +104,7 @@ _VERSIONS: Final = ("v1", "v1beta1")
 
 
 def admission_review(
-    attributes: Attributes, resource: Resource, versions: list[str]
+    attributes: AdmissionAttributes, resource: StoredResource, versions: list[str]
 ) -> dict[str, Any]:
     """Return the review of a write.
 
@@ -124,7 +124,7 @@ def admission_review(
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
-def admission_request(attributes: Attributes, resource: Resource) -> dict[str, Any]:
+def admission_request(attributes: AdmissionAttributes, resource: StoredResource) -> dict[str, Any]:
     """Return the fields of a review that describe the request; empty ones are left out."""
     request_resource, sub = attributes.call.resource, attributes.subresource
     fields: dict[str, Any] = {
@@ -144,11 +144,11 @@ def admission_request(attributes: Attributes, resource: Resource) -> dict[str, A
     return {name: value for name, value in fields.items() if value != ""}
 
 
-def _plural(resource: Resource) -> dict[str, str]:
+def _plural(resource: StoredResource) -> dict[str, str]:
     return {"group": resource.group, "version": resource.version, "resource": resource.plural}
 
 
-def _options(attributes: Attributes) -> dict[str, Any]:
+def _options(attributes: AdmissionAttributes) -> dict[str, Any]:
     """Return CreateOptions, UpdateOptions or DeleteOptions as the client gave them."""
     call, options = attributes.call, dict(attributes.call.options)
     if attributes.operation != "DELETE":

@@ -12,7 +12,7 @@ import anyio
 
 from controller.managedfields import PatchError
 from controller.managedfields.gotext import quote
-from envtest.admission.caller import Caller, CallFailed, Response
+from envtest.admission.caller import Caller, CallFailed, ReviewResponse
 from envtest.admission.matching import (
     MUTATING,
     VALIDATING,
@@ -22,12 +22,12 @@ from envtest.admission.matching import (
     Matcher,
     bypasses_webhooks,
 )
-from envtest.admission.review import Attributes, Body, admission_review, in_version
+from envtest.admission.review import AdmissionAttributes, Body, admission_review, in_version
 from envtest.kinds.typed import TypedError
 from envtest.patching import json_patch
 from envtest.schema import MalformedMetadata, MalformedObject
 from envtest.server.api import Api
-from envtest.server.call import Call
+from envtest.server.call import AuthorizedCall
 from envtest.server.failures import StatusError, bad_request
 
 _NO_SIDE_EFFECTS: Final = frozenset({"None", "NoneOnDryRun"})
@@ -45,7 +45,9 @@ class Webhooks:
         """Release connections."""
         await self._caller.close()
 
-    async def mutate(self, call: Call, operation: str, new: Body, old: Body | None) -> Body:
+    async def mutate(
+        self, call: AuthorizedCall, operation: str, new: Body, old: Body | None
+    ) -> Body:
         """Return the object after all mutating webhooks.
 
         Raises:
@@ -54,7 +56,7 @@ class Webhooks:
         hooks = self._configurations.hooks(MUTATING)
         if not hooks:
             return new
-        attributes = Attributes(call, operation, new=new, old=old)
+        attributes = AdmissionAttributes(call, operation, new=new, old=old)
         call.new_name = attributes.name
         if bypasses_webhooks(attributes):
             return new
@@ -69,7 +71,7 @@ class Webhooks:
         return new
 
     async def validate(
-        self, call: Call, operation: str, new: Body | None, old: Body | None
+        self, call: AuthorizedCall, operation: str, new: Body | None, old: Body | None
     ) -> None:
         """Ask all validating webhooks at once.
 
@@ -77,7 +79,7 @@ class Webhooks:
             StatusError: a webhook refuses, or cannot be asked and must be.
         """
         hooks = self._configurations.hooks(VALIDATING)
-        attributes = Attributes(call, operation, new=new, old=old)
+        attributes = AdmissionAttributes(call, operation, new=new, old=old)
         if not hooks or bypasses_webhooks(attributes):
             return
         matches = [self._matcher.invocation(hook, attributes) for hook in hooks]
@@ -92,7 +94,7 @@ class Webhooks:
             raise refusals[0]
 
     async def _validate_by(
-        self, invocation: Invocation, attributes: Attributes, refusals: list[StatusError]
+        self, invocation: Invocation, attributes: AdmissionAttributes, refusals: list[StatusError]
     ) -> None:
         """Ask one validating webhook; the first refusal that comes is returned to the client."""
         try:
@@ -101,8 +103,8 @@ class Webhooks:
             refusals.append(error)
 
     async def _ask(
-        self, invocation: Invocation, attributes: Attributes, *, mutating: bool
-    ) -> Response | None:
+        self, invocation: Invocation, attributes: AdmissionAttributes, *, mutating: bool
+    ) -> ReviewResponse | None:
         """Call a webhook; return its response if it allows the write.
 
         Returns:
@@ -131,7 +133,9 @@ class Webhooks:
         return response
 
 
-def _apply_patch(body: Body, operations: list[Any], call: Call, invocation: Invocation) -> Body:
+def _apply_patch(
+    body: Body, operations: list[Any], call: AuthorizedCall, invocation: Invocation
+) -> Body:
     """Return an object with a webhook's patch applied, defaults filled in again.
 
     Raises:

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 from envtest.schema.tables import human_duration
 from envtest.schema.wording import CREATION_TIMESTAMP, NAME
-from envtest.server.rules import Column
+from envtest.server.rules import BuiltInColumn
 
 Body = Mapping[str, Any]
 Cell = Callable[[Body], Any]
-Entry = tuple[Column, Cell]
+Entry = tuple[BuiltInColumn, Cell]
 _NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"
 
@@ -51,12 +51,12 @@ def _count(*names: str) -> Cell:
 
 
 def _make_column(name: str, description: str, cell: Cell) -> Entry:
-    return Column(name, "string", description), cell
+    return BuiltInColumn(name, "string", description), cell
 
 
 def _make_wide_column(name: str, description: str, cell: Cell) -> Entry:
     """Return a column that shows in wide tables only."""
-    return Column(name, "string", description, priority=1), cell
+    return BuiltInColumn(name, "string", description, priority=1), cell
 
 
 def _role(body: Body) -> str:
@@ -141,14 +141,14 @@ def _selector(body: Body) -> str:
 
 
 _TITLE: Final[Entry] = (
-    Column("Name", "string", description=NAME, format="name"),
+    BuiltInColumn("Name", "string", description=NAME, format="name"),
     _at("metadata.name"),
 )
 _AGE: Final[Entry] = _make_column(
     "Age", CREATION_TIMESTAMP, lambda body: _age(_value(body, "metadata.creationTimestamp", None))
 )
 _CREATED: Final[Entry] = (
-    Column("Created At", "date", CREATION_TIMESTAMP),
+    BuiltInColumn("Created At", "date", CREATION_TIMESTAMP),
     _at("metadata.creationTimestamp"),
 )
 _OTHERS: Final = (_TITLE, _AGE)
@@ -164,7 +164,7 @@ _BINDING: Final = (
 )
 _HOOKS: Final = (
     _TITLE,
-    (Column("Webhooks", "integer", "How many webhooks it configures"), _count("webhooks")),
+    (BuiltInColumn("Webhooks", "integer", "How many webhooks it configures"), _count("webhooks")),
     _AGE,
 )
 _KNOWN: Final[Mapping[str, Sequence[Entry]]] = {
@@ -209,7 +209,7 @@ _KNOWN: Final[Mapping[str, Sequence[Entry]]] = {
             lambda body: str(_either("series.count", "count", "deprecatedCount")(body) or 1),
         ),
         (
-            Column("Name", "string", description=NAME, format="name", priority=1),
+            BuiltInColumn("Name", "string", description=NAME, format="name", priority=1),
             _at("metadata.name"),
         ),
     ),

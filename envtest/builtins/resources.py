@@ -12,7 +12,7 @@ from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
 from envtest.builtins.webhooks import WebhookRules
 from envtest.kinds.catalogue import resources
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.storage import Store
 
 _SPECIAL: dict[tuple[str, str], type[BuiltinRules]] = {
@@ -38,7 +38,7 @@ _DEPRECATED = {
 }
 
 
-def builtin_resources(store: Store, services: IPv4Network) -> Iterator[Resource]:
+def builtin_resources(store: Store, services: IPv4Network) -> Iterator[StoredResource]:
     """Yield every built-in resource.
 
     Args:
@@ -61,7 +61,7 @@ def _builtin_resource(  # the parts of one discovery entry
     entries: list[dict[str, Any]],
     store: Store,
     services: IPv4Network,
-) -> Resource:
+) -> StoredResource:
     plural, kind = entry["name"], entry["kind"]
     subresources = {
         entry["name"].partition("/")[2]: entry
@@ -77,7 +77,7 @@ def _builtin_resource(  # the parts of one discovery entry
     rules.set_scope(namespaced=entry["namespaced"])
     # One object with two kinds: an Event is stored as that of the core group.
     is_new_event = (group, kind) == ("events.k8s.io", "Event")
-    return Resource(
+    return StoredResource(
         group=group,
         version=version,
         plural=plural,

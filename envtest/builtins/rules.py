@@ -7,13 +7,13 @@ from typing_extensions import override
 from controller.managedfields import FieldModel
 from envtest.builtins.columns import columns_of
 from envtest.kinds.catalogue import schema_name
-from envtest.kinds.typed import Node, decode, load_node
+from envtest.kinds.typed import TypedNode, decode, load_node
 from envtest.patching.builtinmodels import builtin_model
 from envtest.schema.errors import FieldError, invalid
 from envtest.schema.names import label_errors, subdomain_errors
 from envtest.server import objectmeta
 from envtest.server.objectmeta import Body, NameRule, path_segment_errors
-from envtest.server.rules import Cells, Column, Rules, keep_only
+from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
 
 # Kinds whose registry strategy counts generations.
 _COUNTING = frozenset(
@@ -56,7 +56,7 @@ _CREATED_BY_PUT = frozenset(
     }
 )
 _RETURNED = frozenset(
-    {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "Node"}
+    {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "TypedNode"}
 )
 _RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 _LABELS = frozenset({"Namespace", "Service"})
@@ -104,7 +104,7 @@ class BuiltinRules(Rules):
         self.create_on_update = kind in _CREATED_BY_PUT
         self.returns_deleted = kind in _RETURNED
         self.counts_generations = kind in _COUNTING
-        self._node: Node | None = None
+        self._node: TypedNode | None = None
         self._namespaced = True
         self.name_rule: NameRule = subdomain_errors
         if kind in _RBAC:
@@ -206,7 +206,7 @@ class BuiltinRules(Rules):
         )
 
     @override
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[BuiltInColumn]:
         return [column for column, _ in columns_of(self.kind)]
 
     @override

@@ -18,8 +18,8 @@ from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.deletes import remove
 from envtest.server.objectmeta import Body
-from envtest.server.resource import Resource
-from envtest.storage import Event, Stored
+from envtest.server.resource import StoredResource
+from envtest.storage import Stored, StoredChange
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
@@ -104,7 +104,7 @@ class GarbageCollector:
                 if node is not None:
                     self._judge(node)
 
-    def _notice(self, place: str, event: Event) -> None:
+    def _notice(self, place: str, event: StoredChange) -> None:
         """Keep the graph up to date with one change."""
         if event.type == "DELETED":
             uid = _decode(event.current.body).metadata.uid
@@ -228,7 +228,7 @@ class GarbageCollector:
             self._report_foreign_owner(node, reference)
         return None
 
-    def _resource_of(self, reference: _Owner) -> Resource | None:
+    def _resource_of(self, reference: _Owner) -> StoredResource | None:
         group, _, version = reference.apiVersion.rpartition("/")
         resources = self._api.registry.in_version(group, version)
         return next((resource for resource in resources if resource.kind == reference.kind), None)
@@ -251,7 +251,7 @@ class GarbageCollector:
         uids = sorted(self._dependents.get(node.meta.uid, ()))
         return [self._nodes[uid] for uid in uids if uid in self._nodes]
 
-    def _find(self, node: _Node) -> tuple[Resource, Stored] | None:
+    def _find(self, node: _Node) -> tuple[StoredResource, Stored] | None:
         """Return an object as it is now, if it is still the same one."""
         stored = self._api.store.table(node.place).get(node.key)
         resource = next((r for r in self._api.registry if r.place == node.place), None)
@@ -307,7 +307,9 @@ class GarbageCollector:
             self._api.store.write(resource.place, stored.key, body)
 
 
-def _record(api: Api, resource: Resource, stored: Stored, *, reason: str, message: str) -> None:
+def _record(
+    api: Api, resource: StoredResource, stored: Stored, *, reason: str, message: str
+) -> None:
     """Store a warning about an object; what is in no namespace has its events in `default`."""
     meta = msgspec.json.decode(stored.body)["metadata"]
     namespace = meta.get("namespace", "default")

@@ -9,7 +9,7 @@ import msgspec
 from envtest.server.api import Api
 from envtest.server.deletes import remove
 from envtest.server.objectmeta import Body, timestamp
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 
 _FINALIZER = "kubernetes"
 _DISCOVERED = "All resources successfully discovered"
@@ -24,7 +24,7 @@ class NamespaceController:
         self._api = api
         resource = api.registry.find("", "v1", "namespaces")
         assert resource is not None
-        self._namespaces: Resource = resource
+        self._namespaces: StoredResource = resource
 
     async def run(self) -> None:
         """Work until cancelled; every change of anything may be what a namespace waited for."""

@@ -26,7 +26,7 @@ from yarl import URL
 from envtest.certs import KeyPair, client_tls
 from envtest.faults.calls import Call
 from envtest.faults.fault import ConnectionTornError, End, Fault, Pause, Step
-from envtest.plane import ControlPlane, new_token
+from envtest.plane import RunningControlPlane, new_token
 
 _SKIPPED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 # What belongs to one connection and not to the message (RFC 9110, 7.6.1), and what is made anew.
@@ -61,7 +61,7 @@ class Upstream:
         plane: the server.
     """
 
-    def __init__(self, plane: ControlPlane) -> None:
+    def __init__(self, plane: RunningControlPlane) -> None:
         self._plane = plane
         self._tokens: dict[str, str] = {}
         self._users: dict[str, _User] = {}

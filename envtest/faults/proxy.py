@@ -27,7 +27,7 @@ from envtest.faults.calls import Call, Count, Match, Record, read_call
 from envtest.faults.exchange import Exchange, Upstream, reset
 from envtest.faults.fault import Fault
 from envtest.kubeconfig import kubeconfig
-from envtest.plane import ControlPlane
+from envtest.plane import RunningControlPlane
 
 _HOST = "127.0.0.1"
 _GRACE_SECONDS = 2.0
@@ -58,7 +58,7 @@ class Injection:
         return True
 
 
-class Proxy(ControlPlane):
+class Proxy(RunningControlPlane):
     """The control plane as seen through an unreliable network. Made by `before`.
 
     Attributes:
@@ -67,7 +67,7 @@ class Proxy(ControlPlane):
         injected: every fault that struck, with the request it struck, in order.
     """
 
-    def __init__(self, plane: ControlPlane, seed: int) -> None:
+    def __init__(self, plane: RunningControlPlane, seed: int) -> None:
         super().__init__("")
         self.kind = plane.kind
         self.controllers = plane.controllers
@@ -85,7 +85,7 @@ class Proxy(ControlPlane):
 
     @classmethod
     @asynccontextmanager
-    async def before(cls, plane: ControlPlane, *, seed: int = 0) -> AsyncIterator[Self]:
+    async def before(cls, plane: RunningControlPlane, *, seed: int = 0) -> AsyncIterator[Self]:
         """Run a proxy in front of a control plane for as long as the context lasts.
 
         Args:

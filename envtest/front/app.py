@@ -12,7 +12,7 @@ from aiohttp import web
 
 from envtest.access.accounts import AccountTokens
 from envtest.access.impersonation import choose_user
-from envtest.access.rbac import Attributes, Authorizer, attributes, refusal
+from envtest.access.rbac import AccessAttributes, Authorizer, attributes, refusal
 from envtest.access.reviews import Reviews
 from envtest.access.tokens import Authenticator, Certificate
 from envtest.front.connections import (
@@ -26,7 +26,7 @@ from envtest.front.dispatch import answer, check_served, has_wrong_scope, no_suc
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import media_type
-from envtest.server.call import Call, User
+from envtest.server.call import AuthorizedCall, User
 from envtest.server.failures import StatusError, internal
 from envtest.server.forms import JSON, Form, negotiate
 from envtest.server.openapi import OpenApi
@@ -56,7 +56,7 @@ class _Target(msgspec.Struct, frozen=True):
 
     query: Query
     info: RequestInfo
-    access: Attributes
+    access: AccessAttributes
 
 
 @dataclass(slots=True)
@@ -128,7 +128,7 @@ class Front:
         form = negotiate(accept, "object", "table")
         if resource.deprecation:
             warnings.append(resource.deprecation)
-        call = Call(
+        call = AuthorizedCall(
             info=info,
             resource=resource,
             user=user,
@@ -175,7 +175,9 @@ class Front:
         authorization = request.headers.get("Authorization", "")
         return self.authenticator.of_request(authorization, certificate)
 
-    async def _watch(self, request: web.BaseRequest, call: Call, form: Form) -> web.StreamResponse:
+    async def _watch(
+        self, request: web.BaseRequest, call: AuthorizedCall, form: Form
+    ) -> web.StreamResponse:
         """Stream the events of a watch until it ends or the client goes away."""
         watch = open_watch(self.api, call, form)
         response = web.StreamResponse(headers=_headers(JSON, call.warnings))

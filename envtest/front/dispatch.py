@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from envtest.access.accounts import AccountTokens
 from envtest.access.reviews import REVIEWS, Reviews
 from envtest.server.api import Api
-from envtest.server.call import Answer, Call
+from envtest.server.call import Answer, AuthorizedCall
 from envtest.server.deletes import delete, delete_collection
 from envtest.server.failures import (
     StatusError,
@@ -16,14 +16,14 @@ from envtest.server.failures import (
 from envtest.server.patches import patch
 from envtest.server.reads import get, list_
 from envtest.server.request import RequestInfo
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.server.scale import answer_scale
 from envtest.server.writes import create, update
 
 # Verbs that need not name a namespace.
 _ACROSS_NAMESPACES = frozenset({"list", "watch"})
 
-Verb = Callable[[Api, Call], Awaitable[Answer]]
+Verb = Callable[[Api, AuthorizedCall], Awaitable[Answer]]
 
 _VERBS: dict[str, Verb] = {
     "get": get,
@@ -36,7 +36,7 @@ _VERBS: dict[str, Verb] = {
 }
 
 
-def check_served(resource: Resource, info: RequestInfo, method: str) -> None:
+def check_served(resource: StoredResource, info: RequestInfo, method: str) -> None:
     """Refuse a subresource or a verb that the resource does not have.
 
     Raises:
@@ -48,7 +48,7 @@ def check_served(resource: Resource, info: RequestInfo, method: str) -> None:
         raise method_not_allowed()
 
 
-def _check_verb(resource: Resource, info: RequestInfo) -> None:
+def _check_verb(resource: StoredResource, info: RequestInfo) -> None:
     """Raise StatusError if the resource does not support the verb of a request."""
     if info.subresource:
         if info.subresource not in resource.subresources:
@@ -70,7 +70,7 @@ def _check_verb(resource: Resource, info: RequestInfo) -> None:
         raise method_not_allowed()
 
 
-def has_wrong_scope(resource: Resource, info: RequestInfo) -> bool:
+def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
     """Return whether a path's namespace does not fit the scope of the resource; it gets a 404.
 
     Either the resource is cluster-scoped and the path has a namespace (that of a Namespace's own
@@ -97,7 +97,9 @@ def no_such_path() -> StatusError:
     )
 
 
-async def answer(api: Api, reviews: Reviews, accounts: AccountTokens, call: Call) -> Answer:
+async def answer(
+    api: Api, reviews: Reviews, accounts: AccountTokens, call: AuthorizedCall
+) -> Answer:
     """Answer a request on a resource; watches are streamed elsewhere."""
     if call.info.described == "serviceaccounts/token" and not call.info.group:
         return accounts.answer(call)

@@ -23,7 +23,7 @@ class TypedError(Exception):
 
 
 @dataclass(slots=True)
-class Node:
+class TypedNode:
     """One schema, ready for walking."""
 
     name: str
@@ -32,16 +32,16 @@ class Node:
     format: str = ""
     properties: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     element: Mapping[str, Any] | None = None
-    children: dict[str, "Node"] = field(default_factory=dict)
+    children: dict[str, "TypedNode"] = field(default_factory=dict)
 
-    def child(self, name: str) -> "Node | None":
+    def child(self, name: str) -> "TypedNode | None":
         """Return the node of a property, built on first use because schemas are recursive."""
         node = self.children.get(name)
         if node is None and name in self.properties:
             node = self.children[name] = build(self.properties[name])
         return node
 
-    def item(self) -> "Node":
+    def item(self) -> "TypedNode":
         """Return the node of a map's values or an array's items."""
         node = self.children.get("[]")
         if node is None:
@@ -50,25 +50,25 @@ class Node:
 
 
 @cache
-def load_node(name: str) -> Node:
+def load_node(name: str) -> TypedNode:
     """Return the node of a schema of the catalogue, such as `io.k8s.api.core.v1.Service`."""
     body = schema(name)
     short = name.rpartition(".")[2]
     if body.get("type") == "object":
         if "properties" in body:
-            return Node(short, "struct", _go_name(name), properties=body["properties"])
-        return Node(short, "any", "map[string]interface {}")
+            return TypedNode(short, "struct", _go_name(name), properties=body["properties"])
+        return TypedNode(short, "any", "map[string]interface {}")
     if body.get("type") == "string":
-        return Node(
+        return TypedNode(
             short,
             "string",
             go=_go_name(name),
             format=short if short in {"Time", "MicroTime"} else "",
         )
-    return Node(short, "any", _go_name(name))
+    return TypedNode(short, "any", _go_name(name))
 
 
-def build(body: Mapping[str, Any]) -> Node:
+def build(body: Mapping[str, Any]) -> TypedNode:
     """Return the node of an inline schema or of the one it refers to."""
     reference = body.get("$ref") or next(
         (part["$ref"] for part in body.get("allOf", ()) if "$ref" in part), None
@@ -78,17 +78,17 @@ def build(body: Mapping[str, Any]) -> Node:
     kind = body.get("type")
     if kind == "array":
         inner = build(body["items"])
-        return Node("", "array", f"[]{inner.go}", element=body["items"])
+        return TypedNode("", "array", f"[]{inner.go}", element=body["items"])
     if kind == "object" and "additionalProperties" in body:
         inner = build(body["additionalProperties"])
-        return Node("", "map", f"map[string]{inner.go}", element=body["additionalProperties"])
+        return TypedNode("", "map", f"map[string]{inner.go}", element=body["additionalProperties"])
     if kind in {"string", "integer", "number", "boolean"}:
         go = {"integer": body.get("format", "int64"), "number": "float64", "boolean": "bool"}
         form = body.get("format", "")
-        return Node(
+        return TypedNode(
             "", kind, go=go.get(kind, "[]uint8" if form == "byte" else "string"), format=form
         )
-    return Node("", "any", "interface {}")
+    return TypedNode("", "any", "interface {}")
 
 
 # Keys of maps belong to the paths of unknown fields, but not to those in errors.
@@ -96,7 +96,7 @@ _KEY = "\0"
 _KEYS = re.compile("\0([^\0]*)\0")
 
 
-def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
+def decode(body: dict[str, Any], node: TypedNode, *, root: str = "") -> list[str]:
     """Drop unknown fields from a body and check its types; return the paths of unknown fields.
 
     Args:
@@ -112,7 +112,7 @@ def decode(body: dict[str, Any], node: Node, *, root: str = "") -> list[str]:
     return unknown
 
 
-def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> None:
+def _struct(body: dict[str, Any], node: TypedNode, path: str, unknown: list[str]) -> None:
     """Decode the fields of a struct in place; remove unknown, null and empty ones."""
     for name in list(body):
         child = node.child(name)
@@ -129,7 +129,7 @@ def _struct(body: dict[str, Any], node: Node, path: str, unknown: list[str]) -> 
                 del body[name]
 
 
-def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -> Any:
+def _value(value: Any, node: TypedNode, path: str, struct: str, unknown: list[str]) -> Any:
     """Check one value and return what the struct holds of it."""
     match node.shape, value:
         case "any", _:
@@ -153,7 +153,7 @@ def _value(value: Any, node: Node, path: str, struct: str, unknown: list[str]) -
 
 
 def _members(
-    value: dict[str, Any] | list[Any], node: Node, path: str, struct: str, unknown: list[str]
+    value: dict[str, Any] | list[Any], node: TypedNode, path: str, struct: str, unknown: list[str]
 ) -> Any:
     """Check the members of a map or array; nulls become zero values."""
     inner = node.item()
@@ -181,7 +181,7 @@ def _members(
     ]
 
 
-def _scalar(value: Any, node: Node) -> bool | float | None:
+def _scalar(value: Any, node: TypedNode) -> bool | float | None:
     """Return a truth value or number that fits, or None."""
     shape = node.shape
     if isinstance(value, bool):
@@ -193,7 +193,7 @@ def _scalar(value: Any, node: Node) -> bool | float | None:
     return value if isinstance(value, float) and shape == "number" else None
 
 
-def _check_text(value: str, node: Node) -> str:
+def _check_text(value: str, node: TypedNode) -> str:
     """Check a string that has a format."""
     if node.format == "byte":
         fault = base64_fault(value)
@@ -207,7 +207,7 @@ def _check_text(value: str, node: Node) -> str:
     return value
 
 
-def _zero(node: Node) -> Any:
+def _zero(node: TypedNode) -> Any:
     """Return the value that replaces a null inside a list or map."""
     zeros = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
     return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from controller.managedfields.fieldmodel import Definitions, FieldModel
+from controller.managedfields.fieldmodel import FieldModel, SchemaDefinitions
 from controller.managedfields.fieldset import Fields
 from envtest.kinds import catalogue
 
@@ -62,6 +62,6 @@ def builtin_model(group: str, version: str, kind: str) -> FieldModel:
 
 
 @functools.cache
-def _definitions() -> Definitions:
+def _definitions() -> SchemaDefinitions:
     """Return the built-in definitions, made into nodes as they are asked for."""
-    return Definitions(catalogue.schemas())
+    return SchemaDefinitions(catalogue.schemas())

@@ -18,16 +18,16 @@ from envtest.schema.embedded import MalformedObject
 from envtest.schema.errors import FieldError, aggregate_message
 from envtest.schema.objectmeta import MalformedMetadata
 from envtest.schema.publishing import definition_name, openapi_v3
-from envtest.schema.tables import Column, human_duration, table_cells, table_columns
+from envtest.schema.tables import PrintedColumn, human_duration, table_cells, table_columns
 
 __all__ = [
-    "Column",
     "CompiledSchema",
     "FieldError",
     "MalformedJSON",
     "MalformedMetadata",
     "MalformedObject",
     "MalformedYAML",
+    "PrintedColumn",
     "aggregate_message",
     "crd_warnings",
     "default_crd",

@@ -262,7 +262,7 @@ def _compile_failure(environment: Any, source: str, expected_type: Any, otherwis
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class MatchCondition:
     """A match condition; `program` is None where it does not compile, which `failure` explains."""
 
     expression: str
@@ -277,10 +277,10 @@ def _conditions() -> Any:
 
 
 @functools.lru_cache(maxsize=256)
-def compile_condition(expression: str) -> Condition:
+def compile_condition(expression: str) -> MatchCondition:
     """Compile a match condition; if that fails, the result holds the error."""
     otherwise = "must evaluate to bool but got {}"
     failure = _compile_failure(
         _conditions(), expression, expected_type=_Type.BOOL, otherwise=otherwise
     )
-    return Condition(expression, None if failure else Program(expression), failure)
+    return MatchCondition(expression, None if failure else Program(expression), failure)

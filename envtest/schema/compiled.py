@@ -17,7 +17,7 @@ from envtest.schema import objectmeta
 from envtest.schema.correlation import Pair, Shape
 from envtest.schema.embedded import EmbeddedNode, MalformedObject
 from envtest.schema.errors import NO_FIELD, FieldError, invalid
-from envtest.schema.maplists import ListNode
+from envtest.schema.maplists import MapListNode
 from envtest.schema.pruning import AppliedDefaultNode, DefaultNode, PruneNode
 from envtest.schema.rules import RuleTree
 from envtest.schema.values import ValueSchema
@@ -72,8 +72,8 @@ class CompiledSchema:
         return ValueSchema(self._schema)
 
     @cached_property
-    def _lists(self) -> ListNode | None:
-        return ListNode.compile(self._schema)
+    def _lists(self) -> MapListNode | None:
+        return MapListNode.compile(self._schema)
 
     @staticmethod
     def compile(open_api_v3_schema: Mapping[str, Any]) -> CompiledSchema:

@@ -76,7 +76,7 @@ def keys_of(schema: Mapping[str, Any]) -> MapKeys:
     return MapKeys(names, defaults)
 
 
-class ListNode:
+class MapListNode:
     """The set and map lists at or below one schema node; built only where there are any."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:

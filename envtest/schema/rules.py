@@ -58,7 +58,7 @@ def normalized_path(path: str, schema: Mapping[str, Any]) -> str | None:
     return parts
 
 
-class Rule:
+class ValidationRule:
     """One entry of `x-kubernetes-validations`, ready to be evaluated.
 
     Attributes:
@@ -159,7 +159,7 @@ class RuleTree:
 
     def __init__(self, schema: Mapping[str, Any], *, root: bool) -> None:
         entries = schema.get("x-kubernetes-validations") or ()
-        self._rules = [Rule(entry, schema) for entry in entries]
+        self._rules = [ValidationRule(entry, schema) for entry in entries]
         self._kind: str = schema.get("type") or ""
         self._convert = converter(schema, root=root) if entries else None
         self._atomic = schema.get("x-kubernetes-map-type") == "atomic"
@@ -280,7 +280,7 @@ class RuleTree:
                 findings.errors.append(refused)
 
 
-def _refusal(rule: Rule, place: _Place, detail: str) -> FieldError:
+def _refusal(rule: ValidationRule, place: _Place, detail: str) -> FieldError:
     """Return the error of a broken rule, by the reason that the rule names."""
     path = place.path
     if rule.field_path:

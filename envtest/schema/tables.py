@@ -26,7 +26,7 @@ _YEAR: Final = 365 * _DAY
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrintedColumn:
     """One column: its header for the client, and where its cells come from."""
 
     name: str
@@ -73,8 +73,10 @@ def _at(value: Any, names: Sequence[str]) -> list[Any]:
     return [value]
 
 
-def _standard(name: str, kind: str, name_format: str, description: str, path: str) -> Column:
-    return Column(
+def _standard(
+    name: str, kind: str, name_format: str, description: str, path: str
+) -> PrintedColumn:
+    return PrintedColumn(
         name,
         kind,
         format=name_format,
@@ -96,7 +98,7 @@ AGE_COLUMN: Final = _standard(
 )
 
 
-def table_columns(crd_version: Mapping[str, Any]) -> list[Column]:
+def table_columns(crd_version: Mapping[str, Any]) -> list[PrintedColumn]:
     """Return the columns of a CRD version: Name, then its own; Age where it has none.
 
     Args:
@@ -110,10 +112,10 @@ def table_columns(crd_version: Mapping[str, Any]) -> list[Column]:
     return [NAME_COLUMN, *(own or [AGE_COLUMN])]
 
 
-def _column(entry: Mapping[str, Any]) -> Column:
+def _column(entry: Mapping[str, Any]) -> PrintedColumn:
     path = entry["jsonPath"]
     described = f"Custom resource definition column (in JSONPath format): {path}"
-    return Column(
+    return PrintedColumn(
         name=entry["name"],
         type=entry["type"],
         format=entry.get("format") or "",
@@ -124,7 +126,7 @@ def _column(entry: Mapping[str, Any]) -> Column:
 
 
 def table_cells(
-    columns: Sequence[Column], obj: Mapping[str, Any], now: datetime.datetime
+    columns: Sequence[PrintedColumn], obj: Mapping[str, Any], now: datetime.datetime
 ) -> list[Any]:
     """Return the cells of one object.
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from envtest.server import failures
-from envtest.server.call import Call
-from envtest.server.resource import Registry, Resource
+from envtest.server.call import AuthorizedCall
+from envtest.server.resource import Registry, StoredResource
 from envtest.storage import Store, Stored, Table
 
 
@@ -17,13 +17,17 @@ class Admission(Protocol):
     """
 
     async def mutate(
-        self, call: Call, operation: str, new: dict[str, Any], old: dict[str, Any] | None
+        self, call: AuthorizedCall, operation: str, new: dict[str, Any], old: dict[str, Any] | None
     ) -> dict[str, Any]:
         """Return the object as it shall be."""
         ...
 
     async def validate(
-        self, call: Call, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None
+        self,
+        call: AuthorizedCall,
+        operation: str,
+        new: dict[str, Any] | None,
+        old: dict[str, Any] | None,
     ) -> None:
         """Raise a StatusError to refuse the write."""
         ...
@@ -34,7 +38,7 @@ class NoAdmission:
 
     async def mutate(
         self,
-        call: Call,  # noqa: ARG002
+        call: AuthorizedCall,  # noqa: ARG002
         operation: str,  # noqa: ARG002
         new: dict[str, Any],
         old: dict[str, Any] | None,  # noqa: ARG002
@@ -43,12 +47,16 @@ class NoAdmission:
         return new
 
     async def validate(
-        self, call: Call, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None
+        self,
+        call: AuthorizedCall,
+        operation: str,
+        new: dict[str, Any] | None,
+        old: dict[str, Any] | None,
     ) -> None:
         """Allow."""
 
 
-def _let_all(call: Call, name: str) -> None:
+def _let_all(call: AuthorizedCall, name: str) -> None:
     """Allow."""
 
 
@@ -63,15 +71,15 @@ class Api:
     patience: float = 3.0
     # Who may refuse to let a change make the object: called with the request and the object's
     # name, raises a StatusError.
-    creation_guard: Callable[[Call, str], None] = _let_all
+    creation_guard: Callable[[AuthorizedCall, str], None] = _let_all
     # Places of custom resources whose definition is terminating: nothing is created there.
     ending: set[str] = field(default_factory=set)
 
-    def table(self, resource: Resource) -> Table:
+    def table(self, resource: StoredResource) -> Table:
         """Return the table that holds a resource's objects."""
         return self.store.table(resource.place)
 
-    def current(self, call: Call) -> Stored:
+    def current(self, call: AuthorizedCall) -> Stored:
         """Return the object that a request names.
 
         Raises:
@@ -82,7 +90,7 @@ class Api:
             raise call.resource.not_found(call.info.name)
         return stored
 
-    def check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
+    def check_namespace(self, resource: StoredResource, namespace: str, name: str) -> None:
         """Refuse new objects where the namespace is missing or terminating.
 
         Raises:

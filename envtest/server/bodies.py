@@ -16,7 +16,7 @@ from envtest.schema import (
     snippet,
 )
 from envtest.server.failures import StatusError, bad_request, unsupported_media_type
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.wire.protobuf import ProtobufError, read_protobuf
 
 JSON = "application/json"
@@ -54,7 +54,7 @@ def media_type(header: str) -> str:
     return header if header in _USUAL else header.partition(";")[0].strip().lower()
 
 
-def read_object(data: bytes, content_type: str, resource: Resource) -> Decoded:
+def read_object(data: bytes, content_type: str, resource: StoredResource) -> Decoded:
     """Read the body of a create or update.
 
     Args:
@@ -171,7 +171,7 @@ def _refuse_unrecognized(kind: str, why: str, data: bytes) -> StatusError:
     )
 
 
-def fit(resource: Resource, decoded: Decoded) -> None:
+def fit(resource: StoredResource, decoded: Decoded) -> None:
     """Make a body an object of a resource: check its kind and types, drop unknown fields.
 
     What is unknown is dropped and noted in `complaints`.
@@ -194,7 +194,7 @@ def fit(resource: Resource, decoded: Decoded) -> None:
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
-def _check_builtin(resource: Resource, body: dict[str, Any]) -> None:
+def _check_builtin(resource: StoredResource, body: dict[str, Any]) -> None:
     """Refuse another kind where the real server decodes into a Go type."""
     fault = kind_fault(resource, body)
     if fault:
@@ -204,7 +204,7 @@ def _check_builtin(resource: Resource, body: dict[str, Any]) -> None:
         )
 
 
-def kind_fault(resource: Resource, body: dict[str, Any]) -> str:
+def kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
     """Return why a body cannot become an object of a built-in kind; nothing if it can."""
     api_version, kind = body["apiVersion"], body["kind"]
     if (api_version, kind) == (resource.api_version, resource.kind):
@@ -227,7 +227,7 @@ def _unfit(kind: str, version: str, why: str) -> StatusError:
 
 
 def enforce_field_validation(
-    resource: Resource, decoded: Decoded, validation: str, warnings: list[str]
+    resource: StoredResource, decoded: Decoded, validation: str, warnings: list[str]
 ) -> None:
     """Refuse, warn of or ignore unknown and duplicate fields, as fieldValidation says.
 
@@ -242,7 +242,7 @@ def enforce_field_validation(
     warnings += decoded.complaints
 
 
-def check_version(resource: Resource, body: dict[str, Any]) -> None:
+def check_version(resource: StoredResource, body: dict[str, Any]) -> None:
     """Refuse an object of another version of this group.
 
     Raises:

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from envtest.server.request import RequestInfo
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +20,11 @@ class User:
     extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-class Call(msgspec.Struct):
+class AuthorizedCall(msgspec.Struct):
     """An authorized request on a resource."""
 
     info: RequestInfo
-    resource: Resource
+    resource: StoredResource
     user: User
     query: Mapping[str, str]
     dry_runs: Sequence[str]
@@ -48,7 +48,7 @@ class One(msgspec.Struct, frozen=True):
     """An answer that is one object, as JSON bytes."""
 
     code: int
-    resource: Resource
+    resource: StoredResource
     body: bytes
 
 
@@ -56,7 +56,7 @@ class One(msgspec.Struct, frozen=True):
 class Many:
     """An answer that is a list; items are JSON bytes without apiVersion and kind."""
 
-    resource: Resource
+    resource: StoredResource
     items: Sequence[bytes]
     revision: int
     token: str = ""

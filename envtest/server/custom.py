@@ -17,8 +17,8 @@ from envtest.schema.tables import table_cells, table_columns
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.objectmeta import Body
-from envtest.server.resource import MAIN_VERBS, Resource, version_rank
-from envtest.server.rules import Cells, Column, Rules, keep_only
+from envtest.server.resource import MAIN_VERBS, StoredResource, version_rank
+from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
 from envtest.storage import Stored
 
 # The finalizers of Kubernetes itself, which need no domain.
@@ -157,9 +157,9 @@ class CustomRules(Rules):
         return field in self._fields or super().selectable(field)
 
     @override
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[BuiltInColumn]:
         return [
-            Column(
+            BuiltInColumn(
                 column.name,
                 column.type,
                 description=column.description,
@@ -227,17 +227,17 @@ class Definition:
             models.get, lambda body, version: {**body, "apiVersion": version}
         )
 
-    def resources(self) -> Iterator[Resource]:
+    def resources(self) -> Iterator[StoredResource]:
         """Yield the resource of each served version."""
         for version in self.spec["versions"]:
             if version["served"]:
                 yield self._resource(version)
 
-    def _resource(self, version: Body) -> Resource:
+    def _resource(self, version: Body) -> StoredResource:
         names = self.spec["names"]
         rules, stored = self._rules[version["name"]], self._rules[self.storage]
         alike = rules is stored
-        return Resource(
+        return StoredResource(
             group=self.spec["group"],
             version=version["name"],
             plural=names["plural"],

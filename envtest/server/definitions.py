@@ -18,7 +18,7 @@ from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.custom import Definition
 from envtest.server.objectmeta import Body
-from envtest.storage import Event, Stored
+from envtest.storage import Stored, StoredChange
 
 _PLACE = "apiextensions.k8s.io/customresourcedefinitions"
 
@@ -43,7 +43,7 @@ class Definitions:
         self.settle()
         self._api.store.listeners.append(self._notice)
 
-    def _notice(self, place: str, event: Event) -> None:
+    def _notice(self, place: str, event: StoredChange) -> None:
         """Follow one change; own writes come back here and find nothing left to do."""
         if place != _PLACE:
             waiting = self._waiting.get(place)

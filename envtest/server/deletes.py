@@ -9,11 +9,11 @@ from envtest.schema.errors import not_supported
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
-from envtest.server.call import Answer, Call, Many, One, Plain
+from envtest.server.call import Answer, AuthorizedCall, Many, One, Plain
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import META_GROUP, dry_run_problems, list_options
 from envtest.server.reads import select
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.storage import Stored
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -28,14 +28,14 @@ _KIND = "DeleteOptions"
 _OPTIONS = f"io.k8s.apimachinery.pkg.apis.meta.v1.{_KIND}"
 
 
-async def delete(api: Api, call: Call) -> Answer:
+async def delete(api: Api, call: AuthorizedCall) -> Answer:
     """Answer a DELETE on one object."""
     options = _delete_options(call)
     stored = api.current(call)
     return await _delete(api, call, stored=stored, key=call.key, options=options)
 
 
-async def delete_collection(api: Api, call: Call) -> Answer:
+async def delete_collection(api: Api, call: AuthorizedCall) -> Answer:
     """Answer a DELETE on a collection with what was selected, as it was."""
     chosen = list_options(call.query, call.resource.rules, watch=False)
     options = _delete_options(call)
@@ -52,7 +52,7 @@ async def delete_collection(api: Api, call: Call) -> Answer:
     )
 
 
-def _delete_options(call: Call) -> Mapping[str, Any]:
+def _delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
     """Read the options of a deletion, from its body or else its query.
 
     The request keeps them for admission.
@@ -80,7 +80,9 @@ def _delete_options(call: Call) -> Mapping[str, Any]:
     return {**options, "dryRun": call.dry_runs}
 
 
-async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str, Any]) -> None:
+async def _delete_one(
+    api: Api, call: AuthorizedCall, stored: Stored, options: Mapping[str, Any]
+) -> None:
     """Remove one object of a collection; one that is gone already is no error."""
     try:
         await _delete(api, call, stored=stored, key=stored.key, options=options)
@@ -90,7 +92,7 @@ async def _delete_one(api: Api, call: Call, stored: Stored, options: Mapping[str
 
 
 async def _delete(
-    api: Api, call: Call, stored: Stored, key: str, options: Mapping[str, Any]
+    api: Api, call: AuthorizedCall, stored: Stored, key: str, options: Mapping[str, Any]
 ) -> Answer:
     """Remove an object for a client, or mark it as terminating.
 
@@ -116,7 +118,7 @@ async def _delete(
         stored = current
 
 
-def _answer(resource: Resource, stored: Stored, remaining: Stored | None) -> Answer:
+def _answer(resource: StoredResource, stored: Stored, remaining: Stored | None) -> Answer:
     """Return the answer to a deletion: the object if it is still there, else that it is gone."""
     result = remaining or (stored if resource.rules.returns_deleted else None)
     if result is not None:
@@ -137,7 +139,7 @@ def _answer(resource: Resource, stored: Stored, remaining: Stored | None) -> Ans
 
 
 def remove(
-    api: Api, resource: Resource, stored: Stored, options: Mapping[str, Any]
+    api: Api, resource: StoredResource, stored: Stored, options: Mapping[str, Any]
 ) -> Stored | None:
     """Remove an object, or mark it as terminating while it has finalizers.
 
@@ -162,7 +164,7 @@ def remove(
 
 
 def _check_preconditions(
-    call: Call, stored: Stored, body: dict[str, Any], preconditions: Mapping[str, Any]
+    call: AuthorizedCall, stored: Stored, body: dict[str, Any], preconditions: Mapping[str, Any]
 ) -> None:
     """Check the uid and the resourceVersion of the preconditions in DeleteOptions.
 
@@ -200,12 +202,12 @@ def _check_preconditions(
         )
 
 
-def _is_marked_by_kind(resource: Resource, body: Mapping[str, Any]) -> bool:
+def _is_marked_by_kind(resource: StoredResource, body: Mapping[str, Any]) -> bool:
     """Return whether this is the first deletion of an object whose kind marks it by itself."""
     return resource.rules.marks_deletion and "deletionTimestamp" not in body["metadata"]
 
 
-def _propagate(resource: Resource, body: dict[str, Any], options: Mapping[str, Any]) -> None:
+def _propagate(resource: StoredResource, body: dict[str, Any], options: Mapping[str, Any]) -> None:
     """Set the finalizer by which the garbage collector waits for dependents or orphans them."""
     policy, meta = options.get("propagationPolicy"), body["metadata"]
     if resource.place in _NEVER_COLLECTED or policy is None:
@@ -224,7 +226,7 @@ def _propagate(resource: Resource, body: dict[str, Any], options: Mapping[str, A
 
 
 def _terminate(
-    api: Api, resource: Resource, stored: Stored, body: dict[str, Any], *, dry: bool
+    api: Api, resource: StoredResource, stored: Stored, body: dict[str, Any], *, dry: bool
 ) -> Stored:
     """Mark an object as terminating; a second time changes nothing."""
     meta = body["metadata"]

@@ -5,7 +5,7 @@ import hashlib
 from typing import Any
 
 from envtest.kinds.catalogue import resources
-from envtest.server.resource import Registry, Resource
+from envtest.server.resource import Registry, StoredResource
 
 VERSION = {
     "major": "1",
@@ -94,7 +94,7 @@ def resource_list(registry: Registry, group_name: str, version: str) -> dict[str
     }
 
 
-def _entries(resource: Resource) -> list[dict[str, Any]]:
+def _entries(resource: StoredResource) -> list[dict[str, Any]]:
     main: dict[str, Any] = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -118,7 +118,7 @@ def _entries(resource: Resource) -> list[dict[str, Any]]:
     return [main, *subresources]
 
 
-def _hash(resource: Resource) -> str:
+def _hash(resource: StoredResource) -> str:
     """Return the hash by which clients see that the stored version of a kind changed."""
     if not resource.rules.custom:
         # Not every built-in kind is stored in the version in which it is served.
@@ -155,7 +155,7 @@ def _version(registry: Registry, group_name: str, version: str) -> dict[str, Any
     return {"version": version, "resources": resources, "freshness": "Current"}
 
 
-def _aggregated_entry(resource: Resource) -> dict[str, Any]:
+def _aggregated_entry(resource: StoredResource) -> dict[str, Any]:
     entry: dict[str, Any] = {
         "resource": resource.plural,
         "responseKind": _kind(resource, {}),
@@ -179,7 +179,7 @@ def _aggregated_entry(resource: Resource) -> dict[str, Any]:
     return entry
 
 
-def _kind(resource: Resource, entry: dict[str, Any]) -> dict[str, str]:
+def _kind(resource: StoredResource, entry: dict[str, Any]) -> dict[str, str]:
     return {
         "group": entry.get("group", resource.group),
         "version": entry.get("version", resource.version),

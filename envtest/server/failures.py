@@ -7,7 +7,7 @@ constructors of apimachinery's api/errors, with the resource or kind it speaks a
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from controller.managedfields import Cause, PatchError
+from controller.managedfields import FieldCause, PatchError
 from controller.managedfields.gotext import quote
 from envtest.schema.errors import OMITTED, FieldError, aggregate_message
 
@@ -107,7 +107,7 @@ def invalid_object(
     )
 
 
-def as_error(cause: Cause) -> FieldError:
+def as_error(cause: FieldCause) -> FieldError:
     """Return the fault of a manager or its entry as an error like the others."""
     kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
     return FieldError(kind, cause.field, value=OMITTED, detail=detail)

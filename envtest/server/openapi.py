@@ -9,7 +9,7 @@ import msgspec
 from envtest.kinds.catalogue import schema_name, schemas
 from envtest.schema import openapi_v3
 from envtest.server.custom import CustomRules
-from envtest.server.resource import Registry, Resource
+from envtest.server.resource import Registry, StoredResource
 
 _META = (
     "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta",
@@ -62,7 +62,7 @@ class OpenApi:
         return self.document(group, version) or b""
 
 
-def _document(resources: Sequence[Resource]) -> dict[str, Any]:
+def _document(resources: Sequence[StoredResource]) -> dict[str, Any]:
     """Return the OpenAPI v3 document of one group version."""
     definitions: dict[str, Any] = {}
     for resource in resources:
@@ -77,11 +77,11 @@ def _document(resources: Sequence[Resource]) -> dict[str, Any]:
     }
 
 
-def _gvk(resource: Resource) -> dict[str, str]:
+def _gvk(resource: StoredResource) -> dict[str, str]:
     return {"group": resource.group, "kind": resource.kind, "version": resource.version}
 
 
-def _paths(resources: Sequence[Resource]) -> dict[str, Any]:
+def _paths(resources: Sequence[StoredResource]) -> dict[str, Any]:
     """Return the paths of resources with what is done there."""
     paths: dict[str, Any] = {}
     for resource in resources:
@@ -97,7 +97,7 @@ def _paths(resources: Sequence[Resource]) -> dict[str, Any]:
     return paths
 
 
-def _operations(resource: Resource, scope: str) -> dict[str, Any]:
+def _operations(resource: StoredResource, scope: str) -> dict[str, Any]:
     kind = {"type": "string", "uniqueItems": True}
     parameters = [{"name": name, "in": "query", "schema": kind} for name in _WRITE_PARAMETERS]
     return {
@@ -111,7 +111,7 @@ def _operations(resource: Resource, scope: str) -> dict[str, Any]:
     }
 
 
-def _add_builtin(definitions: dict[str, Any], resources: Sequence[Resource]) -> None:
+def _add_builtin(definitions: dict[str, Any], resources: Sequence[StoredResource]) -> None:
     """Add the schemas of built-in kinds and all that they, or custom kinds, refer to."""
     todo = [
         schema_name(resource.group, resource.version, resource.kind)

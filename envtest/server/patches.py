@@ -22,10 +22,10 @@ from envtest.schema.errors import invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import Decoded, enforce_field_validation, kind_fault
-from envtest.server.call import Call, One
+from envtest.server.call import AuthorizedCall, One
 from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
 from envtest.server.options import WriteOptions, write_options
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.server.writes import check_names, create_object, update_object
 from envtest.storage import Stored
 
@@ -37,14 +37,14 @@ APPLY_PATCH = "application/apply-patch+yaml"
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
-def list_patch_types(resource: Resource) -> tuple[str, ...]:
+def list_patch_types(resource: StoredResource) -> tuple[str, ...]:
     """Return the patch types of a resource, as the refusal of others lists them."""
     if resource.rules.custom:
         return (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
 
 
-async def patch(api: Api, call: Call) -> One:
+async def patch(api: Api, call: AuthorizedCall) -> One:
     """Answer a PATCH on an object or one of its subresources."""
     kind = call.content_type
     if kind not in list_patch_types(call.resource):
@@ -61,7 +61,7 @@ async def patch(api: Api, call: Call) -> One:
         raise refused_patch(error) from error
 
 
-async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
+async def _patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
     """Change an existing object; a missing object is reported before any fault of the patch."""
     api.current(call)
     change, noticed = _reader(call)
@@ -93,7 +93,7 @@ async def _patch(api: Api, call: Call, options: WriteOptions) -> One:
     raise call.resource.conflict(call.info.name)
 
 
-def _shares(call: Call) -> bool:
+def _shares(call: AuthorizedCall) -> bool:
     """Return whether the patched object may share with the stored one what the patch leaves alone.
 
     A merge patch copies what it changes. The rules of custom resources change nothing below the
@@ -110,7 +110,7 @@ def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
     return bool(revision) and revision != str(stored.revision)
 
 
-def _reader(call: Call) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
+def _reader(call: AuthorizedCall) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
     """Return the change that the body describes, and what was noticed while reading it."""
     try:
         content, noticed = read_json(call.data)
@@ -140,7 +140,7 @@ _Quoted = Callable[[], dict[str, Any]]
 
 
 def _fit_patched(
-    resource: Resource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
+    resource: StoredResource, decoded: Decoded, live: dict[str, Any], quoted: _Quoted
 ) -> None:
     """Decode the patched object as its kind; refuse a patch after which it does not fit.
 
@@ -160,7 +160,9 @@ def _fit_patched(
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
-def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, Any]) -> list[str]:
+def _decode_patched(
+    resource: StoredResource, body: dict[str, Any], live: dict[str, Any]
+) -> list[str]:
     """Decode a patched object, in place; return the paths of unknown fields.
 
     Entries of managedFields that the patch left alone were decoded when they were stored; they are
@@ -190,7 +192,9 @@ def _decode_patched(resource: Resource, body: dict[str, Any], live: dict[str, An
         body["metadata"]["managedFields"] = owners
 
 
-def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: _Quoted) -> None:
+def _judge_patched(
+    call: AuthorizedCall, decoded: Decoded, options: WriteOptions, quoted: _Quoted
+) -> None:
     """Refuse, report or ignore what the patched object has no place for.
 
     Raises:
@@ -205,7 +209,7 @@ def _judge_patched(call: Call, decoded: Decoded, options: WriteOptions, quoted: 
     )
 
 
-async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
+async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
     """Create or update what the applier owns."""
     resource = call.resource
     applied, duplicates = _read_applied(call)
@@ -257,7 +261,7 @@ async def _apply_patch(api: Api, call: Call, options: WriteOptions) -> One:
     raise resource.conflict(call.info.name)
 
 
-def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
+def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
     """Refuse to create what was to be applied to one particular object.
 
     Raises:
@@ -272,7 +276,7 @@ def _refuse_uid(call: Call, body: Mapping[str, Any]) -> None:
         )
 
 
-def _judge_duplicates(call: Call, options: WriteOptions, duplicates: list[str]) -> None:
+def _judge_duplicates(call: AuthorizedCall, options: WriteOptions, duplicates: list[str]) -> None:
     """Refuse, report or ignore duplicate keys of an applied document.
 
     Raises:
@@ -299,7 +303,7 @@ def _copy(value: Any) -> Any:
     return value
 
 
-def _read_applied(call: Call) -> tuple[dict[str, Any], list[str]]:
+def _read_applied(call: AuthorizedCall) -> tuple[dict[str, Any], list[str]]:
     """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
     try:
         content, duplicates = read_yaml(call.data)

@@ -9,10 +9,10 @@ import msgspec
 
 from controller.managedfields.gotext import quote
 from envtest.server.api import Api
-from envtest.server.call import Call, Many, One
+from envtest.server.call import AuthorizedCall, Many, One
 from envtest.server.failures import StatusError, bad_request, build_expired, internal
 from envtest.server.options import ListOptions, list_options
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.storage import Stored, Table
 from envtest.wire.texts import number_fault
 
@@ -40,7 +40,7 @@ class Selected:
     remaining: int = 0
 
 
-async def get(api: Api, call: Call) -> One:
+async def get(api: Api, call: AuthorizedCall) -> One:
     """Answer a GET on one object; reads are always of the present.
 
     Raises:
@@ -57,7 +57,7 @@ async def get(api: Api, call: Call) -> One:
     return One(200, call.resource, call.resource.json_of(stored))
 
 
-async def list_(api: Api, call: Call) -> Many:
+async def list_(api: Api, call: AuthorizedCall) -> Many:
     """Answer a GET on a collection."""
     options = list_options(call.query, call.resource.rules, watch=False)
     if options.version:
@@ -115,7 +115,7 @@ def too_new(api: Api, revision: int) -> StatusError:
     )
 
 
-def select(api: Api, call: Call, options: ListOptions) -> Selected:
+def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selected:
     """Return the objects that a list asks for.
 
     Raises:
@@ -203,7 +203,7 @@ def _walk(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stor
 class selector:  # used like a function
     """A predicate over stored objects; decodes only what the selectors need."""
 
-    def __init__(self, resource: Resource, options: ListOptions) -> None:
+    def __init__(self, resource: StoredResource, options: ListOptions) -> None:
         self._resource = resource
         self._labels = options.labels
         self._fields = options.fields

@@ -18,7 +18,7 @@ _decode = msgspec.json.Decoder().decode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Resource:
+class StoredResource:
     """A resource in one version; two versions of a kind share their place in the store."""
 
     group: str
@@ -96,13 +96,13 @@ class Registry:
     """Resources by group, version and plural."""
 
     def __init__(self) -> None:
-        self._resources: dict[tuple[str, str, str], Resource] = {}
+        self._resources: dict[tuple[str, str, str], StoredResource] = {}
         # Versions of a group in order of preference; the first is the preferred one.
         self._versions: dict[str, list[str]] = {}
         # Raised with every change, for documents that are built from the registry and cached.
         self.generation = 0
 
-    def add(self, resource: Resource) -> None:
+    def add(self, resource: StoredResource) -> None:
         """Serve a resource, or serve it anew."""
         self._resources[resource.group, resource.version, resource.plural] = resource
         versions = self._versions.setdefault(resource.group, [])
@@ -130,7 +130,7 @@ class Registry:
         }
         self.generation += 1
 
-    def find(self, group: str, version: str, plural: str) -> Resource | None:
+    def find(self, group: str, version: str, plural: str) -> StoredResource | None:
         """Return a resource, if it is served."""
         return self._resources.get((group, version, plural))
 
@@ -138,12 +138,12 @@ class Registry:
         """Return the versions of each group, preferred first; groups in alphabetical order."""
         return {name: list(self._versions[name]) for name in sorted(self._versions)}
 
-    def in_version(self, group: str, version: str) -> list[Resource]:
+    def in_version(self, group: str, version: str) -> list[StoredResource]:
         """Return the resources of one group version, by plural."""
         members = [r for r in self if (r.group, r.version) == (group, version)]
         return sorted(members, key=lambda resource: resource.plural)
 
-    def __iter__(self) -> Iterator[Resource]:
+    def __iter__(self) -> Iterator[StoredResource]:
         return iter(list(self._resources.values()))
 
 

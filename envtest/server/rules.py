@@ -17,7 +17,7 @@ Cells = list[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class BuiltInColumn:
     """One column of a table."""
 
     name: str
@@ -146,7 +146,7 @@ class Rules(ABC):
         return f"field label not supported: {field}"
 
     @abstractmethod
-    def columns(self) -> list[Column]:
+    def columns(self) -> list[BuiltInColumn]:
         """Return the columns of its tables."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import read_as
-from envtest.server.call import Call, Plain
+from envtest.server.call import AuthorizedCall, Plain
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
     bad_request,
@@ -23,7 +23,7 @@ from envtest.server.failures import (
 )
 from envtest.server.options import write_options
 from envtest.server.patches import MERGE_PATCH
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.server.writes import check_names, update_object
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
@@ -35,7 +35,7 @@ _PATHS = {
 }
 
 
-async def answer_scale(api: Api, call: Call) -> Plain:
+async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
     """Answer a GET, PUT or PATCH of an object's scale.
 
     Raises:
@@ -63,7 +63,7 @@ async def answer_scale(api: Api, call: Call) -> Plain:
     return Plain(200, _scale(resource, read_json(written.body)[0]))
 
 
-def _read_scale(call: Call, present: dict[str, Any]) -> dict[str, Any]:
+def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]:
     """Return the scale that a client sends, or that its patch makes of the present one.
 
     Raises:
@@ -88,14 +88,14 @@ def _read_scale(call: Call, present: dict[str, Any]) -> dict[str, Any]:
     return patched
 
 
-def _paths(resource: Resource) -> dict[str, str]:
+def _paths(resource: StoredResource) -> dict[str, str]:
     """Return where objects of a resource have their number of replicas and its like."""
     if isinstance(resource.rules, CustomRules) and resource.rules.scale is not None:
         return {**_PATHS, "labelSelectorPath": "", **resource.rules.scale}
     return _PATHS
 
 
-def _scale(resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+def _scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, Any]:
     """Return an object's Scale."""
     paths, meta = _paths(resource), body["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 
 from envtest.server.api import Api
-from envtest.server.call import Call
+from envtest.server.call import AuthorizedCall
 from envtest.server.failures import StatusError, build_expired, internal
 from envtest.server.forms import Form
 from envtest.server.options import ListOptions, list_options
@@ -24,8 +24,8 @@ from envtest.server.reads import (
     wait_until_fresh,
 )
 from envtest.server.rendering import check_include, table
-from envtest.server.resource import Resource
-from envtest.storage import Event, EventLog, Stored, Waiter
+from envtest.server.resource import StoredResource
+from envtest.storage import EventLog, Stored, StoredChange, Waiter
 
 # Seconds between bookmarks, and how long before its end a watch gets a last one.
 BOOKMARK_EVERY = 60.0
@@ -44,14 +44,14 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class _Frames:
     """Encodes events, bookmarks and errors of one watch."""
 
-    def __init__(self, api: Api, resource: Resource, form: Form, include: str) -> None:
+    def __init__(self, api: Api, resource: StoredResource, form: Form, include: str) -> None:
         self._api = api
         self._resource = resource
         self._form = form
         self._include = include
         self._headers = True
 
-    def event_frame(self, event: Event) -> bytes:
+    def event_frame(self, event: StoredChange) -> bytes:
         """Return the watch frame of an event, encoded once for all watches of the same resource.
 
         Frames of the table form are encoded per watch; frames of old events are not cached.
@@ -106,11 +106,11 @@ class _Frames:
 
 
 @dataclass(slots=True)
-class Watch:
+class ServedWatch:
     """One watch, checked and ready to stream."""
 
     api: Api
-    call: Call
+    call: AuthorizedCall
     options: ListOptions
     form: Form
 
@@ -209,7 +209,7 @@ class Watch:
         last = deadline - _LAST_BOOKMARK
         return min(now + BOOKMARK_EVERY, last if last > now else deadline)
 
-    def _line(self, frames: _Frames, event: Event) -> bytes:
+    def _line(self, frames: _Frames, event: StoredChange) -> bytes:
         """Return an event as this watch sees it; empty if it is not selected."""
         namespace = self.call.info.namespace
         prefix = f"{namespace}/" if namespace and self.call.resource.namespaced else ""
@@ -245,7 +245,7 @@ def _at_revision(stored: Stored, revision: int) -> Stored:
     return Stored(stored.key, revision, _encode(body))
 
 
-def open_watch(api: Api, call: Call, form: Form) -> Watch:
+def open_watch(api: Api, call: AuthorizedCall, form: Form) -> ServedWatch:
     """Check a watch request.
 
     Raises:
@@ -257,4 +257,4 @@ def open_watch(api: Api, call: Call, form: Form) -> Watch:
         raise internal(fault)
     if form == "table":
         check_include(call.query.get("includeObject", ""))
-    return Watch(api, call, options=options, form=form)
+    return ServedWatch(api, call, options=options, form=form)

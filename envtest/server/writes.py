@@ -16,17 +16,17 @@ from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
 from envtest.server.bodies import check_version, enforce_field_validation, fit, read_object
-from envtest.server.call import Call, One
+from envtest.server.call import AuthorizedCall, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
 from envtest.server.options import WriteOptions, write_options
-from envtest.server.resource import Resource
+from envtest.server.resource import StoredResource
 from envtest.storage import Stored
 from envtest.wire.texts import number_fault
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-async def create(api: Api, call: Call) -> One:
+async def create(api: Api, call: AuthorizedCall) -> One:
     """Answer a POST."""
     options = write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
     decoded = read_object(call.data, call.content_type, call.resource)
@@ -39,7 +39,12 @@ async def create(api: Api, call: Call) -> One:
 
 
 async def create_object(
-    api: Api, call: Call, body: dict[str, Any], options: WriteOptions, *, tracked: bool = False
+    api: Api,
+    call: AuthorizedCall,
+    body: dict[str, Any],
+    options: WriteOptions,
+    *,
+    tracked: bool = False,
 ) -> One:
     """Store a new object and answer with it.
 
@@ -83,7 +88,7 @@ async def create_object(
     return One(201, resource, resource.json_of(stored))
 
 
-def _set_namespace(call: Call, meta: dict[str, Any]) -> None:
+def _set_namespace(call: AuthorizedCall, meta: dict[str, Any]) -> None:
     """Put the object where the request says, if it says nothing else.
 
     What a client says of the namespace of an object that is in none is passed over.
@@ -103,7 +108,7 @@ def _other_namespace() -> StatusError:
 
 
 def _track(
-    call: Call,
+    call: AuthorizedCall,
     live: dict[str, Any] | None,
     body: dict[str, Any],
     options: WriteOptions,
@@ -123,7 +128,7 @@ def _track(
     )
 
 
-def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldError]:
+def _creation_problems(resource: StoredResource, body: dict[str, Any]) -> list[FieldError]:
     """Validate a new object: first by its kind's rules, then by those for all metadata."""
     problems = resource.rules.check(body)
     return problems or objectmeta.check(
@@ -133,7 +138,9 @@ def _creation_problems(resource: Resource, body: dict[str, Any]) -> list[FieldEr
     )
 
 
-def _refuse_invalid(resource: Resource, body: dict[str, Any], problems: list[FieldError]) -> None:
+def _refuse_invalid(
+    resource: StoredResource, body: dict[str, Any], problems: list[FieldError]
+) -> None:
     if problems:
         group = resource.rules.error_group
         if resource.rules.custom and body["apiVersion"] != resource.api_version:
@@ -144,14 +151,14 @@ def _refuse_invalid(resource: Resource, body: dict[str, Any], problems: list[Fie
         )
 
 
-def _refuse_existing(api: Api, resource: Resource, key: str, name: str) -> None:
+def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) -> None:
     existing = api.table(resource).get(key)
     if existing is not None:
         deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
         raise failures.already_exists(resource.plural, resource.group, name, deleting=deleting)
 
 
-async def update(api: Api, call: Call) -> One:
+async def update(api: Api, call: AuthorizedCall) -> One:
     """Answer a PUT on an object or one of its subresources."""
     resource, subresource = call.resource, call.info.subresource
     options = write_options("UpdateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
@@ -186,7 +193,7 @@ async def update(api: Api, call: Call) -> One:
     return await update(api, call)
 
 
-def check_names(call: Call, body: dict[str, Any]) -> None:
+def check_names(call: AuthorizedCall, body: dict[str, Any]) -> None:
     """Refuse an object whose name or namespace is not that of the path.
 
     Raises:
@@ -207,7 +214,9 @@ def check_names(call: Call, body: dict[str, Any]) -> None:
         )
 
 
-def _wrong_uid(resource: Resource, call: Call, expected: str, actual: str) -> StatusError:
+def _wrong_uid(
+    resource: StoredResource, call: AuthorizedCall, expected: str, actual: str
+) -> StatusError:
     return resource.conflict(
         call.info.name,
         f"StorageError: invalid object, Code: 4, Key: /registry/{resource.place}/{call.key}, "
@@ -218,7 +227,7 @@ def _wrong_uid(resource: Resource, call: Call, expected: str, actual: str) -> St
 
 async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     api: Api,
-    call: Call,
+    call: AuthorizedCall,
     stored: Stored,
     live: dict[str, Any],
     body: dict[str, Any],
@@ -262,7 +271,7 @@ def _is_revision(revision: str) -> bool:
     return bool(revision) and number_fault(revision) is None and int(revision) != 0
 
 
-def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
+def _check_revision(call: AuthorizedCall, stored: Stored, body: dict[str, Any]) -> None:
     """Check the resourceVersion that the client sent; 0 stands for none."""
     resource, meta = call.resource, body["metadata"]
     revision = meta.get("resourceVersion", "")
@@ -283,7 +292,7 @@ def _check_revision(call: Call, stored: Stored, body: dict[str, Any]) -> None:
 
 
 def _prepare(
-    resource: Resource, subresource: str, body: dict[str, Any], live: dict[str, Any]
+    resource: StoredResource, subresource: str, body: dict[str, Any], live: dict[str, Any]
 ) -> None:
     """Restore what this write cannot change, and raise the generation."""
     rules = resource.rules
@@ -297,7 +306,9 @@ def _prepare(
         meta["generation"] = before.get("generation", 0) + 1
 
 
-def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> list[FieldError]:
+def _update_problems(
+    call: AuthorizedCall, body: dict[str, Any], live: dict[str, Any]
+) -> list[FieldError]:
     """Validate an update by all three sets of rules; an error in metadata is reported by each."""
     resource, subresource, meta = call.resource, call.info.subresource, body["metadata"]
     return [
@@ -316,7 +327,7 @@ def _update_problems(call: Call, body: dict[str, Any], live: dict[str, Any]) -> 
 
 def _commit(
     api: Api,
-    call: Call,
+    call: AuthorizedCall,
     stored: Stored,
     live: dict[str, Any],
     body: dict[str, Any],

@@ -48,7 +48,7 @@ class DiskError(Exception):
     """The data folder cannot be used; the message says why and what to do."""
 
 
-class Version(NamedTuple):
+class StoredVersion(NamedTuple):
     """One state of one object, or its deletion.
 
     Attributes:
@@ -99,7 +99,7 @@ class Disk:
         with self._explain_errors():
             return dict(self._database.execute("SELECT place, revision FROM floors"))
 
-    def load(self) -> Iterator[Version]:
+    def load(self) -> Iterator[StoredVersion]:
         """Yield all versions, in the order in which they came.
 
         Raises:
@@ -107,11 +107,11 @@ class Disk:
         """
         with self._explain_errors():
             for row in self._database.execute(_LOAD):
-                version = Version._make(row)
+                version = StoredVersion._make(row)
                 _check(version.body)
                 yield version
 
-    def write(self, version: Version) -> None:
+    def write(self, version: StoredVersion) -> None:
         """Store a version; durable on return.
 
         Raises:

@@ -30,7 +30,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
-class Event(msgspec.Struct, eq=False):
+class StoredChange(msgspec.Struct, eq=False):
     """One change. `current` of a deletion is the last state with the deletion's revision."""
 
     type: EventType
@@ -100,14 +100,14 @@ class EventLog:
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
-        self._events: list[Event] = []
+        self._events: list[StoredChange] = []
         self._revisions: list[int] = []
         self._first = 0
         self.waiters: set[Waiter] = set()
         # Set when the kind is served no more: watches end.
         self.closed = False
 
-    def append(self, event: Event) -> Sequence[Event]:
+    def append(self, event: StoredChange) -> Sequence[StoredChange]:
         """Add the newest event and wake every watcher; return the events that had to go."""
         self._events.append(event)
         self._revisions.append(event.revision)
@@ -116,7 +116,7 @@ class EventLog:
         self._wake_all()
         return self._trim(event.at)
 
-    def restore(self, event: Event) -> None:
+    def restore(self, event: StoredChange) -> None:
         """Add an event of the past, in order."""
         self._events.append(event)
         self._revisions.append(event.revision)
@@ -134,24 +134,24 @@ class EventLog:
         """Return the position of the first event above a revision."""
         return self._first + bisect_right(self._revisions, revision)
 
-    def since(self, position: int, most: int = 512) -> Sequence[Event] | None:
+    def since(self, position: int, most: int = 512) -> Sequence[StoredChange] | None:
         """Return events from a position on, or None when the position is compacted."""
         if position < self._first:
             return None
         start = position - self._first
         return self._events[start : start + most]
 
-    def after(self, revision: int) -> Sequence[Event]:
+    def after(self, revision: int) -> Sequence[StoredChange]:
         """Return every kept event above a revision."""
         return self._events[bisect_right(self._revisions, revision) :]
 
-    def compact(self, revision: int) -> Sequence[Event]:
+    def compact(self, revision: int) -> Sequence[StoredChange]:
         """Forget everything up to a revision; return the events that went."""
         gone = self._drop(bisect_right(self._revisions, revision))
         self.floor = max(self.floor, revision)
         return gone
 
-    def _trim(self, now: float) -> Sequence[Event]:
+    def _trim(self, now: float) -> Sequence[StoredChange]:
         """Drop what is too old or too much; a quarter at a time, so that it stays cheap."""
         if len(self._events) > KEPT_EVENTS:
             return self._drop(KEPT_EVENTS // 4)
@@ -159,7 +159,7 @@ class EventLog:
             return self._drop(sum(now - event.at > KEPT_SECONDS for event in self._events))
         return ()
 
-    def _drop(self, count: int) -> Sequence[Event]:
+    def _drop(self, count: int) -> Sequence[StoredChange]:
         gone = self._events[:count]
         if count:
             self.floor = self._revisions[count - 1]

@@ -12,8 +12,8 @@ from typing import Any
 import anyio
 import msgspec
 
-from envtest.storage.disk import Disk, Version
-from envtest.storage.log import SHARED_EVENTS, Event, EventLog, EventType, Stored
+from envtest.storage.disk import Disk, StoredVersion
+from envtest.storage.log import SHARED_EVENTS, EventLog, EventType, Stored, StoredChange
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -27,7 +27,7 @@ class Table:
         self.log = EventLog(floor)
         self.changes = 0
         # Called with every change of these objects, after the listeners of the store.
-        self.listeners: list[Callable[[Event], None]] = []
+        self.listeners: list[Callable[[StoredChange], None]] = []
         self._objects: dict[str, Stored] = {}
         self._order: list[str] = []
 
@@ -69,7 +69,7 @@ class Table:
         self.changes += 1
         return previous
 
-    def restore(self, version: Version) -> None:
+    def restore(self, version: StoredVersion) -> None:
         """Restore a stored version, in order; `sort` has to follow the last one."""
         stored = Stored(version.key, version.revision, version.body)
         previous = self._objects.pop(version.key, None)
@@ -79,7 +79,9 @@ class Table:
             kind: EventType = "ADDED" if previous is None else "MODIFIED"
             kind = "DELETED" if version.deleted else kind
             self.log.restore(
-                Event(kind, version.revision, current=stored, previous=previous, at=version.at)
+                StoredChange(
+                    kind, version.revision, current=stored, previous=previous, at=version.at
+                )
             )
 
     def sort(self) -> None:
@@ -111,7 +113,7 @@ class Store:
         self._compacted = disk.read_compacted_revision() if disk else 1
         self.revision = disk.revision() if disk else 1
         # Called with every change, in order, before the writer gets its answer.
-        self.listeners: list[Callable[[str, Event], None]] = []
+        self.listeners: list[Callable[[str, StoredChange], None]] = []
         self._next_change: anyio.Event | None = None
         if disk:
             for version in disk.load():
@@ -192,12 +194,14 @@ class Store:
         stored = Stored(key, revision, _encode(body))
         if self._disk:
             self._disk.write(
-                Version(place, key, revision=revision, deleted=deleted, at=at, body=stored.body)
+                StoredVersion(
+                    place, key, revision=revision, deleted=deleted, at=at, body=stored.body
+                )
             )
         self.revision = revision
         return stored, at
 
-    def is_recent(self, event: Event) -> bool:
+    def is_recent(self, event: StoredChange) -> bool:
         """Return whether an event may keep its bytes for the wire: watchers will ask for them."""
         return event.revision > self.revision - SHARED_EVENTS
 
@@ -220,7 +224,7 @@ class Store:
         self, table: Table, kind: EventType, current: Stored, previous: Stored | None, at: float
     ) -> None:
         """Log a change and call the listeners."""
-        event = Event(kind, current.revision, current=current, previous=previous, at=at)
+        event = StoredChange(kind, current.revision, current=current, previous=previous, at=at)
         gone = table.log.append(event)
         if gone:
             self._forget(table.place, table.log.floor, gone)
@@ -232,7 +236,7 @@ class Store:
         if changed is not None:
             changed.set()
 
-    def _forget(self, place: str, floor: int, gone: Sequence[Event]) -> None:
+    def _forget(self, place: str, floor: int, gone: Sequence[StoredChange]) -> None:
         """Drop from disk what only these events needed: what they replaced, and deletions."""
         if not self._disk:
             return

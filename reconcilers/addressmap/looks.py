@@ -33,7 +33,7 @@ _COUNT = len(FILLS) * len(PATTERNS)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ExtentLook:
     """A colour, as its place in FILLS and DARK_FILLS, and the name of a pattern."""
 
     colour: int
@@ -45,10 +45,10 @@ class Look:
         return f"{self.pattern}-{self.colour}"
 
 
-def look_at(place: int) -> Look:
+def look_at(place: int) -> ExtentLook:
     """Return the look of a number: neighbours differ in colour."""
     colour, pattern = place % len(FILLS), place // len(FILLS) % len(PATTERNS)
-    return Look(colour, tuple(PATTERNS)[pattern])
+    return ExtentLook(colour, tuple(PATTERNS)[pattern])
 
 
 def looks(tenants: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:

@@ -11,7 +11,7 @@ from html import escape as escape_markup
 
 from controller.plaintext import escape_text
 from reconcilers.addressmap.integers import power_of_two
-from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, Look, look_at
+from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, ExtentLook, look_at
 from reconcilers.addressmap.styles import STYLES
 from reconcilers.pictures.extents import BY_TENANT, AddressState, Extent
 from reconcilers.pictures.poolpicture import PoolFamily
@@ -64,7 +64,7 @@ def svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
     )
 
 
-def _definitions(looks: set[Look]) -> str:
+def _definitions(looks: set[ExtentLook]) -> str:
     """Return the patterns that are used."""
     patterns = "".join(
         f'<pattern id="{look.name}" width="{TILE}" height="{TILE}" patternUnits="userSpaceOnUse">'
@@ -76,14 +76,14 @@ def _definitions(looks: set[Look]) -> str:
     return f"<defs>\n{patterns}</defs>\n"
 
 
-def _fill(extent: Extent, by_tenant: Mapping[str, Look]) -> str:
+def _fill(extent: Extent, by_tenant: Mapping[str, ExtentLook]) -> str:
     if extent.state in BY_TENANT:
         return f"url(#{by_tenant[extent.tenant_text].name})"
     return STYLES[extent.state].fill
 
 
 def _rectangles(
-    picture: PoolFamily, first: int, per_row: int, by_tenant: Mapping[str, Look]
+    picture: PoolFamily, first: int, per_row: int, by_tenant: Mapping[str, ExtentLook]
 ) -> Iterator[str]:
     """Yield a rectangle for each range and row, with its tenant's name where it fits."""
     scale = WIDTH / per_row
@@ -156,7 +156,9 @@ def _states(picture: PoolFamily) -> Iterator[tuple[str, str]]:
             yield STYLES[state].fill, f"{state.value} {counts[state]:,}"
 
 
-def _tenants(picture: PoolFamily, by_tenant: Mapping[str, Look]) -> Iterator[tuple[str, str]]:
+def _tenants(
+    picture: PoolFamily, by_tenant: Mapping[str, ExtentLook]
+) -> Iterator[tuple[str, str]]:
     """Yield fill and text of each tenant that holds something."""
     for name, look in by_tenant.items():
         sizes = [extent.range.size for extent in picture.inside if extent.tenant_text == name]

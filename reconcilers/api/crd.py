@@ -18,7 +18,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 
 
 @dataclass(frozen=True)
-class Kind:
+class CrdKind:
     """What a CRD says beyond the schema.
 
     Attributes:
@@ -69,8 +69,8 @@ _READY = '.status.conditions[?(@.type=="Ready")].status'
 _REASON = '.status.conditions[?(@.type=="Ready")].reason'
 _AGE = Column("Age", "date", ".metadata.creationTimestamp")
 
-KINDS: tuple[Kind, ...] = (
-    Kind(
+KINDS: tuple[CrdKind, ...] = (
+    CrdKind(
         NetworkPool,
         "networkpools",
         short="np",
@@ -91,7 +91,7 @@ KINDS: tuple[Kind, ...] = (
             _AGE,
         ),
     ),
-    Kind(
+    CrdKind(
         IPAllocation,
         "ipallocations",
         short="ipa",
@@ -111,7 +111,7 @@ KINDS: tuple[Kind, ...] = (
         ),
         selectable=(".spec.poolRef.name",),
     ),
-    Kind(
+    CrdKind(
         TenantCluster,
         "tenantclusters",
         short="tc",
@@ -133,7 +133,7 @@ KINDS: tuple[Kind, ...] = (
             _AGE,
         ),
     ),
-    Kind(
+    CrdKind(
         ProviderConfig,
         "providerconfigs",
         short="pc",
@@ -157,7 +157,7 @@ def crds() -> list[Schema]:
     return [definition(kind) for kind in KINDS]
 
 
-def definition(kind: Kind) -> Schema:
+def definition(kind: CrdKind) -> Schema:
     """Return the CustomResourceDefinition of a kind."""
     resource = Resource(
         kind.group,
@@ -180,7 +180,9 @@ def definition(kind: Kind) -> Schema:
     )
 
 
-def by_name(requested_names: Iterable[str] = (), integrated: Sequence[Kind] = ()) -> list[Schema]:
+def by_name(
+    requested_names: Iterable[str] = (), integrated: Sequence[CrdKind] = ()
+) -> list[Schema]:
     """Return the CRDs whose kind, plural or a short name is in `wanted`.
 
     Args:

@@ -68,7 +68,7 @@ TEAM_NAMED = Rule(
 
 @with_config(model(TEAM_NAMED))
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ProviderScope:
     """Who may use the provider."""
 
     type: Annotated[str, words("platform", "team")] = "platform"
@@ -172,7 +172,7 @@ class ProviderNetwork:
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TeamLimits:
     """The most that one team may have."""
 
     maxClustersPerTeam: PositiveInt32 | None = None
@@ -208,11 +208,11 @@ class ProviderConfigSpec:
     """Settings of Google Cloud. Required if provider is gcp."""
     local: Annotated[Opaque, SchemaOf(BLOCKS, "Local")] | None = None
     """Settings of local clusters."""
-    scope: Scope | None = None
+    scope: ProviderScope | None = None
     """Which teams may use the provider. Absent means all."""
     network: ProviderNetwork | None = None
     """How tenants get addresses. Absent means mode cloud."""
-    limits: Limits | None = None
+    limits: TeamLimits | None = None
     """The most clusters and nodes that one team may have."""
 
     @property
@@ -239,7 +239,7 @@ class FamilyCapacity:
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
-class Capacity:
+class ProviderCapacity:
     """What the provider's pools still hold."""
 
     availableIPs: Int32 = 0
@@ -251,7 +251,7 @@ class Capacity:
     """The same counts for each address family, with the secondary blocks; only present if the
     pools have both families."""
 
-    def to_patch(self, before: "Capacity | None") -> dict[str, Any]:
+    def to_patch(self, before: "ProviderCapacity | None") -> dict[str, Any]:
         """Return the capacity as a merge patch of the capacity before; None if there was none."""
         counts = {"availableIPs": self.availableIPs, "estimatedTenants": self.estimatedTenants}
         if not self.families and not (before and before.families):
@@ -280,7 +280,7 @@ class ProviderConfigStatus:
     """Whether the provider can be used; the same as validated."""
     lastProbeTime: datetime | None = None
     """When the result of the check last changed."""
-    capacity: Capacity | None = None
+    capacity: ProviderCapacity | None = None
     """Number of addresses that are free in the provider's pools."""
 
 

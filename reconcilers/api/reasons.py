@@ -6,7 +6,7 @@ Here are those that several conditions share, or that the kinds of other project
 
 from collections.abc import Mapping
 
-from reconcilers.api.words import Condition, Event, Words
+from reconcilers.api.words import ConditionWords, EventWords, Words
 
 # Of the room in pools.
 
@@ -167,14 +167,18 @@ _KKP_CLUSTER = {
 }
 
 
-def _warnings(*reasons: str) -> tuple[Event, ...]:
-    return tuple(Event("Warning", reason, _KKP_TROUBLE[reason]) for reason in reasons)
+def _warnings(*reasons: str) -> tuple[EventWords, ...]:
+    return tuple(EventWords("Warning", reason, _KKP_TROUBLE[reason]) for reason in reasons)
 
 
 KUBERMATIC: Mapping[str, Words] = {
     "Cluster": Words(
-        conditions=(Condition(_KKP_CONDITION, "it has its addresses of all pools", _KKP_CLUSTER),),
-        events=(Event("Warning", "ReconcilingError", "it lacks addresses; the note says why"),),
+        conditions=(
+            ConditionWords(_KKP_CONDITION, "it has its addresses of all pools", _KKP_CLUSTER),
+        ),
+        events=(
+            EventWords("Warning", "ReconcilingError", "it lacks addresses; the note says why"),
+        ),
     ),
     "IPAMPool": Words(
         conditions=(),
@@ -192,11 +196,11 @@ VITISTACK: Mapping[str, Words] = {
     "NetworkNamespace": Words(
         conditions=(),
         events=(
-            Event("Warning", "PoolExhausted", "an IPAllocation waits for a free address"),
-            Event(
+            EventWords("Warning", "PoolExhausted", "an IPAllocation waits for a free address"),
+            EventWords(
                 "Warning", "InvalidRange", "its settings contradict each other; the note says how"
             ),
-            Event(
+            EventWords(
                 "Warning",
                 "HoldersUnknown",
                 "objects that may hold its addresses cannot be read, so nothing is handed out",
@@ -205,7 +209,7 @@ VITISTACK: Mapping[str, Words] = {
     ),
     "NetworkConfiguration": Words(
         conditions=(
-            Condition(
+            ConditionWords(
                 "Ready",
                 "every interface has its address",
                 {
@@ -220,16 +224,22 @@ VITISTACK: Mapping[str, Words] = {
     "IPAllocation of vitistack": Words(
         conditions=(),
         events=(
-            Event("Warning", "NetworkNotFound", "its NetworkNamespace does not exist"),
-            Event("Warning", "NoStaticConfiguration", "its network hands out no static addresses"),
-            Event("Warning", "InvalidRange", "the settings of its network contradict each other"),
-            Event("Warning", "PoolExhausted", "its network has no free address"),
-            Event(
+            EventWords("Warning", "NetworkNotFound", "its NetworkNamespace does not exist"),
+            EventWords(
+                "Warning", "NoStaticConfiguration", "its network hands out no static addresses"
+            ),
+            EventWords(
+                "Warning", "InvalidRange", "the settings of its network contradict each other"
+            ),
+            EventWords("Warning", "PoolExhausted", "its network has no free address"),
+            EventWords(
                 "Warning",
                 "AddressUnavailable",
                 "the address that it requests is taken, or not handed out by its network",
             ),
-            Event("Normal", "Expired", "its address was released: no machine used it any more"),
+            EventWords(
+                "Normal", "Expired", "its address was released: no machine used it any more"
+            ),
         ),
     ),
 }

@@ -6,7 +6,7 @@ from typing import Any
 from reconcilers.api import crd, names
 from reconcilers.api.fields import QUANTITY
 from reconcilers.api.vocabulary import MARKS, WORDS
-from reconcilers.api.words import Condition, Event
+from reconcilers.api.words import ConditionWords, EventWords
 
 Schema = Mapping[str, Any]
 
@@ -48,7 +48,7 @@ def _limit(template: str, value: object) -> str:
     return " ".join([*words, singular.get(noun, noun) if value == 1 else noun])
 
 
-def page(integrated: Sequence[crd.Kind]) -> str:
+def page(integrated: Sequence[crd.CrdKind]) -> str:
     """Return the whole page.
 
     Args:
@@ -95,7 +95,7 @@ def _contents(kinds: Iterable[str]) -> str:
     return "\n".join([*listed, marks, ""])
 
 
-def _short_names(kind: crd.Kind) -> str:
+def _short_names(kind: crd.CrdKind) -> str:
     """Describe the short names of a kind that kubectl accepts, for the kind's heading."""
     if not kind.short:
         return ""
@@ -104,7 +104,7 @@ def _short_names(kind: crd.Kind) -> str:
     return f", or `{kind.alias}` (kubectl takes `{kind.short}` for {kind.shadowed_by})"
 
 
-def _kind(kind: crd.Kind, definition: Schema, sections: _Sections) -> Iterator[str]:
+def _kind(kind: crd.CrdKind, definition: Schema, sections: _Sections) -> Iterator[str]:
     """Yield the lines of API.md about one kind."""
     spec = definition["spec"]
     [version] = spec["versions"]
@@ -233,7 +233,7 @@ def _all_rules(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
         yield from _all_rules(deeper, path + suffix)
 
 
-def _conditions(conditions: Iterable[Condition]) -> Iterator[str]:
+def _conditions(conditions: Iterable[ConditionWords]) -> Iterator[str]:
     rows = []
     for condition in conditions:
         rows.append((f"**{condition.type}**", "", f"True while {condition.meaning}"))
@@ -241,7 +241,7 @@ def _conditions(conditions: Iterable[Condition]) -> Iterator[str]:
     yield from _table(("condition", "reason", "what it says"), rows)
 
 
-def _events(events: Iterable[Event]) -> Iterator[str]:
+def _events(events: Iterable[EventWords]) -> Iterator[str]:
     rows = [(event.type, f"`{event.reason}`", event.meaning) for event in events]
     yield from _table(("type", "reason", "when"), rows)
 

@@ -89,7 +89,7 @@ PROVIDER_CONFIG = Resource(
 
 
 @dataclass(frozen=True, slots=True)
-class Secret:
+class EncodedSecret:
     """A Secret; values are base64 text."""
 
     metadata: ObjectMeta
@@ -112,7 +112,7 @@ class ButlerConfig:
 
 
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces", MetadataOnly, namespaced=False)
-SECRET = Resource("", "v1", "Secret", "secrets", Secret)
+SECRET = Resource("", "v1", "EncodedSecret", "secrets", EncodedSecret)
 BUTLER_CONFIG = Resource(
     names.GROUP, names.VERSION, "ButlerConfig", "butlerconfigs", ButlerConfig, namespaced=False
 )

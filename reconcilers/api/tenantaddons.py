@@ -143,7 +143,7 @@ class CiliumSettings:
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)
-class LoadBalancer:
+class LoadBalancerAddon:
     """What serves Services of type LoadBalancer."""
 
     version: str
@@ -160,7 +160,7 @@ class LoadBalancer:
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)
-class Ingress:
+class IngressAddon:
     """What serves Ingresses. It usually takes the first load-balancer address."""
 
     enabled: bool | None = None
@@ -181,13 +181,13 @@ class Addons:
 
     cni: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "Cni")] | None = None
     """The network plugin."""
-    loadBalancer: LoadBalancer | None = None
+    loadBalancer: LoadBalancerAddon | None = None
     """The load balancer of Services. Its provider decides how ranges are handed to the cluster."""
     certManager: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "CertManager")] | None = None
     """cert-manager. Read by the controller that builds the cluster, not by butler-ipam."""
     storage: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "Storage")] | None = None
     """The storage system. Read by the controller that builds the cluster, not by butler-ipam."""
-    ingress: Ingress | None = None
+    ingress: IngressAddon | None = None
     """The ingress controller."""
     gitops: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "GitOps")] | None = None
     """The tool that applies manifests from a Git repository. Read by the controller that builds

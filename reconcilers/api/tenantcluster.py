@@ -159,7 +159,7 @@ class TenantClusterSpec:
     providerConfigRef: ProviderReference | None = None
     """The ProviderConfig whose infrastructure and NetworkPools the cluster uses. If it is absent,
     the default of the platform counts. It cannot be changed while the cluster has addresses."""
-    controlPlane: Annotated[Opaque, SchemaOf(MACHINES, "ControlPlane")] | None = None
+    controlPlane: Annotated[Opaque, SchemaOf(MACHINES, "TenantControlPlane")] | None = None
     """The control plane. Read by the controller that builds the cluster, not by butler-ipam."""
     networking: Networking | None = None
     """The networks of the cluster, and how many addresses it gets."""

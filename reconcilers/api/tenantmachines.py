@@ -53,7 +53,7 @@ class ControlPlaneResources:
 
 @with_config(OTHERS)
 @dataclass(frozen=True, slots=True)
-class ControlPlane:
+class TenantControlPlane:
     """The control plane."""
 
     replicas: Annotated[int, int32(1, 3)] = 1

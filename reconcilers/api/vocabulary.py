@@ -22,21 +22,21 @@ from reconcilers.api.reasons import (
     UNMET,
     VITISTACK,
 )
-from reconcilers.api.words import Condition, Event, Words
+from reconcilers.api.words import ConditionWords, EventWords, Words
 
-_OVERLAPPING = Condition(
+_OVERLAPPING = ConditionWords(
     "Overlapping",
     "another pool, of whatever kind, hands out the same addresses, as sites behind NAT do",
     CLAIM_OVERLAP,
 )
 _CLAIM_POOL = Words(
-    conditions=(Condition("Ready", "claims are served", CLAIM_POOL), _OVERLAPPING),
-    events=(Event("Warning", "PoolsOverlap", "another pool begins to overlap with it"),),
+    conditions=(ConditionWords("Ready", "claims are served", CLAIM_POOL), _OVERLAPPING),
+    events=(EventWords("Warning", "PoolsOverlap", "another pool begins to overlap with it"),),
 )
 WORDS: Mapping[str, Words] = {
     "NetworkPool": Words(
         conditions=(
-            Condition(
+            ConditionWords(
                 "Ready",
                 "the pool hands out ranges",
                 {
@@ -54,17 +54,17 @@ WORDS: Mapping[str, Words] = {
                     "Deleting": "False: the pool waits for its allocations to be released",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "Stalled",
                 "nothing will change until a person acts",
                 {
                     "ValidationFailed": "True: as for Ready",
                 },
             ),
-            Condition("CapacityWarning", "70 % or more is held", TIER_REASONS),
-            Condition("CapacityCritical", "85 % or more is held", TIER_REASONS),
-            Condition("CapacityExhausted", "95 % or more is held", TIER_REASONS),
-            Condition(
+            ConditionWords("CapacityWarning", "70 % or more is held", TIER_REASONS),
+            ConditionWords("CapacityCritical", "85 % or more is held", TIER_REASONS),
+            ConditionWords("CapacityExhausted", "95 % or more is held", TIER_REASONS),
+            ConditionWords(
                 "Degraded",
                 "enough is free for a request of default size, but not in one piece",
                 {
@@ -73,18 +73,18 @@ WORDS: Mapping[str, Words] = {
                 },
             ),
             _OVERLAPPING,
-            Condition(
+            ConditionWords(
                 "RangesOverlap",
                 "allocations or claims hold the same addresses, after an edit or a restore",
                 {"AllocationsOverlap": "True: the message names them", "NoOverlap": "False"},
             ),
-            Condition(
+            ConditionWords(
                 "OutOfRange",
                 "allocations or claims hold addresses that the spec no longer allows; they keep"
                 " them",
                 {"AllocationsOutOfRange": "True: the message names them", "InRange": "False"},
             ),
-            Condition(
+            ConditionWords(
                 "ForeignManager",
                 "another controller writes the statuses that are ours, so nothing is handed out",
                 {
@@ -92,36 +92,40 @@ WORDS: Mapping[str, Words] = {
                     "NoForeignManager": "False: it has been silent for --pool-foreign-silence",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "OrphanCollectionSuspended",
                 "so many TenantClusters are gone at once that no allocation is collected",
                 {"TooManyOrphans": "True: a person must decide", "WithinLimit": "False"},
             ),
         ),
         events=(
-            Event("Normal", "IPsAllocated", "ranges were allocated; one event can report many"),
-            Event("Warning", "AllocationFailed", "a request was refused, or could not be written"),
-            Event("Warning", "PoolCapacityWarning", "70 % was reached"),
-            Event("Warning", "PoolCapacityCritical", "85 % was reached"),
-            Event("Warning", "PoolCapacityExhausted", "95 % was reached"),
-            Event(
+            EventWords(
+                "Normal", "IPsAllocated", "ranges were allocated; one event can report many"
+            ),
+            EventWords(
+                "Warning", "AllocationFailed", "a request was refused, or could not be written"
+            ),
+            EventWords("Warning", "PoolCapacityWarning", "70 % was reached"),
+            EventWords("Warning", "PoolCapacityCritical", "85 % was reached"),
+            EventWords("Warning", "PoolCapacityExhausted", "95 % was reached"),
+            EventWords(
                 "Normal",
                 "PoolCapacityRecovered",
                 "utilization fell below a threshold; the note names it",
             ),
-            Event("Normal", "OrphanedAllocationGC", "an allocation's TenantCluster is gone"),
-            Event("Warning", "OrphanCollectionSuspended", "see the condition"),
-            Event("Warning", "UnreadableAllocation", "see the reason of Ready"),
-            Event("Warning", "HoldersUnknown", "objects of other kinds cannot be read"),
-            Event("Warning", "DefinitionOutdated", "see the reason of Ready"),
-            Event("Warning", "StatusWrittenByOthers", "another controller was noticed"),
-            Event("Normal", "NoForeignManager", "it has stopped writing"),
-            Event("Warning", "PoolsOverlap", "another pool begins to overlap with it"),
+            EventWords("Normal", "OrphanedAllocationGC", "an allocation's TenantCluster is gone"),
+            EventWords("Warning", "OrphanCollectionSuspended", "see the condition"),
+            EventWords("Warning", "UnreadableAllocation", "see the reason of Ready"),
+            EventWords("Warning", "HoldersUnknown", "objects of other kinds cannot be read"),
+            EventWords("Warning", "DefinitionOutdated", "see the reason of Ready"),
+            EventWords("Warning", "StatusWrittenByOthers", "another controller was noticed"),
+            EventWords("Normal", "NoForeignManager", "it has stopped writing"),
+            EventWords("Warning", "PoolsOverlap", "another pool begins to overlap with it"),
         ),
     ),
     "IPAllocation": Words(
         conditions=(
-            Condition(
+            ConditionWords(
                 "Ready",
                 "the allocation holds its range",
                 {
@@ -143,7 +147,7 @@ WORDS: Mapping[str, Words] = {
                     "Released": "False, phase Released: the range was given back in this moment",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "DualStack",
                 "it has a range of each family; absent where that was not asked for",
                 {
@@ -152,7 +156,7 @@ WORDS: Mapping[str, Words] = {
                     "PoolExhausted": "False: the pool had no range of the second family free",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "OwnerFound",
                 "its TenantCluster was seen; absent where that was never in doubt",
                 {
@@ -165,7 +169,7 @@ WORDS: Mapping[str, Words] = {
     ),
     "TenantCluster": Words(
         conditions=(
-            Condition(
+            ConditionWords(
                 "Ready",
                 "the tenant can use its addresses",
                 {
@@ -175,7 +179,7 @@ WORDS: Mapping[str, Words] = {
                     "UnreadableAllocation": "False: as for NetworkReady",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "NetworkReady",
                 "its addresses are allocated, or it needs none",
                 {
@@ -197,23 +201,23 @@ WORDS: Mapping[str, Words] = {
                     " --pool-namespaces does not name",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "LoadBalancerReady",
                 "the load balancer in the tenant holds the ranges",
                 BALANCER,
             ),
-            Condition(
+            ConditionWords(
                 "LoadBalancerDemandMet",
                 "no Service of the tenant has been without an address for long",
                 DEMAND,
             ),
-            Condition(
+            ConditionWords(
                 "LoadBalancerSized",
                 "a static tenant has as many load-balancer addresses as its spec asks for; absent"
                 " without spec.networking.lbPoolSize, and in elastic mode",
                 SIZED,
             ),
-            Condition(
+            ConditionWords(
                 "TenantIdentified",
                 "present, and False, only while it is unknown which cluster the tenant is",
                 {
@@ -221,7 +225,7 @@ WORDS: Mapping[str, Words] = {
                     " kube-system, so another TenantCluster in the same cluster is not noticed",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "SingleLoadBalancer",
                 "present, and False, only while the tenant has pools of a load balancer that its"
                 " spec does not name",
@@ -230,13 +234,13 @@ WORDS: Mapping[str, Words] = {
                     " other's Services; the message names the pools",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "LoadBalancerAnnounced",
                 "present, and False, only while nothing announces the addresses of the tenant's"
                 " Services to the network",
                 {"NotAnnounced": "False: the message says what to create in the tenant"},
             ),
-            Condition(
+            ConditionWords(
                 "MetalLBInstalled",
                 "the bundle that --metallb-bundle names is applied; absent without one",
                 {
@@ -245,21 +249,25 @@ WORDS: Mapping[str, Words] = {
                     "MetalLBBundleInvalid": NO_WAY_IN["MetalLBBundleInvalid"],
                 },
             ),
-            Condition(
+            ConditionWords(
                 "Reconciling",
                 "present while Ready is False and something goes on; the reason is that of Ready",
             ),
-            Condition("Stalled", "present in phase Failed; the reason is that of Ready"),
+            ConditionWords("Stalled", "present in phase Failed; the reason is that of Ready"),
         ),
         events=(
-            Event("Normal", "ClusterProvisioning", "addresses are asked for"),
-            Event("Normal", "ClusterReady", "phase Ready was reached"),
-            Event("Normal", "ClusterDeleting", "addresses are being given back"),
-            Event("Warning", "ClusterFailed", "nothing can be asked for; the note says why"),
-            Event("Normal", "RangeAllocated", "the cluster got the range that the note names"),
-            Event("Normal", "RangeReleased", "the range that the note names left the cluster"),
+            EventWords("Normal", "ClusterProvisioning", "addresses are asked for"),
+            EventWords("Normal", "ClusterReady", "phase Ready was reached"),
+            EventWords("Normal", "ClusterDeleting", "addresses are being given back"),
+            EventWords("Warning", "ClusterFailed", "nothing can be asked for; the note says why"),
+            EventWords(
+                "Normal", "RangeAllocated", "the cluster got the range that the note names"
+            ),
+            EventWords(
+                "Normal", "RangeReleased", "the range that the note names left the cluster"
+            ),
             *(
-                Event("Warning", reason, f"the condition {condition} turned to this reason")
+                EventWords("Warning", reason, f"the condition {condition} turned to this reason")
                 for condition, reasons in (
                     ("NetworkReady", ("PoolNotFound", "PoolUnreadable", "UnreadableAllocation")),
                     (
@@ -284,18 +292,18 @@ WORDS: Mapping[str, Words] = {
                 )
                 for reason in reasons
             ),
-            Event(
+            EventWords(
                 "Warning",
                 "NodeAddressesDeleted",
                 "the IPAllocation of nodes of a cluster that lives was deleted; its range is asked"
                 " for again",
             ),
-            Event(
+            EventWords(
                 "Warning",
                 "ManualEditOverwritten",
                 "what is written into the tenant was changed there, and was written back",
             ),
-            Event(
+            EventWords(
                 "Warning",
                 "TeardownGracePassed",
                 "a deleted cluster's tenant did not answer, or kept using it, for"
@@ -305,7 +313,7 @@ WORDS: Mapping[str, Words] = {
     ),
     "ProviderConfig": Words(
         conditions=(
-            Condition(
+            ConditionWords(
                 "Ready",
                 "the provider can be used",
                 {
@@ -322,7 +330,7 @@ WORDS: Mapping[str, Words] = {
                     " does not exist",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "CredentialsValid",
                 "the Secret is there and has what the provider needs",
                 {
@@ -330,7 +338,7 @@ WORDS: Mapping[str, Words] = {
                     "CredentialsInvalid": "False: the message names the Secret and the keys",
                 },
             ),
-            Condition(
+            ConditionWords(
                 "PoolAvailable",
                 "its pools have free addresses; absent outside of IPAM mode",
                 {
@@ -347,18 +355,23 @@ WORDS: Mapping[str, Words] = {
             ),
         ),
         events=(
-            Event("Warning", "CredentialsInvalid", "CredentialsValid turned False"),
-            Event("Warning", "PoolsExhausted", "no pool has a free address any more"),
-            Event("Warning", "PoolsNotFound", "none of the pools that it names exists"),
-            Event("Warning", "PoolsUnreadable", "those of its pools that exist cannot be read"),
-            Event("Warning", "TenantClusterUnreadable", "see the reason of Ready"),
+            EventWords("Warning", "CredentialsInvalid", "CredentialsValid turned False"),
+            EventWords("Warning", "PoolsExhausted", "no pool has a free address any more"),
+            EventWords("Warning", "PoolsNotFound", "none of the pools that it names exists"),
+            EventWords(
+                "Warning", "PoolsUnreadable", "those of its pools that exist cannot be read"
+            ),
+            EventWords("Warning", "TenantClusterUnreadable", "see the reason of Ready"),
         ),
     ),
     "IPAddressClaim": Words(
-        conditions=(Condition("Ready", "it has its address", CLAIM),),
+        conditions=(ConditionWords("Ready", "it has its address", CLAIM),),
         events=(
-            Event("Normal", "AddressAllocated", "it got its address"),
-            *(Event("Warning", why, "it waits; the note says for what") for why in [*CLAIM][1:]),
+            EventWords("Normal", "AddressAllocated", "it got its address"),
+            *(
+                EventWords("Warning", why, "it waits; the note says for what")
+                for why in [*CLAIM][1:]
+            ),
         ),
     ),
     **dict.fromkeys(CLAIM_POOL_KINDS, _CLAIM_POOL),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class ConditionWords:
     """A condition of one kind.
 
     Args:
@@ -19,7 +19,7 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class EventWords:
     """An event on an object of one kind.
 
     Args:
@@ -36,5 +36,5 @@ class Event:
 class Words:
     """What is written on objects of one kind."""
 
-    conditions: Sequence[Condition]
-    events: Sequence[Event]
+    conditions: Sequence[ConditionWords]
+    events: Sequence[EventWords]

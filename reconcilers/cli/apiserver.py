@@ -19,7 +19,7 @@ from reconcilers.cli.local.servers import (
     start_problems,
     write_kubeconfig,
 )
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import listen_option, server_options
 
 _KUBECONFIG = "admin.kubeconfig"
@@ -62,7 +62,7 @@ def _tokens(path: Path | None) -> Any:
     try:
         return envtest().parse_token_file(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as wrong:
-        raise Problem(f"--token-auth-file {path} cannot be read: {wrong}") from wrong
+        raise CommandProblem(f"--token-auth-file {path} cannot be read: {wrong}") from wrong
 
 
 async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:

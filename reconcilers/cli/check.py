@@ -13,17 +13,17 @@ from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import (
-    Scope,
+    ReadingScope,
     in_cluster,
     note_empty_namespace,
     read_all,
     report_not_read,
     scope,
 )
-from reconcilers.cli.cluster.repair import Outcome, Report, read_report, repair, report
+from reconcilers.cli.cluster.repair import Outcome, RepairReport, read_report, repair, report
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import NOT_READ, Cell, Column, fit_table, show
+from reconcilers.cli.output import NOT_READ, Cell, TableColumn, fit_table, show
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
@@ -31,13 +31,13 @@ from reconcilers.health.report import all_findings, findings_in
 from reconcilers.integrations.poolkinds import pool_kinds
 
 _COLOURS = {"error": "red", "warning": "yellow"}
-_COLUMNS: Sequence[Column[Finding]] = (
-    Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
-    Column("KIND", lambda finding: finding.kind),
-    Column("OBJECT", lambda finding: finding.subject.text),
-    Column("ACTION", lambda finding: finding.action, wide=True),
-    Column("CHOICES", lambda finding: ", ".join(finding.choices), wide=True),
-    Column("WHAT", lambda finding: finding.sentence, wraps=True),
+_COLUMNS: Sequence[TableColumn[Finding]] = (
+    TableColumn("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
+    TableColumn("KIND", lambda finding: finding.kind),
+    TableColumn("OBJECT", lambda finding: finding.subject.text),
+    TableColumn("ACTION", lambda finding: finding.action, wide=True),
+    TableColumn("CHOICES", lambda finding: ", ".join(finding.choices), wide=True),
+    TableColumn("WHAT", lambda finding: finding.sentence, wraps=True),
 )
 
 _WHAT = "checking the cluster"
@@ -120,7 +120,7 @@ def check(
     ctx.exit(EXIT_PROBLEM if wrong or (strict and not is_all_read) else 0)
 
 
-def _audit(where: Scope) -> list[Finding]:
+def _audit(where: ReadingScope) -> list[Finding]:
     objects = read_all(where, required=(TENANT_CLUSTER,))
     _report_not_checked(objects, where.namespace)
     note_empty_namespace(objects, where.namespace)
@@ -128,7 +128,7 @@ def _audit(where: Scope) -> list[Finding]:
         return _list_findings(objects, where)
 
 
-def _list_findings(objects: Objects, where: Scope) -> list[Finding]:
+def _list_findings(objects: Objects, where: ReadingScope) -> list[Finding]:
     """Return the findings about what -n selects; all objects were read to find them."""
     return findings_in(where.namespace, all_findings(objects, datetime.now(UTC)))
 
@@ -165,7 +165,7 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
         say("warning", f"not checked, because you may not read all of it: {'; '.join(left_out)}")
 
 
-async def _repair(where: Scope, wanted_report: Report, client: Any) -> list[Outcome]:
+async def _repair(where: ReadingScope, wanted_report: RepairReport, client: Any) -> list[Outcome]:
     """Carry out a report; all kinds are required, as a repair must not follow from a part."""
     objects = await read_objects(client, where.namespace)
     findings = _list_findings(objects, where)
@@ -173,7 +173,7 @@ async def _repair(where: Scope, wanted_report: Report, client: Any) -> list[Outc
     return [outcome async for outcome in repair(client, wanted_report, findings)]
 
 
-async def _audit_with_tenants(where: Scope, client: Any) -> list[Finding]:
+async def _audit_with_tenants(where: ReadingScope, client: Any) -> list[Finding]:
     from reconcilers.cli.cluster.tenantdrift import tenant_drift
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))

@@ -8,7 +8,7 @@ import click
 from reconcilers.api import crd
 from reconcilers.cli.flags import option
 from reconcilers.cli.output import as_json, as_list, as_yaml
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import output_option
 from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
 
@@ -45,7 +45,9 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     except KeyError as unknown:
         known = ", ".join(f"{kind.plural} ({kind.short})" for kind in crd.KINDS)
         known += f", and for Cluster API {', '.join(kind.plural for kind in POOLS)}"
-        raise Problem(f"there is no kind {unknown.args[0]!r}; these are: {known}") from unknown
+        raise CommandProblem(
+            f"there is no kind {unknown.args[0]!r}; these are: {known}"
+        ) from unknown
     if directory is None:
         kind = "customresourcedefinition.apiextensions.k8s.io"
         forms = {
@@ -63,7 +65,7 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
             directory.mkdir(parents=True, exist_ok=True)
             path.write_text(as_yaml([definition]), encoding="utf-8")
         except OSError as error:
-            raise Problem(f"{path}: this cannot be written: {error.strerror}") from error
+            raise CommandProblem(f"{path}: this cannot be written: {error.strerror}") from error
         click.echo(path)
 
 

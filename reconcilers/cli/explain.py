@@ -13,7 +13,7 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
 from reconcilers.cli.cluster.objects import (
-    Scope,
+    ReadingScope,
     read_all,
     read_cluster,
     scope,
@@ -57,7 +57,7 @@ def explain(name: str, output: Form, **values: Any) -> None:
     )
 
 
-def _read(where: Scope) -> Objects:
+def _read(where: ReadingScope) -> Objects:
     """Return the objects of a cluster or of files, with the platform's default ProviderConfig.
 
     Raises:
@@ -68,7 +68,7 @@ def _read(where: Scope) -> Objects:
     return read_cluster(where, partial(_read_with_default, where))
 
 
-async def _read_with_default(where: Scope, client: Any) -> Objects:
+async def _read_with_default(where: ReadingScope, client: Any) -> Objects:
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     return replace(objects, platform_default=await _read_default(client))
 

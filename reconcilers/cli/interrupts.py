@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import anyio
 
 from controller.errors import ControllerError
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 
 
 class Interrupted(Exception):
@@ -25,12 +25,14 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
     try:
         anyio.run(_interruptible, work)
     except ControllerError as failure:
-        raise Problem(str(failure)) from failure
+        raise CommandProblem(str(failure)) from failure
     except BrokenPipeError:
         raise  # the reader of our output, `head` say, has ended
     except OSError as failure:
         reason = failure.strerror or str(failure)
-        raise Problem(f"{failure.filename}: {reason}" if failure.filename else reason) from failure
+        raise CommandProblem(
+            f"{failure.filename}: {reason}" if failure.filename else reason
+        ) from failure
 
 
 async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:

@@ -28,7 +28,7 @@ from reconcilers.cli.cluster.poolnames import full_name, namespace_in, selected_
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import report, show, tables
-from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.problems import CommandProblem, say
 from reconcilers.cli.progress import count_progress, progress
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
 from reconcilers.pictures.documents import map_document
@@ -144,10 +144,10 @@ def _pools(objects: Objects, names: Sequence[str], datacenter: str) -> list[Pool
     """
     pools = selected_pools(objects, names)
     if not pools:
-        raise Problem(NO_POOL)
+        raise CommandProblem(NO_POOL)
     parts = [pool for pool in pools if datacenter in {"", pool.part}]
     if not parts:
-        raise Problem(f"none of these pools has a datacenter {datacenter}")
+        raise CommandProblem(f"none of these pools has a datacenter {datacenter}")
     return parts
 
 
@@ -166,13 +166,13 @@ def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
         options = (
             "--family or --datacenter" if any(pool.part for pool, _ in blocks) else "--family"
         )
-        raise Problem(
+        raise CommandProblem(
             f"--svg draws one pool of one family, and these are {len(blocks)}: {known or 'none'};"
             f" name one of them, choose its {options}, or use --html"
         )
     [(pool, block)] = blocks
     if block.fault:
-        raise Problem(f"{pool.title} cannot be drawn: {block.fault}")
+        raise CommandProblem(f"{pool.title} cannot be drawn: {block.fault}")
     return picture_as_svg(pool.title, block, number_looks(objects))
 
 
@@ -183,5 +183,5 @@ def _write(where: Path, page: str) -> None:
     try:
         where.write_text(page, encoding="utf-8")
     except OSError as error:
-        raise Problem(f"{where} cannot be written: {error.strerror}") from error
+        raise CommandProblem(f"{where} cannot be written: {error.strerror}") from error
     say("note", f"written to {where}")

@@ -54,7 +54,7 @@ class Cell:
 
 
 @dataclass(frozen=True, slots=True)
-class Column(Generic[T]):
+class TableColumn(Generic[T]):
     """One column of a table.
 
     Args:
@@ -82,11 +82,11 @@ class Column(Generic[T]):
         return number(value) if isinstance(value, int) else Cell(value or "-")
 
 
-def table(columns: Sequence[Column[T]], rows: Iterable[T], *, wide: bool = True) -> str:
+def table(columns: Sequence[TableColumn[T]], rows: Iterable[T], *, wide: bool = True) -> str:
     """Return the lines of a table; a column of numbers has its heading on the right too.
 
     Args:
-        columns: of the table.
+        columns: from left to right.
         rows: what each row is about; no text at all if there is none.
         wide: whether columns for -o wide are shown.
     """
@@ -109,7 +109,7 @@ def terminal_width() -> int | None:
 
 
 def fit_table(
-    columns: Sequence[Column[T]], rows: Iterable[T], form: Form, *, indent: str = ""
+    columns: Sequence[TableColumn[T]], rows: Iterable[T], form: Form, *, indent: str = ""
 ) -> str:
     """Return a table that fits the terminal and uses its width; all there is where it has none.
 
@@ -117,7 +117,7 @@ def fit_table(
     What is written to a file or a pipe is the same whatever the window, and so is -o wide.
 
     Args:
-        columns: of the table.
+        columns: from left to right.
         rows: what each row is about.
         form: `wide` for all columns, in whatever width.
         indent: what each line begins with.
@@ -128,13 +128,13 @@ def fit_table(
 
 
 def _fitted_into(
-    room: int | None, columns: Sequence[Column[T]], rows: Sequence[T], *, wide: bool
+    room: int | None, columns: Sequence[TableColumn[T]], rows: Sequence[T], *, wide: bool
 ) -> str:
     """Return a table that fits a width; see `fit_table`.
 
     Args:
         room: how many columns there are; None for no limit.
-        columns: of the table.
+        columns: from left to right.
         rows: what each row is about.
         wide: whether columns for -o wide are shown where there is no limit.
     """
@@ -169,7 +169,7 @@ def wrap_line(unwrapped: str, indent: str = "") -> str:
     return "".join(f"{line}\n" for line in wrapped_lines(unwrapped, indent))
 
 
-def _wrapped_table(columns: Sequence[Column[T]], rows: Sequence[T], room: int) -> str:
+def _wrapped_table(columns: Sequence[TableColumn[T]], rows: Sequence[T], room: int) -> str:
     """Return a table whose last column is wrapped; empty if that has too little room."""
     *others, last = columns
     margin = max(map(len, click.unstyle(table(others, rows)).splitlines()), default=0)
@@ -192,7 +192,7 @@ def _wrap(line: str, width: int, indent: str = "") -> list[str]:
     return wrapped or [""]
 
 
-def _block(columns: Sequence[Column[T]], row: T, room: int) -> str:
+def _block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
     """Return a row as a line for each column, for a terminal that has no room for a table."""
     margin = max(len(column.head) for column in columns) + len(GAP)
     lines = []
@@ -210,7 +210,7 @@ def _block(columns: Sequence[Column[T]], row: T, room: int) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
+def _ever_narrower(columns: Sequence[TableColumn[T]]) -> Iterator[list[TableColumn[T]]]:
     """Yield choices of columns: all, without those for -o wide, narrow ones, the needed ones."""
     kept = list(columns)
     yield kept
@@ -226,7 +226,7 @@ def _ever_narrower(columns: Sequence[Column[T]]) -> Iterator[list[Column[T]]]:
         yield kept
 
 
-def _narrow(column: Column[T]) -> Column[T]:
+def _narrow(column: TableColumn[T]) -> TableColumn[T]:
     return replace(column, value=column.narrow or partial(_shorter, column.value))
 
 
@@ -251,7 +251,7 @@ Plain = Sequence[tuple[str, Callable[[T], str | int | None]]]
 
 def plain(columns: Plain[T], rows: Iterable[T]) -> str:
     """Return a table of columns that are given by heading and value."""
-    return table([Column(head, value) for head, value in columns], rows)
+    return table([TableColumn(head, value) for head, value in columns], rows)
 
 
 def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:

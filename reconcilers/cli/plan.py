@@ -20,14 +20,14 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Column, as_list, fit_table, show, tables, wrap_line
+from reconcilers.cli.output import GAP, TableColumn, as_list, fit_table, show, tables, wrap_line
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.controllerrun import run_controllers
 from reconcilers.cli.planning.outcome import PlannedObjects, collect
 from reconcilers.cli.planning.report import (
-    Change,
+    BlockChange,
+    PoolSupply,
     Size,
-    Supply,
     changes,
     document,
     render,
@@ -53,7 +53,7 @@ from reconcilers.integrations.core.views import (
 from reconcilers.integrations.registry import describe_kinds
 from reconcilers.networkpool.status import closed_by_namespace
 from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
-from reconcilers.promises.unreadable import Unreadable, UnreadableHolders
+from reconcilers.promises.unreadable import UnreadableHolders, UnreadableHoldings
 from reconcilers.reporting.wording import count_noun, name_with_count
 from reconcilers.tenantcluster.provider import find_provider
 from reconcilers.tenantcluster.providerreference import parse_reference
@@ -81,7 +81,7 @@ Exit code:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlanOutcome:
     """The outcome: all objects as they would be, and the allocations `before`, as they were.
 
     `others` is what requests of other platforms' kinds get, and `unreadable` names the objects of
@@ -90,7 +90,7 @@ class Plan:
 
     planned: PlannedObjects
     before: dict[Key, IPAllocation]
-    changed: Sequence[Change]
+    changed: Sequence[BlockChange]
     others: Sequence[Planned]
     unreadable: Sequence[str] = ()
 
@@ -108,7 +108,7 @@ def work_out(
     now: datetime,
     findings: Findings,
     sizes: Sequence[Size] = (),
-) -> Plan:
+) -> PlanOutcome:
     """Work out how controllers with these settings would leave manifests, at the time `now`.
 
     What is wrong among the manifests is added to `findings`. For each of `sizes`, it is counted
@@ -153,7 +153,7 @@ def work_out(
         ),
     ]
     before = {manifest.key: manifest.object for manifest in manifests.allocations}
-    return Plan(planned, before, changed=changed, others=others, unreadable=unreadable)
+    return PlanOutcome(planned, before, changed=changed, others=others, unreadable=unreadable)
 
 
 def _provider_finder(
@@ -172,20 +172,20 @@ def _provider_finder(
 
 def _supply_finder(
     manifests: Manifests, platform_views: Views, namespaces: Sequence[str]
-) -> Callable[[NetworkPool], Supply]:
+) -> Callable[[NetworkPool], PoolSupply]:
     """Return a function that tells whether a pool hands out what it has free."""
     allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     allocations.replace([], 0, manifests.unreadable_of(IP_ALLOCATION.kind))
 
-    def find_supply(pool: NetworkPool) -> Supply:
+    def find_supply(pool: NetworkPool) -> PoolSupply:
         key = pool.metadata.key
-        unreadable: Unreadable | None = None
+        unreadable: UnreadableHoldings | None = None
         if names := unreadable_near(allocations.unreadable, key):
             unreadable = UnreadableAllocations(names)
         elif holders := platform_views.unreadable.get(key):
             unreadable = UnreadableHolders(holders)
         closed = pool.metadata.terminating or closed_by_namespace(pool, namespaces) is not None
-        return Supply(not closed and unreadable is None, str(unreadable or ""))
+        return PoolSupply(not closed and unreadable is None, str(unreadable or ""))
 
     return find_supply
 
@@ -291,8 +291,8 @@ def _describe_unreadable(names: Sequence[str]) -> str:
     return wrap_line(line, GAP)
 
 
-_OTHERS: Sequence[Column[Planned]] = [
-    Column(head, value, wraps=value is PLAN_COLUMNS[-1][1]) for head, value in PLAN_COLUMNS
+_OTHERS: Sequence[TableColumn[Planned]] = [
+    TableColumn(head, value, wraps=value is PLAN_COLUMNS[-1][1]) for head, value in PLAN_COLUMNS
 ]
 
 

@@ -20,7 +20,7 @@ WRONG_INPUT = "butler-ipam.wrong-input"
 """Set in the context's meta where a command goes on without what it could not read."""
 
 
-class Problem(click.ClickException):
+class CommandProblem(click.ClickException):
     """What stops a command: a sentence that says what is wrong, where, and how to mend it."""
 
     exit_code = EXIT_PROBLEM

@@ -28,13 +28,13 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import names as completed
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
 from reconcilers.cli.cluster.objects import (
-    Scope,
+    ReadingScope,
     in_cluster,
     read_all,
 )
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import GAP, Cell, Column, fit_table, wrap_line
-from reconcilers.cli.problems import EXIT_PROBLEM, Problem, say
+from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, wrap_line
+from reconcilers.cli.problems import EXIT_PROBLEM, CommandProblem, say
 from reconcilers.cli.sharedflags import NAMED_NAMESPACE, cluster_options, namespace_option
 from reconcilers.health.explanation import unreadable_members_of
 from reconcilers.networkpool.owners import noted_uid
@@ -152,13 +152,15 @@ def _make_obstacle_cell(release: Release) -> Cell:
     return Cell(release.obstacle or "-")
 
 
-_COLUMNS: Sequence[Column[Release]] = (
-    Column("ALLOCATION", lambda release: release.allocation),
-    Column("TYPE", lambda release: release.type, drop=2),
-    Column("RANGE", lambda release: release.range),
-    Column("RELEASED", lambda release: Cell(release.effect, "red" if release.is_due else None)),
-    Column("SERVICES", lambda release: ", ".join(release.services) or None),
-    Column("WAITS FOR", _make_obstacle_cell, wraps=True),
+_COLUMNS: Sequence[TableColumn[Release]] = (
+    TableColumn("ALLOCATION", lambda release: release.allocation),
+    TableColumn("TYPE", lambda release: release.type, drop=2),
+    TableColumn("RANGE", lambda release: release.range),
+    TableColumn(
+        "RELEASED", lambda release: Cell(release.effect, "red" if release.is_due else None)
+    ),
+    TableColumn("SERVICES", lambda release: ", ".join(release.services) or None),
+    TableColumn("WAITS FOR", _make_obstacle_cell, wraps=True),
 )
 
 
@@ -190,7 +192,7 @@ def release(
     TenantCluster, so it counts for all of its IPAllocations that are being deleted, now or later.
     Addresses that are still in use are handed out again: switch the tenant's machines off before.
     """
-    where = Scope(kubeconfig, context, namespace or namespace_in(name))
+    where = ReadingScope(kubeconfig, context, namespace or namespace_in(name))
     objects = read_all(where, required=(TENANT_CLUSTER,))
     kind, key = select_object(name, objects, namespace)
     preview = Preview.from_objects(_tenant_of(kind, key, objects), objects)
@@ -214,7 +216,7 @@ def release(
     )
     if changed is not None:
         click.echo(changed.as_text(), nl=False)
-        raise Problem(
+        raise CommandProblem(
             f"{preview.name} changed since it was shown, and nothing was written; look at its"
             " ranges as they are now, above, and run the command again"
         )
@@ -288,14 +290,16 @@ def _tenant_of(kind: str, key: Key, objects: Objects) -> TenantCluster:
         Problem: it cannot be read, or the cluster of the allocation is gone.
     """
     if (kind, key) in objects.unreadable:
-        raise Problem(f"{kind} {key} cannot be read: {objects.unreadable[kind, key]}; correct it")
+        raise CommandProblem(
+            f"{kind} {key} cannot be read: {objects.unreadable[kind, key]}; correct it"
+        )
     if kind == TENANT_CLUSTER.kind:
         return objects.clusters[key]
     allocation = objects.allocations[key]
     owner = allocation.spec.tenantClusterRef.key
     tenant = objects.clusters.get(owner)
     if tenant is None or is_foreign(allocation, tenant):
-        raise Problem(_describe_ownerless(allocation, objects))
+        raise CommandProblem(_describe_ownerless(allocation, objects))
     return tenant
 
 
@@ -375,7 +379,7 @@ async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | N
                 return current
         else:
             return None
-    raise Problem(
+    raise CommandProblem(
         f"{preview.name} was written to {_TRIES} times by other clients meanwhile, and nothing was"
         " changed; run the command again"
     )
@@ -395,8 +399,8 @@ async def _read_again(client: Any, preview: Preview, namespace: str) -> Preview:
     return Preview.from_objects(_tenant_of(TENANT_CLUSTER.kind, key, objects), objects)
 
 
-def _build_gone_problem(preview: Preview) -> Problem:
-    return Problem(f"{preview.name} is gone; nothing was changed")
+def _build_gone_problem(preview: Preview) -> CommandProblem:
+    return CommandProblem(f"{preview.name} is gone; nothing was changed")
 
 
 async def _write_annotation(client: Any, preview: Preview) -> None:
@@ -418,7 +422,7 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
         lacks_release = ROLE in str(error)
         right = "the verb release on" if lacks_release else "the right to patch"
         role = ROLE if lacks_release else EDITOR_ROLE
-        raise Problem(
+        raise CommandProblem(
             f"you lack {right} {preview.name}: let an administrator bind ClusterRole {role} in"
             f" namespace {preview.tenant.metadata.namespace}. The API server says: {error}"
         ) from error

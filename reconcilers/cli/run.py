@@ -24,7 +24,7 @@ from reconcilers.cli.managerflags import (
     manager_options,
     manager_settings,
 )
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.settingflags import setting_options, settings
 from reconcilers.cli.sharedflags import cluster_options
 from reconcilers.configuration.settings import Settings, check_names
@@ -75,7 +75,7 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
         with short_collections():
             anyio.run(_run, kubeconfig, context, options, chosen, page)
     except (ConfigurationError, UnexpectedEnd) as problem:
-        raise Problem(str(problem)) from problem
+        raise CommandProblem(str(problem)) from problem
 
 
 async def _run(

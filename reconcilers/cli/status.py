@@ -13,7 +13,7 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
-    Scope,
+    ReadingScope,
     in_cluster,
     note_empty_namespace,
     read_all,
@@ -111,7 +111,7 @@ def status(
 
 
 async def _read(
-    client: Any, where: Scope, controller_namespace: str, *, tenants: bool
+    client: Any, where: ReadingScope, controller_namespace: str, *, tenants: bool
 ) -> tuple[Objects, AreaState, list[Finding]]:
     """Return the objects, the state of the controllers, and what only live reads show."""
     from reconcilers.health.controllers import read_controllers

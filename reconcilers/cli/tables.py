@@ -20,7 +20,7 @@ from reconcilers.cli.cluster.drawing import state_cell
 from reconcilers.cli.cluster.findingnames import full_kind
 from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
-    Scope,
+    ReadingScope,
     read_all,
     read_shown,
     report_unreadable,
@@ -31,7 +31,7 @@ from reconcilers.cli.forms import Form
 from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
-    Column,
+    TableColumn,
     bar,
     fit_table,
     percent,
@@ -80,27 +80,29 @@ def _pool_name(row: PoolRow) -> str:
     return f"{name} ({part})" if part else name
 
 
-_POOLS: Sequence[Column[PoolRow]] = (
-    Column("KIND", lambda row: row.pool.name.kind, drop=1),
-    Column("NAMESPACE", lambda row: row.pool.name.key.namespace, drop=2),
-    Column("NAME", _pool_name),
-    Column("OFFERS", lambda row: row.family.offers, narrow=lambda row: row.family.label),
-    Column(
+_POOLS: Sequence[TableColumn[PoolRow]] = (
+    TableColumn("KIND", lambda row: row.pool.name.kind, drop=1),
+    TableColumn("NAMESPACE", lambda row: row.pool.name.key.namespace, drop=2),
+    TableColumn("NAME", _pool_name),
+    TableColumn("OFFERS", lambda row: row.family.offers, narrow=lambda row: row.family.label),
+    TableColumn(
         "USED",
         _if_known(lambda row: bar(row.capacity.allocated, row.capacity.total)),
         narrow=_if_known(lambda row: bar(row.capacity.allocated, row.capacity.total, 10)),
     ),
-    Column("TOTAL", lambda row: row.capacity.total, drop=5),
-    Column("ALLOCATED", _if_known(lambda row: row.capacity.allocated), drop=4),
-    Column("FREE", _if_known(lambda row: row.capacity.available)),
-    Column("LARGEST", _if_known(lambda row: row.capacity.largest_free), drop=3),
-    Column("FRAG", _if_known(lambda row: percent(row.capacity.fragmentation_percent)), drop=6),
-    Column("WAITING", _if_known(lambda row: len(row.pool.waiting))),
-    Column("READY", lambda row: Cell(row.pool.ready, STATUS_COLOURS.get(row.pool.ready))),
-    Column("OUTSIDE", _if_known(lambda row: row.family.figures.outside), wide=True),
-    Column("HOLDERS", _if_known(lambda row: row.family.holder_count), wide=True),
-    Column("TENANTS", _if_known(lambda row: row.family.tenant_count), wide=True),
-    Column("WHY", lambda row: Cell(row.pool.reason), wide=True),
+    TableColumn("TOTAL", lambda row: row.capacity.total, drop=5),
+    TableColumn("ALLOCATED", _if_known(lambda row: row.capacity.allocated), drop=4),
+    TableColumn("FREE", _if_known(lambda row: row.capacity.available)),
+    TableColumn("LARGEST", _if_known(lambda row: row.capacity.largest_free), drop=3),
+    TableColumn(
+        "FRAG", _if_known(lambda row: percent(row.capacity.fragmentation_percent)), drop=6
+    ),
+    TableColumn("WAITING", _if_known(lambda row: len(row.pool.waiting))),
+    TableColumn("READY", lambda row: Cell(row.pool.ready, STATUS_COLOURS.get(row.pool.ready))),
+    TableColumn("OUTSIDE", _if_known(lambda row: row.family.figures.outside), wide=True),
+    TableColumn("HOLDERS", _if_known(lambda row: row.family.holder_count), wide=True),
+    TableColumn("TENANTS", _if_known(lambda row: row.family.tenant_count), wide=True),
+    TableColumn("WHY", lambda row: Cell(row.pool.reason), wide=True),
 )
 
 
@@ -152,25 +154,29 @@ def _texts(ranges: Sequence[AddressRange]) -> str:
     return ", ".join(span.text for span in ranges)
 
 
-_TENANTS: Sequence[Column[Holding]] = (
-    Column("NAMESPACE", lambda holding: holding.key.namespace),
-    Column("NAME", lambda holding: holding.key.name),
-    Column("PHASE", lambda holding: holding.phase, drop=1),
-    Column("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
-    Column("LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)),
-    Column("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
-    Column("WAITING", _if_known(lambda tenant: tenant.waiting)),
-    Column("SERVICES", lambda tenant: tenant.services_waiting, drop=3),
-    Column("READY", lambda tenant: Cell(tenant.worst[0], STATUS_COLOURS.get(tenant.worst[0]))),
-    Column(
+_TENANTS: Sequence[TableColumn[Holding]] = (
+    TableColumn("NAMESPACE", lambda holding: holding.key.namespace),
+    TableColumn("NAME", lambda holding: holding.key.name),
+    TableColumn("PHASE", lambda holding: holding.phase, drop=1),
+    TableColumn("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
+    TableColumn(
+        "LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)
+    ),
+    TableColumn("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
+    TableColumn("WAITING", _if_known(lambda tenant: tenant.waiting)),
+    TableColumn("SERVICES", lambda tenant: tenant.services_waiting, drop=3),
+    TableColumn(
+        "READY", lambda tenant: Cell(tenant.worst[0], STATUS_COLOURS.get(tenant.worst[0]))
+    ),
+    TableColumn(
         "NODE RANGES", _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_NODES))), wide=True
     ),
-    Column(
+    TableColumn(
         "LB RANGES",
         _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_LOADBALANCER))),
         wide=True,
     ),
-    Column("WHY", lambda holding: Cell(holding.worst[1]), wide=True),
+    TableColumn("WHY", lambda holding: Cell(holding.worst[1]), wide=True),
 )
 
 
@@ -244,7 +250,7 @@ def _holding(holding: Holding) -> dict[str, Any]:
     }
 
 
-class Answer(NamedTuple):
+class PoolAnswer(NamedTuple):
     """What one pool says of addresses, and of one of their holders; several if ranges overlap.
 
     `address` is the part of `asked` that is in one extent of the pool.
@@ -317,7 +323,7 @@ def whois(
         ctx.exit(EXIT_PROBLEM)
 
 
-def _describe_unknown(address: str, where: Scope, objects: Objects) -> str:
+def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> str:
     """Describe pools searched for an address in vain, where else it may be, and what to do.
 
     Args:
@@ -354,7 +360,7 @@ def _words(addresses: AddressRange) -> str:
     return addresses.start_text if addresses.size == 1 else addresses.text
 
 
-def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[Answer]:
+def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[PoolAnswer]:
     """Yield the answers of pools about addresses that lie in them."""
     for pool in pictures:
         for extent in (extent for family in pool.families for extent in family.known_extents):
@@ -362,44 +368,46 @@ def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[An
             if part is None:
                 continue
             for holder in extent.holders or (None,):
-                yield Answer(asked, _words(part), pool=pool, extent=extent, holder=holder)
+                yield PoolAnswer(asked, _words(part), pool=pool, extent=extent, holder=holder)
 
 
-def _holder_names(address_answers: Iterable[Answer]) -> Iterator[tuple[str, str]]:
+def _holder_names(address_answers: Iterable[PoolAnswer]) -> Iterator[tuple[str, str]]:
     """Yield kind and name of each holder, as `kubectl get -o name` prints them."""
     for holder in (answer.holder for answer in address_answers):
         if holder is not None:
             yield full_kind(holder.kind), holder.key.name
 
 
-def _since(answer: Answer) -> str | None:
+def _since(answer: PoolAnswer) -> str | None:
     at = answer.holder.since if answer.holder else None
     return at.isoformat() if at else None
 
 
-_ANSWERS: Sequence[Column[Answer]] = (
-    Column("IP", lambda answer: answer.address),
-    Column("POOL", lambda answer: answer.pool.title, narrow=lambda row: row.pool.name.key.name),
-    Column("STATE", lambda answer: state_cell(answer.extent.state)),
-    Column(
+_ANSWERS: Sequence[TableColumn[PoolAnswer]] = (
+    TableColumn("IP", lambda answer: answer.address),
+    TableColumn(
+        "POOL", lambda answer: answer.pool.title, narrow=lambda row: row.pool.name.key.name
+    ),
+    TableColumn("STATE", lambda answer: state_cell(answer.extent.state)),
+    TableColumn(
         "HOLDER",
         lambda answer: answer.holder.text if answer.holder else None,
         narrow=lambda answer: answer.holder.key.name if answer.holder else None,
     ),
-    Column("TENANT", lambda answer: answer.holder.tenant if answer.holder else None),
-    Column("TYPE", lambda answer: answer.holder.purpose if answer.holder else None, drop=1),
-    Column("RANGE", lambda answer: answer.extent.range.text, wide=True),
-    Column(
+    TableColumn("TENANT", lambda answer: answer.holder.tenant if answer.holder else None),
+    TableColumn("TYPE", lambda answer: answer.holder.purpose if answer.holder else None, drop=1),
+    TableColumn("RANGE", lambda answer: answer.extent.range.text, wide=True),
+    TableColumn(
         "PHASE",
         lambda answer: (answer.holder.phase or None) if answer.holder else None,
         wide=True,
     ),
-    Column("SINCE", _since, wide=True),
-    Column("NOTE", lambda answer: answer.extent.note, wide=True),
+    TableColumn("SINCE", _since, wide=True),
+    TableColumn("NOTE", lambda answer: answer.extent.note, wide=True),
 )
 
 
-def _documents_of(address_answers: Iterable[Answer]) -> Iterator[dict[str, Any]]:
+def _documents_of(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str, Any]]:
     """Yield an entry for each pool and extent that has some of the addresses, with all holders."""
     for _, group in groupby(
         address_answers, lambda answer: (answer.asked, answer.address, id(answer.pool))

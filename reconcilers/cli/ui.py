@@ -15,14 +15,14 @@ from controller.errors import ConfigurationError
 from controller.pages import Bind, parse_bind
 from reconcilers.addressmap.objects import read_objects
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
+from reconcilers.cli.cluster.objects import ReadingScope, in_cluster, report_not_read
 from reconcilers.cli.flags import option
 from reconcilers.cli.interrupts import Interrupted, run_until_interrupted
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import cluster_options, listen_option, namespace_option
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.serving import check_loopback, local_page
-from reconcilers.ui.watched import Watched
+from reconcilers.ui.watched import PageInformers
 
 
 @click.command()
@@ -50,7 +50,7 @@ def ui(
         raise click.BadParameter(
             "0 turns the page off: name a loopback address and a port", param_hint="--listen"
         )
-    where = Scope(kubeconfig, context, namespace)
+    where = ReadingScope(kubeconfig, context, namespace)
     # A cluster that cannot be read is said so at once; later the page says so, and goes on.
     objects = in_cluster(
         where,
@@ -61,16 +61,18 @@ def ui(
     try:
         run_until_interrupted(partial(_serve, where, bind, opens, objects.all_not_read))
     except ConfigurationError as wrong:
-        raise Problem(str(wrong)) from wrong
+        raise CommandProblem(str(wrong)) from wrong
     except Interrupted:
         click.echo("stopped")
 
 
-async def _serve(where: Scope, bind: Bind, opens: bool, not_read: Sequence[NotRead]) -> None:
+async def _serve(
+    where: ReadingScope, bind: Bind, opens: bool, not_read: Sequence[NotRead]
+) -> None:
     asked = where.kubeconfig, where.context
     clock = SystemClock()
     async with open_transport(*asked, user_agent="butler-ipam") as transport:
-        watched = Watched.over(
+        watched = PageInformers.over(
             transport,
             clock,
             pool_namespace=where.namespace,

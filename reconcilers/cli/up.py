@@ -19,7 +19,7 @@ from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.cli.flags import option
 from reconcilers.cli.interrupts import Interrupted
 from reconcilers.cli.local.objects import Manifest, apply, make_namespaces
-from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
+from reconcilers.cli.local.platform import LocalPlatform, LocalTenant, announcement, platform
 from reconcilers.cli.local.servers import (
     ApiServer,
     check_kubeconfig,
@@ -86,7 +86,7 @@ async def _up(
     click.echo(announcement(provider))
     cluster = _first_cluster(samples, provider) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
-    tenants = [Tenant(TENANT, cluster)]
+    tenants = [LocalTenant(TENANT, cluster)]
     running = platform(tenants, SystemClock(), replicas=controllers, data=data, provider=provider)
     async with running as whole:
         write_kubeconfig(places[0], whole.management.kubeconfig)
@@ -120,7 +120,9 @@ def _warn(name: str, message: str) -> None:
     say("warning", f"{name}: {message}")
 
 
-def _description(whole: Platform, cluster: Key, places: tuple[Path, Path], applied: int) -> str:
+def _description(
+    whole: LocalPlatform, cluster: Key, places: tuple[Path, Path], applied: int
+) -> str:
     management, tenant = whole.management, whole.tenants[cluster]
     running = f"controllers and webhooks run, {applied} samples"
     pools = whole.balancer.kinds[0].plural

@@ -11,7 +11,7 @@ from controller.client import Client
 from controller.meta import Key
 from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
-from reconcilers.api.resources import SECRET, Secret
+from reconcilers.api.resources import SECRET, EncodedSecret
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
@@ -68,7 +68,7 @@ def places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
         yield Key(namespace, f"{name}-kubeconfig"), CLUSTER_API_KEY
 
 
-def _entry(secret: Secret, entry: str) -> bytes:
+def _entry(secret: EncodedSecret, entry: str) -> bytes:
     """Return a decoded entry of a kubeconfig Secret; raise TenantUnavailable if it is unusable."""
     where = f"Secret {secret.metadata.key}"
     encoded = secret.data.get(entry)

@@ -21,7 +21,7 @@ APP_NAMES = {"butler-controller", "butler-ipam"}
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentSpec:
+class ControllerDeploymentSpec:
     """What a Deployment asks for."""
 
     replicas: int = 1
@@ -36,29 +36,29 @@ class DeploymentStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class ControllerDeployment:
     """A Deployment of apps/v1, as far as it says which version runs."""
 
     metadata: ObjectMeta
-    spec: DeploymentSpec = field(default_factory=DeploymentSpec)
+    spec: ControllerDeploymentSpec = field(default_factory=ControllerDeploymentSpec)
     status: DeploymentStatus = field(default_factory=DeploymentStatus)
 
 
 @dataclass(frozen=True, slots=True)
-class WebhookConfiguration:
+class ValidatingWebhooks:
     """A ValidatingWebhookConfiguration, as far as it says whether webhooks can be called."""
 
     metadata: ObjectMeta
     webhooks: Sequence[Mapping[str, Any]] = ()
 
 
-DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", Deployment)
+DEPLOYMENTS = Resource("apps", "v1", "ControllerDeployment", "deployments", ControllerDeployment)
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io",
     "v1",
     "ValidatingWebhookConfiguration",
     "validatingwebhookconfigurations",
-    WebhookConfiguration,
+    ValidatingWebhooks,
     namespaced=False,
 )
 
@@ -157,7 +157,7 @@ async def _read_deployments(
     return "; ".join(parts) or "no Deployment", findings
 
 
-def _images(deployment: Deployment) -> str:
+def _images(deployment: ControllerDeployment) -> str:
     """Return the images of a Deployment."""
     containers = deployment.spec.template.get("spec", {}).get("containers", [])
     return ", ".join(str(container.get("image", "")) for container in containers)

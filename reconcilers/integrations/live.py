@@ -23,7 +23,7 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.integrationnames import INTEGRATIONS
-from reconcilers.integrations.core.live import Indexes, Live, Source, Watched
+from reconcilers.integrations.core.live import Indexes, Live, PlatformSource, WatchedResource
 from reconcilers.integrations.core.platforms import Platform
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import Views, Wanted, every_pool, merge_views
@@ -51,7 +51,7 @@ class _Session:
     not_read: Sequence[NotRead]
 
     @property
-    def watched(self) -> Sequence[Watched]:
+    def watched(self) -> Sequence[WatchedResource]:
         return self.live.watched if self.live is not None else ()
 
     @property
@@ -64,7 +64,7 @@ class _Session:
         return self.live if is_answered and not any(map(_is_gone, informers)) else None
 
     @property
-    def readable(self) -> Sequence[Watched]:
+    def readable(self) -> Sequence[WatchedResource]:
         """The kinds that the user may read, at least in one namespace."""
         return [
             watched
@@ -127,7 +127,7 @@ class LiveViews:
         self._transport = transport
         self._clock = clock
         self._not_read = not_read
-        self._source = Source(self._informer, networkpools)
+        self._source = PlatformSource(self._informer, networkpools)
         self._platforms = list(list_platforms(platforms))
         self._sessions: dict[int, _Session] = {}
         self._changed: Changed | None = None
@@ -217,7 +217,7 @@ class LiveViews:
                 served_kinds.intersection(platform.live_kinds),
             )
             if known is None or known.served_kinds != platform_kinds:
-                self._restart_watches(at, platform, platform_kinds, group)
+                self._restart_watches(at, platform, served_kinds=platform_kinds, group=group)
         if self._sessions is not sessions_before:
             self._notify()  # `not_read` has changed, even if no kind is served
         if not self.looked.is_set():
@@ -239,7 +239,7 @@ class LiveViews:
         if known is not None:
             known.scope.cancel()
         live = platform.make_live(served_kinds, self._source)
-        session = _Session(served_kinds, live, anyio.CancelScope(), self._not_read)
+        session = _Session(served_kinds, live, scope=anyio.CancelScope(), not_read=self._not_read)
         self._sessions = dict(sorted({**self._sessions, at: session}.items()))
         if session.live is not None:
             group.start_soon(self._follow, session)
@@ -272,7 +272,7 @@ class LiveViews:
         names = session.live.names() if session.live is not None else ()
         self._notify({*session.list_concerned_pools(), *names})
 
-    def _notifier(self, watched: Watched) -> Callable[[Change[Any]], None]:
+    def _notifier(self, watched: WatchedResource) -> Callable[[Change[Any]], None]:
         def notify(change: Change[Any]) -> None:
             self._notify(list(watched.concerned(change)))
 

@@ -100,7 +100,7 @@ def from_manifests(
         namespace: of those that name none.
         now: the time.
     """
-    all_objects = _found_in(bodies, namespace, pools, now)
+    all_objects = _found_in(bodies, namespace, pools=pools, now=now)
     platforms = list_platforms(all_objects.by_platform)
     views = merge_views(platform.views(all_objects) for platform in platforms)
     return _with_overlaps(views, spaces_of(all_objects))
@@ -121,8 +121,8 @@ def outcomes(
         namespace: of manifests that name none.
         now: the time.
     """
-    was = _found_in(before, namespace, pools, now)
-    became = _found_in(after, namespace, pools, now)
+    was = _found_in(before, namespace, pools=pools, now=now)
+    became = _found_in(after, namespace, pools=pools, now=now)
     platforms = list_platforms(became.by_platform)
     return [planned for platform in platforms for planned in platform.outcomes(was, became)]
 

@@ -4,11 +4,11 @@ from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.poolreferences import describe_unreadable_pool
 
 
-def find_pool_problem(key: Key, pools: Cache[NetworkPool]) -> Finding | None:
+def find_pool_problem(key: Key, pools: Cache[NetworkPool]) -> ConditionFinding | None:
     """Return condition Ready of an allocation whose pool is missing, deleted or unreadable.
 
     Args:
@@ -20,16 +20,16 @@ def find_pool_problem(key: Key, pools: Cache[NetworkPool]) -> Finding | None:
         on its allocations.
     """
     if key in pools.unreadable:
-        return Finding(
+        return ConditionFinding(
             READY, False, reason="PoolUnreadable", message=describe_unreadable_pool(key)
         )
     pool = pools.get(key)
     if pool is None:
-        return Finding(
+        return ConditionFinding(
             READY, False, reason="PoolNotFound", message=f"NetworkPool {key} does not exist"
         )
     if pool.metadata.terminating:
-        return Finding(
+        return ConditionFinding(
             READY, False, reason=POOL_NOT_READY, message=f"NetworkPool {key} is being deleted"
         )
     return None

@@ -42,10 +42,10 @@ from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.ipallocation.poolproblems import find_pool_problem
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.reporting.allocationstatus import conditions_with, shows, waiting_status
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.releaselog import GONE, release_fields
 
-GIVEN_BACK = Finding(READY, False, reason="Released", message="the range was given back")
+GIVEN_BACK = ConditionFinding(READY, False, reason="Released", message="the range was given back")
 
 _log = get_logger(__name__)
 
@@ -137,7 +137,7 @@ class IPAllocationReconciler:
         return mark
 
     async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
-        finding = Finding(READY, False, reason="WaitingForTenant", message=in_use.why)
+        finding = ConditionFinding(READY, False, reason="WaitingForTenant", message=in_use.why)
         before = find(allocation.status.conditions, READY)
         if not in_use.is_asked and before is not None and before.reason == finding.reason:
             # Another replica may have asked since, and would write its own reason again.

@@ -21,7 +21,7 @@ from controller.resource import Resource
 from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 
 K = TypeVar("K", bound=Object)
 T = TypeVar("T")
@@ -527,7 +527,7 @@ class BalancerInstaller(Protocol):
 
     async def install(
         self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
-    ) -> Finding | None:
+    ) -> ConditionFinding | None:
         """Install what has to be installed; return the condition, None to keep it.
 
         Args:

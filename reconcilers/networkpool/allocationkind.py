@@ -25,10 +25,10 @@ from reconcilers.networkpool.pending_promises import (
     new_refusals,
     note_refused,
 )
-from reconcilers.networkpool.reading import Reader
+from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import View
-from reconcilers.promises.choosing import Refusal
+from reconcilers.networkpool.view import AllocationsView
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
@@ -37,7 +37,7 @@ from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, TenantOf
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,8 @@ class NetworkPoolReading:
 
     pool: Key
     geometry: Sequence[Layout]
-    closed: Finding | None
-    view: View
+    closed: ConditionFinding | None
+    view: AllocationsView
     observed: Sequence[AddressRange] = ()
 
 
@@ -88,7 +88,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         clock: Clock,
         settings: PoolSettings,
         statuses: PoolStatusWriter,
-        reader: Reader,
+        reader: PoolReader,
     ) -> None:
         self._clock = clock
         self._reader = reader
@@ -109,11 +109,11 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         """Drop what is remembered of a pool."""
         self._reader.forget(pool)
 
-    def read_cached(self, pool: Key) -> View:
+    def read_cached(self, pool: Key) -> AllocationsView:
         """Return the requests of a pool as the caches show them, however old these are."""
         return self._reader.read_cached(pool)
 
-    async def read_shared(self, pool: NetworkPool) -> View:
+    async def read_shared(self, pool: NetworkPool) -> AllocationsView:
         """Return the allocations of a pool by a LIST that began after the pool was read.
 
         Raises:
@@ -123,7 +123,9 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         """
         return await self._reader.read_shared(pool)
 
-    async def read(self, pool: NetworkPool, journal: Journal, seen: View | None = None) -> View:
+    async def read(
+        self, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
+    ) -> AllocationsView:
         """Read the requests of all kinds as far as a journal says.
 
         Args:
@@ -161,7 +163,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         of_pool = [
             allocation for allocation in current if allocation.pool_key == pool.metadata.key
         ]
-        seen = View.from_allocations(view.position, of_pool)
+        seen = AllocationsView.from_allocations(view.position, of_pool)
         return Fenced({KIND: highest_revision(current)}, seen)
 
     @override
@@ -197,8 +199,8 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         return [write.result for write in written]
 
     def due_refusals(
-        self, refusals: Iterable[Refusal[IPAllocation]]
-    ) -> tuple[Refusal[IPAllocation], ...]:
+        self, refusals: Iterable[AskerRefusal[IPAllocation]]
+    ) -> tuple[AskerRefusal[IPAllocation], ...]:
         """Return the refusals to write: not those whose write was refused within a resync."""
         return tuple(
             refusal
@@ -206,20 +208,20 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
             if self._refused.wait_of(refusal.asker.metadata) is None
         )
 
-    async def refuse(self, refusals: Sequence[Refusal[IPAllocation]]) -> list[Written]:
+    async def refuse(self, refusals: Sequence[AskerRefusal[IPAllocation]]) -> list[Written]:
         """Write refusals that a write of the pool in the same pass backs; return the results."""
         written = await self._writer.refuse(refusals, self._clock.now())
         note_refused(self._refused, written)
         return written
 
     async def report_block(
-        self, pool: NetworkPool, view: View, promises: Collection[Promise] = ()
+        self, pool: NetworkPool, view: AllocationsView, promises: Collection[Promise] = ()
     ) -> float | None:
         """Write to a batch of allocations why their pool hands out nothing; see BlockReports."""
         return await self._reports.report(pool, view, promises)
 
 
-def has_memory(journal: Journal, view: View) -> bool:
+def has_memory(journal: Journal, view: AllocationsView) -> bool:
     """Return whether a journal records all promises to allocations, in the history of now.
 
     A LIST that has not got as far as the journal says is of another history: of another cluster,
@@ -229,7 +231,7 @@ def has_memory(journal: Journal, view: View) -> bool:
     return revision is not None and view.position >= revision
 
 
-def tenants_in(view: View, pool: Key, claims: PoolClaims | None) -> TenantOf:
+def tenants_in(view: AllocationsView, pool: Key, claims: PoolClaims | None) -> TenantOf:
     """Return a function that finds the tenant of a request.
 
     Of an allocation it is the namespace of its TenantCluster, of a claim its Cluster.

@@ -20,18 +20,18 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.pending_promises import AllocationWriter, note_refused
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.queue import TenantRow
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, shows
-from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, ConditionFinding
 from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
 
-def find_block(pool: NetworkPool) -> Finding | None:
+def find_block(pool: NetworkPool) -> ConditionFinding | None:
     """Return condition Ready of the allocations that wait for a pool that hands out nothing.
 
     Returns:
@@ -50,8 +50,8 @@ def find_block(pool: NetworkPool) -> Finding | None:
     return _describe_block(key, ready.message if is_sentence else ready.reason)
 
 
-def _describe_block(pool: Key, why: str) -> Finding:
-    return Finding(
+def _describe_block(pool: Key, why: str) -> ConditionFinding:
+    return ConditionFinding(
         READY, False, reason=POOL_NOT_READY, message=f"NetworkPool {pool} is not ready: {why}"
     )
 
@@ -80,13 +80,13 @@ class BlockReports:
         self._refused = RefusedWrites(clock, settings.resync)
 
     async def report(
-        self, pool: NetworkPool, view: View, promises: Collection[Promise] = ()
+        self, pool: NetworkPool, view: AllocationsView, promises: Collection[Promise] = ()
     ) -> float | None:
         """Write to a batch of the allocations that wait for a pool why it hands out nothing.
 
         Args:
             pool: as it was written last.
-            view: its allocations.
+            view: as this pass read them.
             promises: that may still be kept; their allocations are left out.
 
         Returns:
@@ -112,7 +112,7 @@ class BlockReports:
         return self._refused.next_in(allocation.metadata for allocation in uninformed)
 
     def _find_due(
-        self, view: View, finding: Finding, promises: Collection[Promise]
+        self, view: AllocationsView, finding: ConditionFinding, promises: Collection[Promise]
     ) -> Iterator[IPAllocation]:
         """Yield the allocations to write: not those whose write was refused a while ago."""
         for allocation in find_uninformed(view, finding, promises):
@@ -121,7 +121,7 @@ class BlockReports:
 
 
 def find_uninformed(
-    view: View, finding: Finding, promises: Collection[Promise] = ()
+    view: AllocationsView, finding: ConditionFinding, promises: Collection[Promise] = ()
 ) -> Iterator[IPAllocation]:
     """Yield the allocations that wait, and do not show yet why; by rows, each row oldest first.
 

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.promises.choosing import Refusal, Taker
+from reconcilers.promises.choosing import AskerRefusal, Taker
 from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
@@ -124,7 +124,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """
         ...
 
-    def due_refusals(self, refusals: Iterable[Refusal[Any]]) -> Sequence[Refusal[Any]]:
+    def due_refusals(self, refusals: Iterable[AskerRefusal[Any]]) -> Sequence[AskerRefusal[Any]]:
         """Return the refusals of claims that are to be written now."""
         ...
 
@@ -134,8 +134,8 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         view: ClaimView,
         *,
         promises: Sequence[Promise],
-        refusals: Sequence[Refusal[Any]],
-        due: Sequence[Refusal[Any]],
+        refusals: Sequence[AskerRefusal[Any]],
+        due: Sequence[AskerRefusal[Any]],
     ) -> float | None:
         """Write refusals, and delete IPAddresses that stand in the way of claims.
 
@@ -150,11 +150,13 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """
         ...
 
-    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[Refusal[Any]]:
+    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Any]]:
         """Return the refusals to write to claims of a pool that hands out nothing."""
         ...
 
-    async def refuse(self, pool: NetworkPool, refusals: Sequence[Refusal[Any]]) -> float | None:
+    async def refuse(
+        self, pool: NetworkPool, refusals: Sequence[AskerRefusal[Any]]
+    ) -> float | None:
         """Write refusals on claims that show something else.
 
         Returns:

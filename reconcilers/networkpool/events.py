@@ -34,9 +34,9 @@ from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.networkpool.pending_promises import Written
 from reconcilers.networkpool.status import NO_CAPACITY, TIERS
 from reconcilers.networkpool.window import MinuteWindow
-from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.results import WriteResult
-from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -74,7 +74,7 @@ class AllocationEvents:
         self,
         pool: NetworkPool,
         granted: Sequence[Written],
-        refusals: Sequence[Refusal[IPAllocation]],
+        refusals: Sequence[AskerRefusal[IPAllocation]],
         refused: Sequence[Written],
     ) -> None:
         """Record what one pass handed out and refused.
@@ -134,7 +134,7 @@ class AllocationEvents:
                 action=ALLOCATE,
             )
 
-    def unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> None:
+    def unreadable(self, pool: NetworkPool, unreadable: UnreadableHoldings) -> None:
         """Record that nothing is handed out, because what some objects hold is unknown."""
         self._recorder.record(
             NETWORK_POOL,
@@ -229,7 +229,7 @@ def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
 
 
 def _failure_events(
-    refusals: Iterable[Refusal[IPAllocation]], refused: Iterable[Written]
+    refusals: Iterable[AskerRefusal[IPAllocation]], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
     for refusal, written in zip(refusals, refused, strict=True):
         if written.result is WriteResult.WRITTEN:

@@ -10,11 +10,11 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer, PoolName, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 from reconcilers.spaces.sharing import Kinds
 
 
-def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[Offer, ...]:
+def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool, of both families; none if its spec contradicts itself.
 
     Args:
@@ -23,7 +23,7 @@ def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[Offer, ...]:
     return layout_offers(pool, _layouts(pool.spec, max_addresses))
 
 
-def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[Offer, ...]:
+def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool with this geometry."""
     name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
     return offer_of(name, (block for layout in layouts for block in layout.blocks))

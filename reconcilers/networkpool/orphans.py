@@ -42,7 +42,7 @@ from reconcilers.networkpool.window import MinuteWindow
 from reconcilers.reporting import allocationlabels
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
-    Finding,
+    ConditionFinding,
     render_conditions,
     with_findings,
 )
@@ -233,7 +233,7 @@ class OrphanCollector:
                 action=COLLECT,
             )
 
-    async def _suspend(self, pool: NetworkPool, finding: Finding) -> None:
+    async def _suspend(self, pool: NetworkPool, finding: ConditionFinding) -> None:
         """Write the condition that collection is suspended, with an event the first time.
 
         Raises:
@@ -257,10 +257,10 @@ class OrphanCollector:
         if is_true(pool.status.conditions, SUSPENDED):
             message = "orphaned IPAllocations are collected"
             await self._write_condition(
-                pool, Finding(SUSPENDED, False, reason="WithinLimit", message=message)
+                pool, ConditionFinding(SUSPENDED, False, reason="WithinLimit", message=message)
             )
 
-    async def _write_condition(self, pool: NetworkPool, finding: Finding) -> NetworkPool:
+    async def _write_condition(self, pool: NetworkPool, finding: ConditionFinding) -> NetworkPool:
         conditions = with_findings(
             pool.status.conditions,
             [finding],
@@ -344,7 +344,7 @@ class OrphanCollector:
         if state is OwnerState.NEVER_SEEN:
             finding = never_seen(allocation)
         elif present is not None and (uid or noted_uid(allocation)):
-            finding = Finding(
+            finding = ConditionFinding(
                 OWNER_FOUND, True, reason="TenantClusterSeen", message="its TenantCluster was seen"
             )
         else:
@@ -372,20 +372,20 @@ def limit(size: int, settings: OrphanSettings) -> int:
     return max(settings.most, size * settings.percent // 100)
 
 
-def too_many(count: int, size: int, allowed: int) -> Finding:
+def too_many(count: int, size: int, allowed: int) -> ConditionFinding:
     """Return the condition of a pool whose orphans are not collected."""
     message = (
         f"{count} of {size} TenantClusters that hold addresses seem to be gone; more than"
         f" {allowed} in a minute are not collected: bring the clusters back, or delete their"
         " IPAllocations if they are really gone"
     )
-    return Finding(SUSPENDED, True, reason="TooManyOrphans", message=message)
+    return ConditionFinding(SUSPENDED, True, reason="TooManyOrphans", message=message)
 
 
-def never_seen(allocation: IPAllocation) -> Finding:
+def never_seen(allocation: IPAllocation) -> ConditionFinding:
     """Return the condition of an allocation whose owner was never seen."""
     message = (
         f"TenantCluster {allocation.spec.tenantClusterRef.key} was never seen: the allocation is"
         " kept for it, delete it if it will not come"
     )
-    return Finding(OWNER_FOUND, False, reason="TenantClusterNeverSeen", message=message)
+    return ConditionFinding(OWNER_FOUND, False, reason="TenantClusterNeverSeen", message=message)

@@ -29,7 +29,7 @@ from reconcilers.api.ipallocation import (
 from reconcilers.api.networkpool import NetworkPool, cap_at_int32
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.networkpool.choicewords import allocated_message
-from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
@@ -38,7 +38,12 @@ from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
 from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
-from reconcilers.reporting.conditions import READY, Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import (
+    READY,
+    ConditionFinding,
+    render_conditions,
+    with_findings,
+)
 
 T = TypeVar("T")
 
@@ -78,13 +83,13 @@ class AllocationWriter:
         )
 
     async def refuse(
-        self, refusals: Sequence[Refusal[IPAllocation]], now: datetime
+        self, refusals: Sequence[AskerRefusal[IPAllocation]], now: datetime
     ) -> list[Written]:
         """Mark each refused allocation Failed, with the reason."""
         return await self.write([(r.asker, refused_status(r, now)) for r in refusals])
 
     async def report(
-        self, allocations: Sequence[IPAllocation], ready: Finding, now: datetime
+        self, allocations: Sequence[IPAllocation], ready: ConditionFinding, now: datetime
     ) -> list[Written]:
         """Mark each allocation Pending, with the reason; return the results, in order."""
         return await self.write(
@@ -158,7 +163,9 @@ def granted_status(
         choice: how they were chosen; empty if that is not known.
     """
     first, range_statuses = ranges[0], [_range_status(address_range) for address_range in ranges]
-    ready = Finding(READY, True, reason="Ready", message=allocated_message(pool, ranges, choice))
+    ready = ConditionFinding(
+        READY, True, reason="Ready", message=allocated_message(pool, ranges, choice)
+    )
     findings = [ready, *dualstack.report_dual_stack(allocation, pool, ranges)]
     generation = allocation.metadata.generation
     return {
@@ -210,15 +217,17 @@ def _families_status(
     return {"families": None} if allocation.status.families else {}
 
 
-def refused_status(refusal: Refusal[IPAllocation], now: datetime) -> dict[str, Any]:
+def refused_status(refusal: AskerRefusal[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
-    failed = Finding(READY, False, reason=refusal.reason, message=refusal.message)
+    failed = ConditionFinding(READY, False, reason=refusal.reason, message=refusal.message)
     return waiting_status(refusal.asker, FAILED, ready=failed, now=now)
 
 
 def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status that voids a promise whose write was refused for good."""
-    failed = Finding(READY, False, reason=WRITE_REFUSED, message=refused_message(kept.why, now))
+    failed = ConditionFinding(
+        READY, False, reason=WRITE_REFUSED, message=refused_message(kept.why, now)
+    )
     return waiting_status(kept.request, PENDING, ready=failed, now=now)
 
 
@@ -230,8 +239,8 @@ def note_refused(refused: RefusedWrites, written: Iterable[Written]) -> None:
 
 
 def new_refusals(
-    refusals: Iterable[Refusal[IPAllocation]],
-) -> tuple[Refusal[IPAllocation], ...]:
+    refusals: Iterable[AskerRefusal[IPAllocation]],
+) -> tuple[AskerRefusal[IPAllocation], ...]:
     """Return the refusals that the statuses of their allocations do not show yet."""
     return tuple(refusal for refusal in refusals if not refusal.is_shown)
 
@@ -246,7 +255,7 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
         f"NetworkPool {allocation.spec.poolRef.name} had lost track of its promises;"
         f" those made before {now.isoformat()} are void"
     )
-    ready = Finding(READY, False, reason=POOL_NOT_READY, message=message)
+    ready = ConditionFinding(READY, False, reason=POOL_NOT_READY, message=message)
     return waiting_status(allocation, PENDING, ready=ready, now=now)
 
 

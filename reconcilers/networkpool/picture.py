@@ -13,7 +13,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import settle_pool
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
     NO_HOLDERS,
@@ -75,7 +75,7 @@ def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterato
             yield HeldAddresses(_holder_of(allocation), held_range)
     if not pool.status.assignments:
         return
-    view = View.from_allocations(0, tuple(allocations))
+    view = AllocationsView.from_allocations(0, tuple(allocations))
     for promise in settle_pool(pool, view).promises:
         if promise.kind != KIND:
             continue  # held by an object of another kind, which has its own holder

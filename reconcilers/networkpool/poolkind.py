@@ -51,15 +51,15 @@ from reconcilers.networkpool.problems import (
     is_sound,
     list_claimed,
 )
-from reconcilers.networkpool.protocol import Decision, MakeTaker, blockers, decide
-from reconcilers.networkpool.reading import Reader, keep_holdings
+from reconcilers.networkpool.protocol import MakeTaker, PassDecision, blockers, decide
+from reconcilers.networkpool.reading import PoolReader, keep_holdings
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
     check_kinds,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import View
-from reconcilers.promises.choosing import Refusal, Taker
+from reconcilers.networkpool.view import AllocationsView
+from reconcilers.promises.choosing import AskerRefusal, Taker
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Identity, Journal, Promise
@@ -78,7 +78,7 @@ from reconcilers.promises.passes import (
 from reconcilers.promises.reading import Behind, ListUnderWay
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares, TenantOf
-from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.promises.waitlog import WaitLog
 from reconcilers.reporting.conditions import FOREIGN_MANAGER
 from reconcilers.spaces.index import SpaceIndex
@@ -100,10 +100,10 @@ class PoolDecision:
         due_claim_refusals: those of them to write, once a write of the pool backs them.
     """
 
-    decision: Decision
-    refusals: Sequence[Refusal[IPAllocation]]
-    claim_refusals: Sequence[Refusal[Any]] = ()
-    due_claim_refusals: Sequence[Refusal[Any]] = ()
+    decision: PassDecision
+    refusals: Sequence[AskerRefusal[IPAllocation]]
+    claim_refusals: Sequence[AskerRefusal[Any]] = ()
+    due_claim_refusals: Sequence[AskerRefusal[Any]] = ()
 
 
 NetworkPoolChoice = Allotment[Any, PoolDecision]
@@ -380,12 +380,12 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             due=detail.due_claim_refusals,
         )
 
-    async def _report_block(self, pool: NetworkPool, view: View) -> float | None:
+    async def _report_block(self, pool: NetworkPool, view: AllocationsView) -> float | None:
         """Report why a pool hands out nothing, but not to allocations that are promised a range.
 
         Args:
             pool: as it was written last.
-            view: its allocations.
+            view: as this pass read them.
         """
         if find_block(pool) is None:
             return None
@@ -506,7 +506,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         return await self._block(written, OUTDATED, after)
 
     @override
-    async def report_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> float | None:
+    async def report_unreadable(
+        self, pool: NetworkPool, unreadable: UnreadableHoldings
+    ) -> float | None:
         new_status = status.unreadable(pool, unreadable, self._clock.now())
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
@@ -574,7 +576,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         await self._keep_due(pool, journal, view)
         return pool, Blocked("Deleting", self._settings.requeue_deleting)
 
-    async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, View]:
+    async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, AllocationsView]:
         """Return how many objects block the pool's deletion, and the view that shows it.
 
         The cache may show that there are some; only a live LIST may show that there are none.
@@ -598,7 +600,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         return count, listed
 
     async def _fence_deleted(
-        self, pool: NetworkPool, journal: Journal, listed: View
+        self, pool: NetworkPool, journal: Journal, listed: AllocationsView
     ) -> tuple[NetworkPool, Journal]:
         """Void earlier promises of a pool that is being deleted, and give it a memory.
 
@@ -617,7 +619,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         return await self._client.patch_status(NETWORK_POOL, pool, fields), journal
 
     def _status_of_deleted(
-        self, pool: NetworkPool, journal: Journal, view: View, count: int
+        self, pool: NetworkPool, journal: Journal, view: AllocationsView, count: int
     ) -> dict[str, Any]:
         """Return the status of a pool whose deletion waits: figures stay current as far as known.
 
@@ -627,7 +629,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         against each other.
 
         Args:
-            view: its allocations.
+            view: as this pass read them.
             count: how many objects the deletion waits for.
         """
         now = self._clock.now()
@@ -648,7 +650,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
                 return status.without_figures(pool, waiting, now)
         except InvalidPool as invalid:
             return status.invalid(pool, invalid.messages, now=now, closed=waiting)
-        except (Behind, Unreadable):
+        except (Behind, UnreadableHoldings):
             return status.without_figures(pool, waiting, now)
         promises = tuple(promise for promise in journal.promises if promise.kind == KIND)
         journal_of_kind = Journal(journal.revisions, promises)
@@ -666,13 +668,13 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             observed=self._observed.list_ranges_with_holders(pool),
         )
 
-    async def _keep_due(self, pool: NetworkPool, journal: Journal, view: View) -> None:
+    async def _keep_due(self, pool: NetworkPool, journal: Journal, view: AllocationsView) -> None:
         """Write the open promises that are due to their allocations; void those that are refused.
 
         Args:
             pool: as it was written last.
             journal: of the pool.
-            view: its allocations.
+            view: as this pass read them.
         """
         memory = self._memories.memory_of(pool)
         await keep_promises(
@@ -721,7 +723,7 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         settings.contents_check,
         events.allocations.contents_differ,
     )
-    reader = Reader(
+    reader = PoolReader(
         allocations,
         client,
         clock=clock,

@@ -33,10 +33,10 @@ from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.facts import describe_holder
 from reconcilers.networkpool.otherholders import HeldRange
-from reconcilers.networkpool.protocol import Decision
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.protocol import PassDecision
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.statuswrites import StatusWrite, last_foreign_write
-from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, Finding
+from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY, ConditionFinding
 from reconcilers.reporting.wording import count_noun, name_with_count
 
 RANGES_OVERLAP = "RangesOverlap"
@@ -84,11 +84,11 @@ class PoolSpecs:
 
 def findings(
     pool: NetworkPool,
-    view: View,
-    decision: Decision,
-    overlapping: Finding | None,
+    view: AllocationsView,
+    decision: PassDecision,
+    overlapping: ConditionFinding | None,
     observed: Sequence[HeldRange] = (),
-) -> list[Finding]:
+) -> list[ConditionFinding]:
     """Return the four conditions.
 
     Args:
@@ -107,7 +107,7 @@ def findings(
     ]
 
 
-def is_sound(view: View, decision: Decision) -> bool:
+def is_sound(view: AllocationsView, decision: PassDecision) -> bool:
     """Return whether every range lies in the pool and no two overlap: by sums, so it is quick.
 
     The capacity counts an address once however many hold it, and not at all if it is none of the
@@ -125,7 +125,7 @@ def is_sound(view: View, decision: Decision) -> bool:
     return decision.claimed + granted == counted
 
 
-def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
+def holdings(view: AllocationsView, decision: PassDecision) -> Iterator[HeldRange]:
     """Yield every range that a request holds or was promised, each request's once.
 
     An allocation that holds a range was promised the same; of a claim, whose IPAddress may be of
@@ -146,13 +146,13 @@ def holdings(view: View, decision: Decision) -> Iterator[HeldRange]:
                 yield HeldRange(describe_holder(promise.holder), part.range)
 
 
-def list_claimed(view: View) -> Iterator[HeldRange]:
+def list_claimed(view: AllocationsView) -> Iterator[HeldRange]:
     """Yield every range that a claim holds, or its IPAddress."""
     for holder, facts in view.holdings.facts_of_kind(names.KIND_CLAIMS):
         yield from (HeldRange(describe_holder(holder), part.range) for part in facts.ranges)
 
 
-def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> Finding:
+def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> ConditionFinding:
     """Return whether allocations or claims hold the same addresses."""
     overlaps = (
         pair
@@ -161,10 +161,10 @@ def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> Finding:
     )
     pairs = [f"{earlier.text} and {later.text}" for earlier, later in overlaps]
     if not pairs:
-        return Finding(
+        return ConditionFinding(
             RANGES_OVERLAP, False, reason="NoOverlap", message="no address is held twice"
         )
-    return Finding(
+    return ConditionFinding(
         RANGES_OVERLAP,
         True,
         reason="AllocationsOverlap",
@@ -192,7 +192,9 @@ def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
     return held_range.family, held_range.first, held_range.last, holding.holder
 
 
-def out_of_range_condition(held_ranges: Iterable[HeldRange], layouts: Sequence[Layout]) -> Finding:
+def out_of_range_condition(
+    held_ranges: Iterable[HeldRange], layouts: Sequence[Layout]
+) -> ConditionFinding:
     """Return whether allocations or claims hold what the pool does not hand out."""
     outside = sorted(
         (
@@ -204,8 +206,8 @@ def out_of_range_condition(held_ranges: Iterable[HeldRange], layouts: Sequence[L
     )
     if not outside:
         message = "every range lies in what the pool hands out"
-        return Finding(OUT_OF_RANGE, False, reason="InRange", message=message)
-    return Finding(
+        return ConditionFinding(OUT_OF_RANGE, False, reason="InRange", message=message)
+    return ConditionFinding(
         OUT_OF_RANGE,
         True,
         reason="AllocationsOutOfRange",
@@ -220,7 +222,7 @@ def _inside(held_range: AddressRange, layout: Layout) -> bool:
     return span is not None and layout.clip(span) == [span]
 
 
-def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Finding:
+def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> ConditionFinding:
     """Return whether the free space is in pieces too small for a request of default size.
 
     Of two families the one that is in such pieces counts, else the first.
@@ -236,13 +238,13 @@ def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Fin
         f" (fragmentation {capacity.fragmentation_percent}%)"
     )
     if degraded:
-        return Finding(
+        return ConditionFinding(
             DEGRADED,
             True,
             reason="HighFragmentation",
             message=f"{free}; a request of default size needs {usual}",
         )
-    return Finding(DEGRADED, False, reason="NotDegraded", message=free)
+    return ConditionFinding(DEGRADED, False, reason="NotDegraded", message=free)
 
 
 def _is_degraded(capacity: Capacity, usual: int) -> bool:
@@ -272,17 +274,21 @@ class ForeignManager:
         """Return in how many seconds it will have written nothing for `silence` seconds."""
         return silence - (now - self.at).total_seconds()
 
-    def findings(self, pool: NetworkPool) -> list[Finding]:
+    def findings(self, pool: NetworkPool) -> list[ConditionFinding]:
         """Return the pool's conditions while it writes.
 
         Ready is set once and then left alone, as the other controller may write it too: two
         controllers that correct each other at every write would never stop writing.
         """
         findings = [
-            Finding(FOREIGN_MANAGER, True, reason="StatusWrittenByOthers", message=self.message)
+            ConditionFinding(
+                FOREIGN_MANAGER, True, reason="StatusWrittenByOthers", message=self.message
+            )
         ]
         if not is_true(pool.status.conditions, FOREIGN_MANAGER):
-            findings.append(Finding(READY, False, reason="ForeignManager", message=self.message))
+            findings.append(
+                ConditionFinding(READY, False, reason="ForeignManager", message=self.message)
+            )
         return findings
 
 
@@ -371,9 +377,9 @@ def _time_of(condition: Condition, now: datetime) -> datetime | None:
     return min(since, now) if since is not None else None
 
 
-def none_foreign() -> Finding:
+def none_foreign() -> ConditionFinding:
     """Return the ForeignManager condition once the other controller has stopped writing."""
-    return Finding(
+    return ConditionFinding(
         FOREIGN_MANAGER,
         False,
         reason="NoForeignManager",

@@ -18,7 +18,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.allocationtaking import AllocationTaker
 from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.choosing import Choice, Taker, choose, count_promise, exclude_ranges
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import Journal, Promise
@@ -26,7 +26,7 @@ from reconcilers.promises.shares import NO_LIMITS, Limits
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class PassDecision:
     """What one pass found and chose.
 
     Args:
@@ -64,7 +64,7 @@ MakeTaker = Callable[[Journal], Taker[Any]]
 
 def decide(  # noqa: PLR0913 - what was read, and the pool
     pool: NetworkPool,
-    view: View,
+    view: AllocationsView,
     geometry: Sequence[Layout],
     batch: int,
     observed: Sequence[AddressRange] = (),
@@ -73,7 +73,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     journal: Journal | None = None,
     claims: MakeTaker | None = None,
     are_allocations_served: bool = True,
-) -> Decision:
+) -> PassDecision:
     """Decide for one pass over `pool` which requests get a range, given what was read of them.
 
     One batch serves the requests of all kinds, the oldest first.
@@ -122,7 +122,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
             )
         promises = tuple(grant.promise_to(grant.asker) for grant in choice.grants)
         capacities = tuple(space.capacity() for space in spaces)
-        return Decision(
+        return PassDecision(
             stored,
             settled,
             choice=choice,
@@ -133,7 +133,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         )
 
 
-def blockers(journal: Journal, view: View) -> int:
+def blockers(journal: Journal, view: AllocationsView) -> int:
     """Return how many allocations hold, or may still come to hold, a range of a pool.
 
     Of claims the IPAddresses block, and open promises to claims are voided (claims.py).

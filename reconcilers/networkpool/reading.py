@@ -13,7 +13,7 @@ from reconcilers.networkpool.claims import ClaimService, ClaimView, PoolClaims
 from reconcilers.networkpool.facts import KIND, allocation_holdings, facts_in_pool, holder_of
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.holdings import NO_LAYOUTS, Facts, Holdings, KeptHoldings, indexed_source
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Journal
@@ -67,7 +67,7 @@ Keep = Callable[[PoolClaims | None], KeptHoldings[Key, None]]
 """Returns an object that keeps the holdings of pools; without claims if these are not served."""
 
 
-class Reader:
+class PoolReader:
     """Reads the requests of a pool from caches, or live if a cache stays behind.
 
     The position is what watch or list delivered; own answers in the cache never move it, or a
@@ -107,10 +107,10 @@ class Reader:
         claims = None if self._claims is None else self._claims.pool_claims
         return self._cache.history_confirmed and (claims is None or claims.history_confirmed)
 
-    def read_cached(self, pool: Key) -> View:
+    def read_cached(self, pool: Key) -> AllocationsView:
         """Return the view that the caches give, however old they are."""
         claims = None if self._claims is None else self._claims.pool_claims
-        view = View(
+        view = AllocationsView(
             self._cache.position,
             self._cached_holdings(pool, claims),
             find=find_by_key(KIND, self._cache.get),
@@ -129,7 +129,7 @@ class Reader:
             self._kept, self._kept_with = self._keep(claims), claims
         return self._kept.holdings(pool, None)
 
-    async def live(self, pool: Key) -> View:
+    async def live(self, pool: Key) -> AllocationsView:
         """Return the allocations by a LIST that begins now, for a caller that cannot come back.
 
         Raises:
@@ -138,7 +138,7 @@ class Reader:
         """
         return self._view_of(await self._lists.list_now(pool.namespace), pool)
 
-    async def read_shared(self, pool: NetworkPool) -> View:
+    async def read_shared(self, pool: NetworkPool) -> AllocationsView:
         """Return the allocations by a LIST that began after `pool` was read, shared with others.
 
         Raises:
@@ -152,8 +152,8 @@ class Reader:
         return self._view_of(listed, pool.metadata.key)
 
     async def read_up_to(
-        self, pool: NetworkPool, journal: Journal, seen: View | None = None
-    ) -> View:
+        self, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
+    ) -> AllocationsView:
         """Return a view of a pool's requests of all kinds that has read as far as a journal says.
 
         First each kind is reached: by its cache, or by a LIST that began after `pool` was read.
@@ -223,7 +223,9 @@ class Reader:
         if claims is not None and claims_by_cache and not claims.can_read_cached(pool, journal):
             raise Behind
 
-    def _combine(self, pool: Key, listed: View | None, listed_claims: ClaimView | None) -> View:
+    def _combine(
+        self, pool: Key, listed: AllocationsView | None, listed_claims: ClaimView | None
+    ) -> AllocationsView:
         """Return the view of a pool by what was listed, and by the caches for the other kinds.
 
         Args:
@@ -263,7 +265,7 @@ class Reader:
         self._lists.forget(key)
         return True
 
-    def _view_of(self, listed: ListedAllocations, pool: Key) -> View:
+    def _view_of(self, listed: ListedAllocations, pool: Key) -> AllocationsView:
         """Return the view of a pool that a LIST gives, and note the LIST for the cache.
 
         Raises:
@@ -273,7 +275,7 @@ class Reader:
             raise UnreadableAllocations(unreadable)
         allocations = listed.by_pool.get(pool, ())
         self._wait.note_list(pool, allocations)
-        return View.from_allocations(
+        return AllocationsView.from_allocations(
             listed.revision,
             allocations,
             find=listed.by_key.get,

@@ -16,14 +16,14 @@ from reconcilers.api.networkpool import (
 )
 from reconcilers.networkpool import problems
 from reconcilers.networkpool.otherholders import HeldRange
-from reconcilers.networkpool.protocol import Decision
+from reconcilers.networkpool.protocol import PassDecision
 from reconcilers.networkpool.statusjournal import JOURNAL_FIELDS
-from reconcilers.networkpool.view import View
-from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, Unreadable
+from reconcilers.networkpool.view import AllocationsView
+from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, UnreadableHoldings
 from reconcilers.reporting.conditions import (
     FOREIGN_MANAGER,
     READY,
-    Finding,
+    ConditionFinding,
     render_conditions,
     with_findings,
 )
@@ -40,14 +40,14 @@ TIERS: tuple[tuple[str, int], ...] = (
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class PoolSummary:
     """The status of a pool that can be served, apart from its promises."""
 
     capacities: tuple[Capacity, ...]
     """Of its first family, and of its second."""
     allocations: int
 
-    def ready(self) -> Finding:
+    def ready(self) -> ConditionFinding:
         """Return the Ready condition."""
         *others, last = self.capacities
         counts = " and ".join(
@@ -57,9 +57,11 @@ class Summary:
             ]
         )
         allocations = count_noun(self.allocations, "allocation")
-        return Finding(READY, True, reason="Ready", message=f"{counts} available ({allocations})")
+        return ConditionFinding(
+            READY, True, reason="Ready", message=f"{counts} available ({allocations})"
+        )
 
-    def tiers(self) -> list[Finding]:
+    def tiers(self) -> list[ConditionFinding]:
         """Return the three capacity conditions, which are always present.
 
         Of two families the fuller one counts.
@@ -68,13 +70,15 @@ class Summary:
         used, total = fullest.allocated, fullest.total
         if total == 0:
             return [
-                Finding(tier, False, reason=NO_CAPACITY, message="Pool has no allocatable IPs")
+                ConditionFinding(
+                    tier, False, reason=NO_CAPACITY, message="Pool has no allocatable IPs"
+                )
                 for tier, _ in TIERS
             ]
         of_total = f"{used}/{count_noun(total, 'IP')}"
         message = f"Pool utilization is {fullest.utilization_percent}% ({of_total})"
         return [
-            Finding(
+            ConditionFinding(
                 tier,
                 100 * used >= threshold * total,
                 reason="UtilizationAboveThreshold"
@@ -139,22 +143,22 @@ def _render_counts(counts: Mapping[str, int], *, had_exact_counts: bool) -> dict
     return shown_counts | ({"exactCounts": None} if had_exact_counts else {})
 
 
-def summary(view: View, decision: Decision) -> Summary:
+def summary(view: AllocationsView, decision: PassDecision) -> PoolSummary:
     """Return the figures of the pool's status once this pass' promises are kept."""
     # A holder that is in use and has a promise counts once.
     promised = sum(
         not view.holdings.facts(promise.holder).is_in_use for promise in decision.journal.promises
     )
-    return Summary(decision.capacities, view.holdings.in_use_count + promised)
+    return PoolSummary(decision.capacities, view.holdings.in_use_count + promised)
 
 
 def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of other pools
     pool: NetworkPool,
-    view: View,
-    decision: Decision,
+    view: AllocationsView,
+    decision: PassDecision,
     now: datetime,
-    overlapping: Finding | None = None,
-    closed: Finding | None = None,
+    overlapping: ConditionFinding | None = None,
+    closed: ConditionFinding | None = None,
     *,
     observed: Sequence[HeldRange] = (),
 ) -> dict[str, Any]:
@@ -187,7 +191,10 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
 
 
 def invalid(
-    pool: NetworkPool, problems: Sequence[str], now: datetime, closed: Finding | None = None
+    pool: NetworkPool,
+    problems: Sequence[str],
+    now: datetime,
+    closed: ConditionFinding | None = None,
 ) -> dict[str, Any]:
     """Return the status of a pool whose spec contradicts itself. Its promises stay as they are.
 
@@ -198,10 +205,12 @@ def invalid(
     """
     message = f"validation errors: [{', '.join(problems)}]"
     findings = [
-        closed or Finding(READY, False, reason="ValidationFailed", message=message),
-        Finding(STALLED, True, reason="ValidationFailed", message=message),
+        closed or ConditionFinding(READY, False, reason="ValidationFailed", message=message),
+        ConditionFinding(STALLED, True, reason="ValidationFailed", message=message),
         *(
-            Finding(tier, False, reason=NO_CAPACITY, message="Pool has no allocatable IPs")
+            ConditionFinding(
+                tier, False, reason=NO_CAPACITY, message="Pool has no allocatable IPs"
+            )
             for tier, _ in TIERS
         ),
     ]
@@ -219,11 +228,13 @@ def invalid(
     return counts | _conditions_only(pool, findings, now)
 
 
-def unreadable(pool: NetworkPool, why: Unreadable, now: datetime) -> dict[str, Any]:
+def unreadable(pool: NetworkPool, why: UnreadableHoldings, now: datetime) -> dict[str, Any]:
     """Return the status of a pool while objects that may hold its ranges cannot be decoded."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until they are repaired or deleted: {why}"
-    return _conditions_only(pool, [Finding(READY, False, reason=why.reason, message=message)], now)
+    return _conditions_only(
+        pool, [ConditionFinding(READY, False, reason=why.reason, message=message)], now
+    )
 
 
 def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
@@ -231,11 +242,11 @@ def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any
     return _conditions_only(pool, [unknown_holders(pool, why)], now)
 
 
-def unknown_holders(pool: NetworkPool, why: str) -> Finding:
+def unknown_holders(pool: NetworkPool, why: str) -> ConditionFinding:
     """Return condition Ready of a pool for which a pass cannot know yet what is held."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until that is known: {why}"
-    return Finding(READY, False, reason=HOLDERS_UNKNOWN, message=message)
+    return ConditionFinding(READY, False, reason=HOLDERS_UNKNOWN, message=message)
 
 
 def shown_unknown(pool: NetworkPool) -> str:
@@ -255,11 +266,11 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
         " policy changes them; apply the definition of this version (butler-ipam crds), and let"
         " nothing change these fields"
     )
-    finding = Finding(READY, False, reason="DefinitionOutdated", message=message)
+    finding = ConditionFinding(READY, False, reason="DefinitionOutdated", message=message)
     return _conditions_only(pool, [finding], now)
 
 
-def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding | None:
+def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> ConditionFinding | None:
     """Return condition Ready of a pool in a namespace whose pools hand out nothing; None if not.
 
     Args:
@@ -269,7 +280,7 @@ def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Finding
     if not why:
         return None
     message = f"nothing is handed out, ranges from before are kept: {why}"
-    return Finding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=message)
+    return ConditionFinding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=message)
 
 
 def foreign_managed(
@@ -279,7 +290,7 @@ def foreign_managed(
     return _conditions_only(pool, other.findings(pool), now)
 
 
-def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> Finding:
+def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> ConditionFinding:
     """Return condition Ready of a pool whose deletion waits for `blockers` allocations and claims.
 
     Args:
@@ -290,21 +301,21 @@ def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> Find
     holders = sorted(holding.text for holding in claims)
     if holders:
         message += f", among them {name_with_count(holders)}"
-    return Finding(READY, False, reason="Deleting", message=message)
+    return ConditionFinding(READY, False, reason="Deleting", message=message)
 
 
-def without_figures(pool: NetworkPool, ready: Finding, now: datetime) -> dict[str, Any]:
+def without_figures(pool: NetworkPool, ready: ConditionFinding, now: datetime) -> dict[str, Any]:
     """Return the status of a pool whose figures are not known: they stay as they are.
 
     Args:
-        ready: its condition Ready.
+        ready: Ready, without the time of its transition.
         now: the time.
     """
     return _conditions_only(pool, [ready], now)
 
 
 def _conditions_only(
-    pool: NetworkPool, findings: Sequence[Finding], now: datetime
+    pool: NetworkPool, findings: Sequence[ConditionFinding], now: datetime
 ) -> dict[str, Any]:
     """Return a status patch with conditions and observedGeneration; the rest stays as it is."""
     generation = pool.metadata.generation

@@ -17,7 +17,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.networkpool import MAX_ASSIGNMENTS, Assignment, NetworkPool
 from reconcilers.networkpool.facts import KIND, SHOWN_KINDS, name_spaces
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.journal import Journal, Promise, checksum_of
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.settling import settle
@@ -171,12 +171,12 @@ def memory(pool: NetworkPool) -> int | None:
     return STATUS_JOURNALS.read(pool).revisions.get(KIND)
 
 
-def settle_pool(pool: NetworkPool, view: View) -> Journal:
+def settle_pool(pool: NetworkPool, view: AllocationsView) -> Journal:
     """Return the journal of a pool without the promises that are over, as the view shows."""
     return settle_journal(STATUS_JOURNALS.read(pool), view)
 
 
-def settle_journal(journal: Journal, view: View) -> Journal:
+def settle_journal(journal: Journal, view: AllocationsView) -> Journal:
     """Return a journal without the promises that are over, as the view shows.
 
     Each kind is settled by its own position. If the view has no claims, promises to them stay.

@@ -8,7 +8,7 @@ from reconcilers.api.ipallocation import POOL_INDEX
 from reconcilers.api.resources import AllocationOutline
 from reconcilers.promises.unreadable import (
     FINISH_DELETION,
-    Unreadable,
+    UnreadableHoldings,
     UnreadableObject,
     describe_unreadable,
     is_terminating,
@@ -17,7 +17,7 @@ from reconcilers.promises.unreadable import (
 from reconcilers.reporting.wording import name_with_count
 
 
-class UnreadableAllocations(Unreadable):
+class UnreadableAllocations(UnreadableHoldings):
     """Some IPAllocations of the pool cannot be decoded.
 
     Args:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class AllocationsView:
     """The allocations of one pool, and of its namespace by name.
 
     Args:
@@ -45,7 +45,7 @@ class View:
         of_pool: Sequence[IPAllocation],
         find: Callable[[Key], IPAllocation | None] | None = None,
         unreadable: Container[Key] = frozenset(),
-    ) -> "View":
+    ) -> "AllocationsView":
         """Return the view of these allocations; `find` finds them and others, by default them."""
         by_key = {allocation.metadata.key: allocation for allocation in of_pool}
         find_holder = find_by_key(KIND, find or by_key.get)
@@ -57,7 +57,7 @@ class View:
         allocations = (self.find(holder) for holder in self.holdings.holders)
         return tuple(allocation for allocation in allocations if allocation is not None)
 
-    def with_claims(self, claims: "ClaimView") -> "View":
+    def with_claims(self, claims: "ClaimView") -> "AllocationsView":
         """Return the same with the claims of the pool, and one Holdings of both kinds.
 
         The facts of each kind are those of its own reading: one may be of a LIST, and the other of

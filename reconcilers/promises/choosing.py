@@ -22,7 +22,7 @@ from controller.meta import Object
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.shares import NO_LIMITS, Limits, Verdict
+from reconcilers.promises.shares import NO_LIMITS, Limits, ShareVerdict
 
 AskerT = TypeVar("AskerT", bound=Object)
 
@@ -95,7 +95,7 @@ class Grant(Generic[AskerT]):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal(Generic[AskerT]):
+class AskerRefusal(Generic[AskerT]):
     """Why an asker gets nothing.
 
     Args:
@@ -125,7 +125,7 @@ class Choice(Generic[AskerT]):
     """
 
     grants: tuple[Grant[AskerT], ...] = ()
-    refusals: tuple[Refusal[AskerT], ...] = ()
+    refusals: tuple[AskerRefusal[AskerT], ...] = ()
     more: bool = False
 
 
@@ -210,7 +210,7 @@ def choose(
     promised = {promise.uid for promise in promises}
     eligibility = limits.eligibility(promises)
     grants: list[Grant[AskerT]] = []
-    refusals: list[Refusal[AskerT]] = []
+    refusals: list[AskerRefusal[AskerT]] = []
     turns = holdings.turns()
     for _, holder in turns:
         taker = by_kind.get(holder.kind)
@@ -222,9 +222,9 @@ def choose(
             continue
         tenant = limits.tenant_of(holder)
         verdict = eligibility.judge(asker.metadata, tenant)
-        if verdict is Verdict.TENANT_WAITS:
+        if verdict is ShareVerdict.TENANT_WAITS:
             turns.leave_out_tenant()
-        if verdict is not Verdict.ELIGIBLE:
+        if verdict is not ShareVerdict.ELIGIBLE:
             continue
         if room <= 0:
             return Choice(tuple(grants), tuple(refusals), more=True)
@@ -233,7 +233,7 @@ def choose(
         except Refused as refused:
             is_shown = taker.shows(asker, refused)
             refusals.append(
-                Refusal(
+                AskerRefusal(
                     holder,
                     asker,
                     reason=refused.reason,

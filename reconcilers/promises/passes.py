@@ -49,7 +49,7 @@ from reconcilers.promises.keeping import (
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares, TenantOf
-from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.promises.waitlog import WaitLog
 
 ATTEMPTS = 5
@@ -389,7 +389,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """Return when the next pass is due."""
         ...
 
-    async def report_unreadable(self, pool: PoolT, unreadable: Unreadable) -> float | None:
+    async def report_unreadable(self, pool: PoolT, unreadable: UnreadableHoldings) -> float | None:
         """Report that nothing is allocated, because objects cannot be decoded.
 
         Args:
@@ -457,7 +457,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         """Reconcile one pool and the requests that wait for it."""
         pools = self._kind.pools
         if key in pools.unreadable:
-            return Blocked("Unreadable")
+            return Blocked("UnreadableHoldings")
         pool = pools.get(key)
         for _ in range(ATTEMPTS):
             if not self._kind.history_confirmed:
@@ -503,7 +503,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         except JournalNotStored as not_stored:
             after, is_new = not_stored.after, not_stored.is_new
             return await self._kind.block_not_stored(not_stored.pool, after, is_new=is_new)
-        except Unreadable as error:
+        except UnreadableHoldings as error:
             unreadable = error
         why = str(unreadable)
         if self._unreadable.get(key) != why:

@@ -47,7 +47,7 @@ class _Deferral:
     until: float
 
 
-class Verdict(Enum):
+class ShareVerdict(Enum):
     """Whether a pass may promise something to a request."""
 
     ELIGIBLE = auto()
@@ -84,7 +84,7 @@ class Eligibility:
         self.has_waiting_tenant = False
         """Whether a tenant waits that may get more as soon as open promises are written."""
 
-    def judge(self, meta: ObjectMeta, tenant: Tenant | None) -> Verdict:
+    def judge(self, meta: ObjectMeta, tenant: Tenant | None) -> ShareVerdict:
         """Return whether a request that waits may get a promise.
 
         Args:
@@ -92,15 +92,15 @@ class Eligibility:
             tenant: of the request; None for none.
         """
         if tenant is not None and self._stuck.get(tenant, 0) >= MOST_STUCK:
-            return Verdict.TENANT_WAITS
+            return ShareVerdict.TENANT_WAITS
         if tenant is not None and self._open[tenant] and self._is_half_full(self._open_count):
             is_stuck = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
             self.has_waiting_tenant |= not is_stuck
-            return Verdict.TENANT_WAITS
+            return ShareVerdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
         if deferral is not None and deferral.generation == meta.generation:
-            return Verdict.DEFERRED
-        return Verdict.ELIGIBLE
+            return ShareVerdict.DEFERRED
+        return ShareVerdict.ELIGIBLE
 
     def note_promised(self, tenant: Tenant | None) -> None:
         """Note that a request of this tenant gets a promise."""

@@ -11,7 +11,7 @@ from controller.meta import Key, Object
 from reconcilers.reporting.wording import name_with_count
 
 
-class Unreadable(Exception):
+class UnreadableHoldings(Exception):
     """Some objects cannot be decoded, so what they hold of a pool is unknown.
 
     Its message names the objects.
@@ -58,7 +58,7 @@ class UnreadableObject:
         return f"{problem}; correct or delete it"
 
 
-class UnreadableHolders(Unreadable):
+class UnreadableHolders(UnreadableHoldings):
     """Objects of other kinds than IPAllocation cannot be decoded, and may hold addresses.
 
     Args:

@@ -12,13 +12,13 @@ from reconcilers.api.providerconfig import (
     ELASTIC,
     IPAM,
     LOCAL,
-    Capacity,
     FamilyCapacity,
     FamilyName,
+    ProviderCapacity,
     ProviderConfig,
     ProviderNetwork,
 )
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.poolreferences import (
     absent_pools,
     describe_absent_pools,
@@ -63,12 +63,14 @@ class Evaluation:
         capacity: what its pools hold; None outside IPAM mode.
     """
 
-    credentials: Finding
-    findings: tuple[Finding, ...]
-    capacity: Capacity | None
+    credentials: ConditionFinding
+    findings: tuple[ConditionFinding, ...]
+    capacity: ProviderCapacity | None
 
 
-def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) -> Finding:
+def credentials(
+    config: ProviderConfig, where: str, keys: Iterable[str] | None
+) -> ConditionFinding:
     """Return the CredentialsValid condition.
 
     Args:
@@ -76,7 +78,7 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
         keys: those keys of the Secret that hold something; None if it does not exist.
     """
     if keys is None:
-        return Finding(
+        return ConditionFinding(
             CREDENTIALS_VALID,
             False,
             reason="CredentialsInvalid",
@@ -85,13 +87,15 @@ def credentials(config: ProviderConfig, where: str, keys: Iterable[str] | None) 
     present = set(keys)
     missing = [key for key in required_keys(config) if key not in present]
     if missing:
-        return Finding(
+        return ConditionFinding(
             CREDENTIALS_VALID,
             False,
             reason="CredentialsInvalid",
             message=f"secret missing required keys: [{' '.join(missing)}]",
         )
-    return Finding(CREDENTIALS_VALID, True, reason="Ready", message="credentials validated")
+    return ConditionFinding(
+        CREDENTIALS_VALID, True, reason="Ready", message="credentials validated"
+    )
 
 
 def required_keys(config: ProviderConfig) -> tuple[str, ...]:
@@ -103,23 +107,23 @@ def required_keys(config: ProviderConfig) -> tuple[str, ...]:
     return required
 
 
-def unreadable(where: str) -> Finding:
+def unreadable(where: str) -> ConditionFinding:
     """Return the CredentialsValid condition where reading the Secret is not allowed."""
     message = f"credentials secret {where} may not be read: grant get on it"
-    return Finding(CREDENTIALS_VALID, False, reason="CredentialsInvalid", message=message)
+    return ConditionFinding(CREDENTIALS_VALID, False, reason="CredentialsInvalid", message=message)
 
 
-def clusters_unreadable(why: str) -> Finding:
+def clusters_unreadable(why: str) -> ConditionFinding:
     """Return the Ready condition of a deleted provider that unreadable clusters may refer to.
 
     Args:
         why: which TenantClusters, and what a person has to do.
     """
     message = f"the ProviderConfig is not deleted, because these may refer to it: {why}"
-    return Finding(READY, False, reason=CLUSTER_UNREADABLE, message=message)
+    return ConditionFinding(READY, False, reason=CLUSTER_UNREADABLE, message=message)
 
 
-def validity(config: ProviderConfig) -> Finding | None:
+def validity(config: ProviderConfig) -> ConditionFinding | None:
     """Return why the spec contradicts itself, None if it does not.
 
     The rules are those of the webhook and of the schema, for what was stored without either.
@@ -127,19 +131,21 @@ def validity(config: ProviderConfig) -> Finding | None:
     verdict = review_provider(config)
     if verdict.allowed:
         return None
-    return Finding(
+    return ConditionFinding(
         READY, False, reason=VALIDATION_FAILED, message=f"validation errors: {verdict.sentence()}"
     )
 
 
-def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Finding | None:
+def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> ConditionFinding | None:
     """Return the Ready condition of a provider whose namespace may hold none; None if it may.
 
     Args:
         allowed: the namespaces that may; empty for all.
     """
     why = describe_refused_namespace(config.metadata.namespace, allowed)
-    return Finding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=why) if why else None
+    return (
+        ConditionFinding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=why) if why else None
+    )
 
 
 def team(config: ProviderConfig) -> str:
@@ -149,10 +155,10 @@ def team(config: ProviderConfig) -> str:
     return team_ref.name if team_ref is not None else ""
 
 
-def unknown_team(name: str) -> Finding:
+def unknown_team(name: str) -> ConditionFinding:
     """Return the Ready condition of a provider for a team that does not exist."""
     message = f"scope.teamRef: Team {name} does not exist"
-    return Finding(READY, False, reason=VALIDATION_FAILED, message=message)
+    return ConditionFinding(READY, False, reason=VALIDATION_FAILED, message=message)
 
 
 def pools(
@@ -160,7 +166,7 @@ def pools(
     find: Callable[[Key], NetworkPool | None],
     unreadable: Container[Key] = (),
     namespaces: Sequence[str] = (),
-) -> tuple[Finding, Capacity] | None:
+) -> tuple[ConditionFinding, ProviderCapacity] | None:
     """Return the PoolAvailable condition and the capacity; None outside IPAM mode.
 
     A pool that cannot be read adds nothing to the capacity, because it hands out nothing. Nor does
@@ -179,7 +185,9 @@ def pools(
         reason, message = VALIDATION_FAILED, "network.mode is 'ipam' but no poolRefs configured"
         if refused is not None:
             reason, message = refused.reason, refused.message
-        return Finding(POOL_AVAILABLE, False, reason=reason, message=message), Capacity()
+        return ConditionFinding(
+            POOL_AVAILABLE, False, reason=reason, message=message
+        ), ProviderCapacity()
     unread = unreadable_pools(config, unreadable)
     absent = [name for name in absent_pools(config, find) if name not in unread]
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""
@@ -188,7 +196,9 @@ def pools(
     if len(absent) + len(unread) == len(names_in_order):
         reason, state = (POOL_UNREADABLE, "can be read") if unread else (POOL_NOT_FOUND, "exists")
         message = f"no configured pool {state}: {also.removeprefix('; ')}"
-        return Finding(POOL_AVAILABLE, False, reason=reason, message=message), Capacity()
+        return ConditionFinding(
+            POOL_AVAILABLE, False, reason=reason, message=message
+        ), ProviderCapacity()
     readable = (name for name in names_in_order if name not in unread)
     existing = [find(Key(config.metadata.namespace, name)) for name in readable]
     there = [pool for pool in existing if pool is not None and not pool.metadata.terminating]
@@ -198,11 +208,13 @@ def pools(
     if not any(free for free, _ in by_family.values()):
         if any(pool.status.observedGeneration == 0 for pool in there):
             message = "waiting for the NetworkPool controller"
-            return Finding(
+            return ConditionFinding(
                 POOL_AVAILABLE, False, reason="Reconciling", message=message
-            ), Capacity()
+            ), ProviderCapacity()
         message = f"all configured pools are exhausted{also}"
-        return Finding(POOL_AVAILABLE, False, reason="PoolExhausted", message=message), Capacity()
+        return ConditionFinding(
+            POOL_AVAILABLE, False, reason="PoolExhausted", message=message
+        ), ProviderCapacity()
     several = len(by_family) > 1
     message = f"{count_noun(available, 'IP')} available (~{count_noun(tenants, 'tenant')})"
     if several:
@@ -210,12 +222,12 @@ def pools(
             f"{count_noun(free, f'{family} IP')} available (~{count_noun(fitting, 'tenant')})"
             for family, (free, fitting) in by_family.items()
         )
-    capacity = Capacity(
+    capacity = ProviderCapacity(
         availableIPs=cap_at_int32(available),
         estimatedTenants=cap_at_int32(tenants),
         families=tuple(starmap(_family, by_family.items())) if several else (),
     )
-    return Finding(
+    return ConditionFinding(
         POOL_AVAILABLE, True, reason="PoolAvailable", message=f"{message}{also}"
     ), capacity
 
@@ -253,7 +265,7 @@ def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) ->
     return free // addresses_per_tenant
 
 
-def overall(evaluation: Evaluation) -> Finding:
+def overall(evaluation: Evaluation) -> ConditionFinding:
     """Return the Ready condition: everything that was evaluated holds.
 
     A refused namespace comes first, because no correction of the ProviderConfig ends it.
@@ -261,5 +273,5 @@ def overall(evaluation: Evaluation) -> Finding:
     findings = (evaluation.credentials, *evaluation.findings)
     for finding in sorted(findings, key=lambda f: f.reason != NAMESPACE_NOT_ALLOWED):
         if not finding.status:
-            return Finding(READY, False, reason=finding.reason, message=finding.message)
-    return Finding(READY, True, reason="Ready", message="the provider can be used")
+            return ConditionFinding(READY, False, reason=finding.reason, message=finding.message)
+    return ConditionFinding(READY, True, reason="Ready", message="the provider can be used")

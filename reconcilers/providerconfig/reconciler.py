@@ -36,7 +36,7 @@ from reconcilers.configuration.settings import Settings
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable, outline_of
 from reconcilers.providerconfig import evaluation
 from reconcilers.providerconfig.evaluation import Evaluation
-from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 from reconcilers.tenantcluster.providerreference import refers_to
 
 _UNREADABLE = "unreadable TenantClusters"
@@ -50,7 +50,7 @@ class _ReadSecret:
 
     generation: int
     at: float
-    finding: Finding
+    finding: ConditionFinding
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +111,14 @@ class ProviderConfigReconciler:
             return Again(1.0)
         return Again(self._requeue_after(result.credentials, self._teams.get(key)))
 
-    def _requeue_after(self, credentials: Finding, team: _Team | None = None) -> float:
+    def _requeue_after(self, credentials: ConditionFinding, team: _Team | None = None) -> float:
         settings = self._settings.provider
         sound = credentials.status and (team is None or team.exists)
         return settings.resync if sound else settings.requeue_invalid
 
     async def _evaluate(self, config: ProviderConfig) -> Evaluation:
         """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
-        findings: list[Finding] = []
+        findings: list[ConditionFinding] = []
         namespaces = self._settings.pool.namespaces
         wrong = evaluation.refused_namespace(config, namespaces)
         wrong = wrong or evaluation.validity(config) or await self._team(config)
@@ -133,7 +133,7 @@ class ProviderConfigReconciler:
             await self._credentials(config), tuple(findings), evaluated[1] if evaluated else None
         )
 
-    async def _credentials(self, config: ProviderConfig) -> Finding:
+    async def _credentials(self, config: ProviderConfig) -> ConditionFinding:
         """Return the condition of the credentials; read their Secret once per requeue."""
         reference = config.spec.credentialsRef
         if reference is None:
@@ -153,7 +153,7 @@ class ProviderConfigReconciler:
         self._secrets[key] = _ReadSecret(config.metadata.generation, now, outcome)
         return outcome
 
-    async def _check_secret(self, config: ProviderConfig, where: Key) -> Finding:
+    async def _check_secret(self, config: ProviderConfig, where: Key) -> ConditionFinding:
         """Read the credentials Secret live and return the resulting condition.
 
         404 and 403 are findings; any other error is raised.
@@ -167,7 +167,7 @@ class ProviderConfigReconciler:
         filled = [key for key, value in secret.data.items() if value]
         return evaluation.credentials(config, str(where), filled)
 
-    async def _team(self, config: ProviderConfig) -> Finding | None:
+    async def _team(self, config: ProviderConfig) -> ConditionFinding | None:
         """Return the finding that the provider's team does not exist; None if it does.
 
         It is read as often as the Secret of the provider.

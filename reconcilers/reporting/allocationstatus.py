@@ -6,13 +6,13 @@ from typing import Any
 
 from controller.conditions import find
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 
 POOL_NOT_READY = "PoolNotReady"
 """The reason of condition Ready while the pool hands out nothing."""
 
 
-def shows(allocation: IPAllocation, phase: str | None, finding: Finding) -> bool:
+def shows(allocation: IPAllocation, phase: str | None, finding: ConditionFinding) -> bool:
     """Return whether the allocation's status has this phase and this condition already."""
     condition = find(allocation.status.conditions, finding.type)
     return (
@@ -24,7 +24,7 @@ def shows(allocation: IPAllocation, phase: str | None, finding: Finding) -> bool
 
 
 def waiting_status(
-    allocation: IPAllocation, phase: str, ready: Finding, now: datetime
+    allocation: IPAllocation, phase: str, ready: ConditionFinding, now: datetime
 ) -> dict[str, Any]:
     """Return the status of an allocation that waits: Pending or Failed, and why."""
     return {
@@ -35,7 +35,7 @@ def waiting_status(
 
 
 def conditions_with(
-    allocation: IPAllocation, findings: Sequence[Finding], now: datetime
+    allocation: IPAllocation, findings: Sequence[ConditionFinding], now: datetime
 ) -> list[dict[str, Any]]:
     """Return the conditions of an allocation with these findings set, as JSON values."""
     generation = allocation.metadata.generation

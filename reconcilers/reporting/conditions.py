@@ -20,7 +20,7 @@ _STATUSES = {True: "True", False: "False", None: "Unknown"}
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ConditionFinding:
     """A condition as it should be now, without the time of its transition.
 
     Args:
@@ -52,7 +52,10 @@ class Finding:
 
 
 def with_findings(
-    existing: Sequence[Condition], findings: Sequence[Finding], generation: int, now: datetime
+    existing: Sequence[Condition],
+    findings: Sequence[ConditionFinding],
+    generation: int,
+    now: datetime,
 ) -> tuple[Condition, ...]:
     """Return `existing` with each finding set; a transition time moves only with its status."""
     conditions = tuple(existing)

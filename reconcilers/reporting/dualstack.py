@@ -6,7 +6,7 @@ from allocator import AddressRange
 from reconcilers.addressing import familychoice
 from reconcilers.api.ipallocation import PREFER_DUAL_STACK, REQUIRE_DUAL_STACK, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 
 DUAL_STACK = "DualStack"
 """The condition of an allocation that asks for both families: whether it has both."""
@@ -14,7 +14,7 @@ DUAL_STACK = "DualStack"
 
 def report_dual_stack(
     allocation: IPAllocation, pool: NetworkPool, new_ranges: Sequence[AddressRange]
-) -> list[Finding]:
+) -> list[ConditionFinding]:
     """Return the condition DualStack of an allocation that was given ranges; none of SingleStack.
 
     Args:
@@ -24,11 +24,13 @@ def report_dual_stack(
         return []
     if len(new_ranges) > 1:
         return [
-            Finding(DUAL_STACK, True, reason="DualStack", message="it has a range of each family")
+            ConditionFinding(
+                DUAL_STACK, True, reason="DualStack", message="it has a range of each family"
+            )
         ]
     if pool.spec.secondary is None:
         message = f"NetworkPool {pool.metadata.name} has one family"
-        return [Finding(DUAL_STACK, False, reason="PoolSingleStack", message=message)]
+        return [ConditionFinding(DUAL_STACK, False, reason="PoolSingleStack", message=message)]
     lacked = next(
         word
         for family, word in familychoice.FAMILY_NAMES.items()
@@ -37,4 +39,4 @@ def report_dual_stack(
     message = (
         f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
     )
-    return [Finding(DUAL_STACK, False, reason="PoolExhausted", message=message)]
+    return [ConditionFinding(DUAL_STACK, False, reason="PoolExhausted", message=message)]

@@ -15,8 +15,8 @@ from controller.clock import Clock
 from controller.informer import Registration
 from controller.meta import Key
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer, PoolName
-from reconcilers.spaces.sharing import NOTHING_SHARED, Sharing
+from reconcilers.spaces.offers import PoolName, PoolOffer
+from reconcilers.spaces.sharing import NOTHING_SHARED, PoolSharing
 
 SLICE = 50
 """So many pools are looked at before other tasks have their turn."""
@@ -24,7 +24,7 @@ REST_SECONDS = 0.002
 """For each pool that was looked at, until changes are looked at again."""
 
 Handler = Callable[[Key], None]
-Shares = tuple[Sharing, ...]
+Shares = tuple[PoolSharing, ...]
 """What a pool shares, part by part, without parts that share nothing."""
 
 
@@ -112,7 +112,7 @@ class OverlapAnnouncer:
             seen = await self._announce()
             await self._clock.sleep(seen * REST_SECONDS)
 
-    def _note(self, offers: Sequence[Offer] | None) -> None:
+    def _note(self, offers: Sequence[PoolOffer] | None) -> None:
         if offers is None:
             self._any_changed = True
         else:

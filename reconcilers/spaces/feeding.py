@@ -10,13 +10,13 @@ from typing import TypeVar
 from controller.cache import Cache, Change
 from controller.meta import Key, Object
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer, PoolName
+from reconcilers.spaces.offers import PoolName, PoolOffer
 
 T = TypeVar("T", bound=Object)
 
 
 def feed(
-    spaces: SpaceIndex, cache: Cache[T], offers_of: Callable[[T], Sequence[Offer]]
+    spaces: SpaceIndex, cache: Cache[T], offers_of: Callable[[T], Sequence[PoolOffer]]
 ) -> Callable[[], None]:
     """Keep the offers of a cache's pools in an index.
 

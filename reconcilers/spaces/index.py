@@ -10,14 +10,14 @@ from itertools import product
 from typing import NamedTuple
 
 from allocator import AddressRange, Family
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.spaces.intervals import Interval, Intervals
-from reconcilers.spaces.offers import Offer, PoolName, Site, count_shared
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, count_shared
 from reconcilers.spaces.sharing import (
     NAMED,
     NOTHING_SHARED,
     Kinds,
-    Sharing,
+    PoolSharing,
     SharingPool,
     overlapping_condition,
 )
@@ -40,7 +40,7 @@ class SpaceIndex:
     """
 
     def __init__(self) -> None:
-        self._offers: dict[PoolName, tuple[Offer, ...]] = {}
+        self._offers: dict[PoolName, tuple[PoolOffer, ...]] = {}
         self._groups: dict[_Group, Intervals[Interval]] = {}
         self._platforms: dict[str, int] = {}
         """How many offers there are of each platform."""
@@ -49,7 +49,7 @@ class SpaceIndex:
         self._refused: set[Kinds] = set()
         """Kinds that may not be read, so that nothing is compared with them."""
         self._unreadable: set[PoolName] = set()
-        self._listeners: list[Callable[[Sequence[Offer] | None], None]] = []
+        self._listeners: list[Callable[[Sequence[PoolOffer] | None], None]] = []
 
     def expect(self, kinds: Kinds) -> None:
         """Note that pools of these kinds will be read, and are not known yet."""
@@ -79,11 +79,11 @@ class SpaceIndex:
         """Whether all pools of the kinds that were settled could be read and decoded."""
         return not self._refused and not self._unreadable
 
-    def listen(self, listener: Callable[[Sequence[Offer] | None], None]) -> None:
+    def listen(self, listener: Callable[[Sequence[PoolOffer] | None], None]) -> None:
         """Call `listener` with offers that came or went, or with None if any may have."""
         self._listeners.append(listener)
 
-    def put(self, pool: PoolName, offers: Sequence[Offer]) -> None:
+    def put(self, pool: PoolName, offers: Sequence[PoolOffer]) -> None:
         """Replace what a pool hands out; it may be nothing."""
         before, after = self._offers.get(pool, ()), tuple(offers)
         self._offers[pool] = after
@@ -103,7 +103,7 @@ class SpaceIndex:
             self._unreadable.discard(pool)
         self._notify(None)
 
-    def _replace(self, before: Sequence[Offer], after: Sequence[Offer]) -> None:
+    def _replace(self, before: Sequence[PoolOffer], after: Sequence[PoolOffer]) -> None:
         gone = [offer for offer in before if offer not in after]
         new = [offer for offer in after if offer not in before]
         for offer in gone:
@@ -113,7 +113,7 @@ class SpaceIndex:
         if gone or new:
             self._notify([*gone, *new])
 
-    def offers(self, pool: PoolName) -> tuple[Offer, ...]:
+    def offers(self, pool: PoolName) -> tuple[PoolOffer, ...]:
         """Return the offers of a pool: the ranges that it hands out, by part."""
         return self._offers.get(pool, ())
 
@@ -121,7 +121,7 @@ class SpaceIndex:
         """Return all pools, also those that hand out nothing."""
         return list(self._offers)
 
-    def finding(self, offers: Iterable[Offer]) -> Finding | None:
+    def finding(self, offers: Iterable[PoolOffer]) -> ConditionFinding | None:
         """Return the condition of a pool; None while it is not known what is shared.
 
         Args:
@@ -133,7 +133,7 @@ class SpaceIndex:
         own = {part.pool for part in parts}
         return overlapping_condition(self.sharing(parts), self._compared, self._unreadable - own)
 
-    def sharing(self, offers: Iterable[Offer]) -> Sharing:
+    def sharing(self, offers: Iterable[PoolOffer]) -> PoolSharing:
         """Return the other pools that hand out addresses of a pool.
 
         Up to NAMED pools are all named, those first that are near. Of more only the near ones are
@@ -149,11 +149,11 @@ class SpaceIndex:
         others = self._others(parts, (None,), NAMED + 1)
         if len(others) > NAMED:
             near = self._others(parts, sorted(home), NAMED)
-            return Sharing(
+            return PoolSharing(
                 tuple(self._count_shared_addresses(parts, other) for other in near), has_more=True
             )
         others.sort(key=lambda other: (other[0].key.namespace not in home, other))
-        return Sharing(tuple(self._count_shared_addresses(parts, other) for other in others))
+        return PoolSharing(tuple(self._count_shared_addresses(parts, other) for other in others))
 
     def touching(self, ranges: Iterable[AddressRange]) -> set[PoolName]:
         """Return all pools that hand out some of these addresses, whatever their sites."""
@@ -165,7 +165,7 @@ class SpaceIndex:
         }
 
     def _others(
-        self, parts: Iterable[Offer], namespaces: Sequence[str | None], limit: int
+        self, parts: Iterable[PoolOffer], namespaces: Sequence[str | None], limit: int
     ) -> list[tuple[PoolName, str]]:
         """Return other pools, with their parts, that hand out addresses of a pool's parts.
 
@@ -190,7 +190,7 @@ class SpaceIndex:
         return list(others)
 
     def _count_shared_addresses(
-        self, parts: Iterable[Offer], other: tuple[PoolName, str]
+        self, parts: Iterable[PoolOffer], other: tuple[PoolName, str]
     ) -> SharingPool:
         """Return another pool with the number of addresses that it shares with a pool's parts."""
         by_family: dict[Family, int] = {}
@@ -216,13 +216,13 @@ class SpaceIndex:
         intervals = self._groups.get(_Group(part.family, platform, site=site, namespace=namespace))
         return intervals.touching(part.first, part.last) if intervals is not None else iter(())
 
-    def _add(self, offer: Offer) -> None:
+    def _add(self, offer: PoolOffer) -> None:
         for group, interval in _list_group_intervals(offer):
             self._groups.setdefault(group, Intervals()).add(interval)
         platform = offer.site.platform
         self._platforms[platform] = self._platforms.get(platform, 0) + 1
 
-    def _remove(self, offer: Offer) -> None:
+    def _remove(self, offer: PoolOffer) -> None:
         for group, interval in _list_group_intervals(offer):
             self._groups[group].remove(interval)
             if not self._groups[group]:
@@ -231,12 +231,12 @@ class SpaceIndex:
         if not self._platforms[offer.site.platform]:
             del self._platforms[offer.site.platform]
 
-    def _notify(self, changed: Sequence[Offer] | None) -> None:
+    def _notify(self, changed: Sequence[PoolOffer] | None) -> None:
         for listener in self._listeners:
             listener(changed)
 
 
-def _list_group_intervals(offer: Offer) -> Iterator[tuple[_Group, Interval]]:
+def _list_group_intervals(offer: PoolOffer) -> Iterator[tuple[_Group, Interval]]:
     """Yield the intervals of an offer, each with every group in which it lies."""
     site, namespace = offer.site, offer.pool.key.namespace
     for part in offer.ranges:

@@ -32,7 +32,7 @@ ANYWHERE = Site()
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class PoolOffer:
     """What a pool hands out, or one part of it that hands out by itself.
 
     Args:
@@ -46,12 +46,12 @@ class Offer:
     part: str = ""
     site: Site = ANYWHERE
 
-    def of_family(self, family: Family) -> "Offer":
+    def of_family(self, family: Family) -> "PoolOffer":
         """Return the offer with only its ranges of a family."""
         kept = tuple(part for part in self.ranges if part.family == family)
         return self if kept == self.ranges else replace(self, ranges=kept)
 
-    def may_meet(self, other: "Offer") -> bool:
+    def may_meet(self, other: "PoolOffer") -> bool:
         """Return whether both may be used at one site, and are of two pools."""
         if self.pool == other.pool:
             return False
@@ -66,7 +66,7 @@ class Offer:
 
 def offer_of(
     pool: PoolName, blocks: Iterable[AddressRange], *, part: str = "", site: Site = ANYWHERE
-) -> tuple[Offer, ...]:
+) -> tuple[PoolOffer, ...]:
     """Return the offer of these blocks; none if there are no blocks.
 
     Args:
@@ -75,10 +75,10 @@ def offer_of(
         site: where the addresses are used.
     """
     ascending = tuple(sorted(blocks, key=lambda block: (block.family, block.first)))
-    return (Offer(pool, ascending, part=part, site=site),) if ascending else ()
+    return (PoolOffer(pool, ascending, part=part, site=site),) if ascending else ()
 
 
-def count_shared(first: Offer, second: Offer) -> Mapping[Family, int]:
+def count_shared(first: PoolOffer, second: PoolOffer) -> Mapping[Family, int]:
     """Return how many addresses of each family both offers have, without families of none."""
     shared: dict[Family, int] = {}
     at = 0

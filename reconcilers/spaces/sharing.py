@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from allocator import Family
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import count_addresses, name_with_count
 from reconcilers.spaces.offers import PoolName
 
@@ -55,7 +55,7 @@ class SharingPool:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class PoolSharing:
     """The other pools that hand out addresses of a pool.
 
     Args:
@@ -77,12 +77,12 @@ class Sharing:
         return f"addresses are also handed out by {pool_labels}" if pool_labels else ""
 
 
-NOTHING_SHARED = Sharing()
+NOTHING_SHARED = PoolSharing()
 
 
 def overlapping_condition(
-    sharing: Sharing, compared: Collection[Kinds], unreadable: Collection[PoolName] = ()
-) -> Finding:
+    sharing: PoolSharing, compared: Collection[Kinds], unreadable: Collection[PoolName] = ()
+) -> ConditionFinding:
     """Return the condition that says which other pools hand out addresses of a pool.
 
     Args:
@@ -91,18 +91,18 @@ def overlapping_condition(
         unreadable: other pools of these kinds that cannot be decoded.
     """
     if sharing.sentence:
-        return Finding(OVERLAPPING, True, reason="PoolsOverlap", message=sharing.sentence)
+        return ConditionFinding(OVERLAPPING, True, reason="PoolsOverlap", message=sharing.sentence)
     kinds = _alternatives(sorted(compared, key=list(Kinds).index))
     if not unreadable:
         message = f"no other {kinds} hands out these addresses"
-        return Finding(OVERLAPPING, False, reason="NoOverlap", message=message)
+        return ConditionFinding(OVERLAPPING, False, reason="NoOverlap", message=message)
     labels = [f"{pool.kind} {pool.key}" for pool in sorted(unreadable)]
     pool_labels = name_with_count(labels, named_at_most=NAMED)
     message = (
         f"no other {kinds} that can be read hands out these addresses; what these pools hand out"
         f" is unknown, as they cannot be read: {pool_labels}; correct or delete them"
     )
-    return Finding(OVERLAPPING, None, reason="PoolsUnreadable", message=message)
+    return ConditionFinding(OVERLAPPING, None, reason="PoolsUnreadable", message=message)
 
 
 def _alternatives(kinds: Sequence[Kinds]) -> str:

@@ -13,7 +13,7 @@ from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import BalancerMemory
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.status import describe_problem
 
 LOOK_SECONDS = 600.0
@@ -35,7 +35,7 @@ class AnnouncementMemory:
     problem: str = ""
 
     @property
-    def findings(self) -> tuple[Sequence[Finding], tuple[str, ...]]:
+    def findings(self) -> tuple[Sequence[ConditionFinding], tuple[str, ...]]:
         """The condition, and the type of the obsolete one; neither before the first look."""
         known = None if self.looked_at is None else self.problem
         return describe_problem(LOAD_BALANCER_ANNOUNCED, NOT_ANNOUNCED, known)

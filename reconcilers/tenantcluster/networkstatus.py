@@ -30,9 +30,9 @@ from reconcilers.api.tenantnetwork import (
     TenantRange,
     WaitingRequest,
 )
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.allocations import membership
-from reconcilers.tenantcluster.allocations.refusals import Refusal
+from reconcilers.tenantcluster.allocations.refusals import RequestRefusal
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 
 RECONCILING = "Reconciling"
@@ -86,7 +86,7 @@ class RefusedGrowth:
         pools: the pools that may serve it.
     """
 
-    finding: Finding
+    finding: ConditionFinding
     addresses: int
     pools: tuple[str, ...]
 
@@ -97,7 +97,7 @@ def network_status(  # noqa: PLR0913 - the parts of a status
     members: Sequence[IPAllocation],
     states: Sequence[AllocationState],
     *,
-    network_ready: Finding,
+    network_ready: ConditionFinding,
     services: ServicesSeen | None,
     growth: RefusedGrowth | None,
     is_unread: bool,
@@ -260,7 +260,7 @@ def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
 
 
 def _describe_waiting(
-    state: AllocationState, provider: ProviderConfig, network_ready: Finding
+    state: AllocationState, provider: ProviderConfig, network_ready: ConditionFinding
 ) -> WaitingRequest:
     """Return the request of an allocation that is not served."""
     refusal, allocation = state.refusal, state.allocation
@@ -311,7 +311,9 @@ def _last_refusal(
     now: datetime,
 ) -> NetworkRefusal | None:
     """Return the refusal of now; else the last one."""
-    refusals: list[Refusal] = [state.refusal for state in states if state.refusal is not None]
+    refusals: list[RequestRefusal] = [
+        state.refusal for state in states if state.refusal is not None
+    ]
     if refusals:
         reason, message = refusals[0].reason, refusals[0].message
     elif growth is not None:

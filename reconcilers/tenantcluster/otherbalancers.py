@@ -21,7 +21,7 @@ from reconcilers.loadbalancers.port import (
     IsKept,
     LoadBalancerKind,
 )
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.status import describe_problem
 
@@ -47,7 +47,7 @@ class OtherBalancersMemory:
     message: str = ""
 
     @property
-    def findings(self) -> tuple[Sequence[Finding], tuple[str, ...]]:
+    def findings(self) -> tuple[Sequence[ConditionFinding], tuple[str, ...]]:
         """The condition, and the type of the obsolete one; neither before the first look."""
         known = None if self.looked_at is None else self.message
         return describe_problem(SINGLE_LOAD_BALANCER, CONFLICT, known)

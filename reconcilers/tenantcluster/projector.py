@@ -35,12 +35,12 @@ from reconcilers.loadbalancers.port import (
     Offer,
     Projection,
 )
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.ownership.pools import PoolClaims
+from reconcilers.tenantcluster.ownership.pools import PoolOwnership
 from reconcilers.tenantcluster.projections import latest_mark, make_projection
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
 
@@ -119,7 +119,7 @@ class Projector:
         allocations: Cache[IPAllocation],
         *,
         kinds: LoadBalancerKinds,
-        claims: PoolClaims,
+        claims: PoolOwnership,
         tenants: TenantClients,
         corrections: CorrectionReports,
         watches: BalancerWatches,
@@ -213,11 +213,11 @@ class Projector:
             member.metadata.name for member in balancer_members(self._allocations, tenant)
         )
 
-    def is_missing(self, tenant: TenantCluster, projected: Finding) -> bool:
+    def is_missing(self, tenant: TenantCluster, projected: ConditionFinding) -> bool:
         """Return whether the tenant does not serve the kinds of its balancer."""
         return projected.reason == self._kinds.of(tenant).missing_reason
 
-    def is_unread(self, tenant: TenantCluster, projected: Finding) -> bool:
+    def is_unread(self, tenant: TenantCluster, projected: ConditionFinding) -> bool:
         """Return whether the tenant's balancer has not read its offers."""
         return projected.reason == self._kinds.of(tenant).not_reading_reason
 
@@ -226,7 +226,7 @@ class Projector:
         self._watches.close(key)
 
     def due_in(
-        self, tenant: TenantCluster, projected: Finding, memory: ProjectionMemory
+        self, tenant: TenantCluster, projected: ConditionFinding, memory: ProjectionMemory
     ) -> float | None:
         """Return in how many seconds to look at the balancer again; None for never.
 
@@ -312,7 +312,7 @@ class Projector:
         *,
         begin: bool = False,
         provider: str = "",
-    ) -> Finding:
+    ) -> ConditionFinding:
         """Write a tenant's ranges into its balancer; return the LoadBalancerReady condition.
 
         Only what the management cluster fails to answer is raised: a tenant that does not answer
@@ -523,7 +523,7 @@ class Projector:
             for allocation in self._allocations
         )
 
-    async def find_missing(self, tenant: TenantCluster) -> Finding | None:
+    async def find_missing(self, tenant: TenantCluster) -> ConditionFinding | None:
         """Return the condition of a tenant that lacks the load balancer of its spec.
 
         Returns:
@@ -649,6 +649,6 @@ def _of_balancer(allocations: Iterable[IPAllocation], provider: str) -> list[IPA
     return [allocation for allocation in allocations if allocation.load_balancer == provider]
 
 
-def is_behind(projected: Finding) -> bool:
+def is_behind(projected: ConditionFinding) -> bool:
     """Return whether another replica has written a newer state of the tenant's pool."""
     return projected.reason == BEHIND

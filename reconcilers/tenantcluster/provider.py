@@ -26,7 +26,7 @@ from controller.meta import Key
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.resources import BUTLER_CONFIG
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
 from reconcilers.tenantcluster.providerreference import (
     describe_absent,
@@ -65,7 +65,7 @@ class ProviderProblem(Exception):
         is_known: whether the ProviderConfig that counts is known; else it soon may be.
     """
 
-    def __init__(self, finding: Finding, *, is_known: bool) -> None:
+    def __init__(self, finding: ConditionFinding, *, is_known: bool) -> None:
         super().__init__(finding.message)
         self.finding = finding
         self.is_known = is_known
@@ -194,7 +194,7 @@ class Providers:
 
     def find_obstacle(
         self, tenant: TenantCluster, provider: ProviderConfig | None
-    ) -> Finding | None:
+    ) -> ConditionFinding | None:
         """Return why `tenant` gets no addresses by its provider; None if it does."""
         default = self._platform.key if self._platform is not None else None
         key = find_provider_key(tenant, self._namespace, default)
@@ -328,7 +328,7 @@ def _namespace(config: ProviderConfig) -> str:
     return config.metadata.namespace
 
 
-def provider_unknown(why: ProviderUnknown) -> Finding:
+def provider_unknown(why: ProviderUnknown) -> ConditionFinding:
     """Return condition NetworkReady of a cluster while its ProviderConfig is not known."""
     return network_ready(False, why.reason, str(why))
 
@@ -338,7 +338,7 @@ def find_obstacle(
     provider: ProviderConfig | None,
     key: Key | None,
     namespaces: Sequence[str] = (),
-) -> Finding | None:
+) -> ConditionFinding | None:
     """Return why a cluster gets no addresses by its ProviderConfig; None if it does.
 
     Args:
@@ -359,7 +359,7 @@ def find_obstacle(
     return _find_denial(tenant, provider)
 
 
-def _find_denial(tenant: TenantCluster, provider: ProviderConfig) -> Finding | None:
+def _find_denial(tenant: TenantCluster, provider: ProviderConfig) -> ConditionFinding | None:
     """Return why the provider's scope excludes `tenant`, None if it does not.
 
     A provider of one team serves that team's clusters. A cluster that names no team is taken for

@@ -50,7 +50,7 @@ from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import BalancerInstaller
 from reconcilers.promises.unreadable import UnreadableObject, describe_unreadable
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.allocations.membership import balancer_members, members
@@ -364,7 +364,7 @@ class TenantClusterReconciler:
         problem = status.allocations_unreadable(message)
         if tenant.metadata.terminating:
             not_ready = status.not_ready(problem.reason, problem.message)
-            verdict = status.Verdict(DELETING, (problem, not_ready))
+            verdict = status.TenantVerdict(DELETING, (problem, not_ready))
         else:
             verdict = status.problem_verdict(tenant, problem, PROVISIONING)
         await self._status_writer.write(self._current(tenant), verdict)
@@ -446,7 +446,7 @@ class TenantClusterReconciler:
             if network is not None and removed_ranges(current.tenant.status.network, network):
                 # While the cluster exists: its status tells the next pass which have an event.
                 await self._status_writer.write(
-                    current, status.Verdict(DELETING, (), network=network)
+                    current, status.TenantVerdict(DELETING, (), network=network)
                 )
         if number == 0 and await self._teardown.remove_finalizer(
             current.tenant, deleted_at=record.deleted_at
@@ -464,14 +464,14 @@ class TenantClusterReconciler:
             "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
         )
         await self._status_writer.write(
-            current, status.Verdict(DELETING, (not_ready,), network=network)
+            current, status.TenantVerdict(DELETING, (not_ready,), network=network)
         )
         if current.tenant.projection_begun:
             projected = await self._project_again(current)
-            await self._status_writer.write(current, status.Verdict(DELETING, (projected,)))
+            await self._status_writer.write(current, status.TenantVerdict(DELETING, (projected,)))
         return Blocked("Deleting", self._settings.requeue_deleting)
 
-    async def _project_again(self, current: CurrentCluster) -> Finding:
+    async def _project_again(self, current: CurrentCluster) -> ConditionFinding:
         """Project the tenant's ranges again, if something was projected before.
 
         A load balancer that the tenant had before may have some of them, too.
@@ -530,7 +530,9 @@ class TenantClusterReconciler:
         not_ready = status.not_ready(network.reason, network.message)
         network_status = self._network_status(now, is_sized=False)
         refs = status.refs(now.states)
-        verdict = status.Verdict(PROVISIONING, (network, not_ready), refs, network=network_status)
+        verdict = status.TenantVerdict(
+            PROVISIONING, (network, not_ready), refs, network=network_status
+        )
         await self._status_writer.write(now.current, verdict)
         return Blocked(network.reason, self._settings.requeue_waiting)
 
@@ -567,7 +569,7 @@ class TenantClusterReconciler:
         now.size = describe_size(now.seen, change, created)
         self._log_quota(now.key, now.size.demand)
 
-    def _log_quota(self, key: Key, finding: Finding) -> None:
+    def _log_quota(self, key: Key, finding: ConditionFinding) -> None:
         """Log that the quota stops growth, if that is new."""
         if finding.reason != QUOTA_EXCEEDED:
             self._state_log.end(key, QUOTA_EXCEEDED)
@@ -597,7 +599,9 @@ class TenantClusterReconciler:
         obsolete = (*self._not_in_cloud_mode, LOAD_BALANCER_READY)
         network = self._network_status(now, is_sized=False)
         findings = (now.network_ready, status.ready_finding())
-        verdict = status.Verdict(READY, findings, refs=refs, obsolete=obsolete, network=network)
+        verdict = status.TenantVerdict(
+            READY, findings, refs=refs, obsolete=obsolete, network=network
+        )
         await self._status_writer.write(now.current, verdict)
         return SETTLED
 
@@ -664,7 +668,7 @@ class TenantClusterReconciler:
         else:
             findings = (now.network_ready, now.load_balancer_ready, status.ready_finding())
             obsolete = self._not_in_cloud_mode
-            verdict = status.Verdict(READY, findings, obsolete=obsolete, network=network)
+            verdict = status.TenantVerdict(READY, findings, obsolete=obsolete, network=network)
         await self._status_writer.write(now.current, verdict)
         if is_naming_due:  # a write that failed has named nothing
             now.record.named_at = self._clock.monotonic()
@@ -741,7 +745,9 @@ class TenantClusterReconciler:
         return self._settings.requeue_grown if age < DAY else self._settings.requeue_old
 
 
-def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> status.Verdict:
+def _judge(
+    now: TenantPass, network: TenantNetwork, identified: bool | None
+) -> status.TenantVerdict:
     """Return the verdict on a cluster that has requested its addresses.
 
     A cluster that was Ready stays so if its tenant fails.
@@ -768,6 +774,6 @@ def _judge(now: TenantPass, network: TenantNetwork, identified: bool | None) -> 
         findings += new
         obsolete = (*obsolete, *ended)
     findings += [*unknown, overall]
-    return status.Verdict(
+    return status.TenantVerdict(
         phase, tuple(findings), refs=status.refs(now.states), obsolete=obsolete, network=network
     )

@@ -27,7 +27,12 @@ from reconcilers.api.tenantcluster import (
 from reconcilers.api.tenantcluster import READY as READY_PHASE
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
-from reconcilers.reporting.conditions import READY, Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import (
+    READY,
+    ConditionFinding,
+    render_conditions,
+    with_findings,
+)
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.networkstatus import status_change
 
@@ -69,7 +74,7 @@ WARNED_REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TenantVerdict:
     """What a pass found.
 
     Args:
@@ -81,23 +86,23 @@ class Verdict:
     """
 
     phase: str
-    findings: tuple[Finding, ...]
+    findings: tuple[ConditionFinding, ...]
     refs: dict[str, str | None] = field(default_factory=dict)
     obsolete: tuple[str, ...] = ()
     network: TenantNetwork | None = None
 
 
-def ready_finding(message: str = "Cluster is ready") -> Finding:
+def ready_finding(message: str = "Cluster is ready") -> ConditionFinding:
     """Return the Ready condition of a cluster that is."""
-    return Finding(READY, True, reason="Ready", message=message)
+    return ConditionFinding(READY, True, reason="Ready", message=message)
 
 
-def degraded_finding(message: str) -> Finding:
+def degraded_finding(message: str) -> ConditionFinding:
     """Return the Ready condition of a cluster that stays Ready though a pass cannot go on."""
-    return Finding(READY, True, reason="ReconcileDegraded", message=message)
+    return ConditionFinding(READY, True, reason="ReconcileDegraded", message=message)
 
 
-def ready_or_degraded(projected: Finding, *, is_behind: bool) -> Finding:
+def ready_or_degraded(projected: ConditionFinding, *, is_behind: bool) -> ConditionFinding:
     """Return the Ready condition of a cluster that stays Ready, with the reason if it is degraded.
 
     Args:
@@ -110,17 +115,17 @@ def ready_or_degraded(projected: Finding, *, is_behind: bool) -> Finding:
     return degraded_finding(projected.message)
 
 
-def not_ready(reason: str, message: str) -> Finding:
+def not_ready(reason: str, message: str) -> ConditionFinding:
     """Return the Ready condition of a cluster that is not."""
-    return Finding(READY, False, reason=reason, message=message)
+    return ConditionFinding(READY, False, reason=reason, message=message)
 
 
-def network_ready(status: bool, reason: str, message: str) -> Finding:
+def network_ready(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the NetworkReady condition."""
-    return Finding(NETWORK_READY, status, reason=reason, message=message)
+    return ConditionFinding(NETWORK_READY, status, reason=reason, message=message)
 
 
-def allocations_unreadable(message: str) -> Finding:
+def allocations_unreadable(message: str) -> ConditionFinding:
     """Return the NetworkReady condition of a cluster with allocations that cannot be read."""
     return network_ready(
         False, UNREADABLE_ALLOCATION, f"nothing is changed for this cluster: {message}"
@@ -128,8 +133,11 @@ def allocations_unreadable(message: str) -> Finding:
 
 
 def problem_verdict(
-    tenant: TenantCluster, problem: Finding, phase: str, network: TenantNetwork | None = None
-) -> Verdict:
+    tenant: TenantCluster,
+    problem: ConditionFinding,
+    phase: str,
+    network: TenantNetwork | None = None,
+) -> TenantVerdict:
     """Return the verdict on a cluster that cannot request addresses.
 
     A cluster that was Ready stays so, or it would begin again.
@@ -140,17 +148,19 @@ def problem_verdict(
         network: the new status.network; None to leave it.
     """
     if tenant.is_ready:
-        return Verdict(READY_PHASE, (problem, degraded_finding(problem.message)), network=network)
+        return TenantVerdict(
+            READY_PHASE, (problem, degraded_finding(problem.message)), network=network
+        )
     findings = (problem, not_ready(problem.reason, problem.message))
-    return Verdict(phase, findings, network=network)
+    return TenantVerdict(phase, findings, network=network)
 
 
-def load_balancer_ready(status: bool, reason: str, message: str) -> Finding:
+def load_balancer_ready(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the LoadBalancerReady condition."""
-    return Finding(LOAD_BALANCER_READY, status, reason=reason, message=message)
+    return ConditionFinding(LOAD_BALANCER_READY, status, reason=reason, message=message)
 
 
-def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> Finding:
+def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> ConditionFinding:
     """Return the LoadBalancerReady condition of a cluster whose tenant cannot be entered.
 
     If the tenant was not tried now, the condition stays where it reports a failure already, or
@@ -166,12 +176,12 @@ def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> Findi
     return load_balancer_ready(False, error.reason, error.message)
 
 
-def demand_met(status: bool, reason: str, message: str) -> Finding:
+def demand_met(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the condition of an elastic tenant that says whether its Services have addresses."""
-    return Finding(DEMAND_MET, status, reason=reason, message=message)
+    return ConditionFinding(DEMAND_MET, status, reason=reason, message=message)
 
 
-def describe_identity(known: bool | None) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+def describe_identity(known: bool | None) -> tuple[tuple[ConditionFinding, ...], tuple[str, ...]]:
     """Return the condition, and the obsolete one, that say whether a tenant is identified.
 
     Args:
@@ -188,7 +198,7 @@ def describe_identity(known: bool | None) -> tuple[tuple[Finding, ...], tuple[st
 
 def describe_problem(
     kind: str, reason: str, problem: str | None
-) -> tuple[tuple[Finding, ...], tuple[str, ...]]:
+) -> tuple[tuple[ConditionFinding, ...], tuple[str, ...]]:
     """Return a condition that is present, and False, only while something is wrong.
 
     Args:
@@ -202,11 +212,13 @@ def describe_problem(
     if problem is None:
         return (), ()
     return (
-        ((Finding(kind, False, reason=reason, message=problem),), ()) if problem else ((), (kind,))
+        ((ConditionFinding(kind, False, reason=reason, message=problem),), ())
+        if problem
+        else ((), (kind,))
     )
 
 
-def warnings(before: TenantCluster, verdict: Verdict) -> Iterator[tuple[str, str]]:
+def warnings(before: TenantCluster, verdict: TenantVerdict) -> Iterator[tuple[str, str]]:
     """Yield reason and message of each condition that has just turned to a warned reason.
 
     Ready repeats the reason of another condition, so it is left out.
@@ -219,21 +231,21 @@ def warnings(before: TenantCluster, verdict: Verdict) -> Iterator[tuple[str, str
             yield finding.reason, finding.message
 
 
-def _progress(verdict: Verdict) -> Sequence[Finding]:
+def _progress(verdict: TenantVerdict) -> Sequence[ConditionFinding]:
     """Return Reconciling or Stalled, which kstatus reads: present only while they are true."""
     overall = next((f for f in verdict.findings if f.type == READY), None)
     if overall is None or overall.status:
         return ()
     kind = STALLED if verdict.phase == FAILED else RECONCILING
-    return (Finding(kind, True, reason=overall.reason, message=overall.message),)
+    return (ConditionFinding(kind, True, reason=overall.reason, message=overall.message),)
 
 
-def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, Any]:
+def patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> dict[str, Any]:
     """Return the status patch for `verdict`; empty if the status shows it already.
 
     Where another controller owns the phase, neither the phase nor Ready is touched.
     """
-    findings: Sequence[Finding] = verdict.findings
+    findings: Sequence[ConditionFinding] = verdict.findings
     obsolete = set(verdict.obsolete)
     change: dict[str, Any] = {}
     if tenant.observed_only:
@@ -261,7 +273,7 @@ def patch(tenant: TenantCluster, verdict: Verdict, now: datetime) -> dict[str, A
     return change
 
 
-def addresses(states: Sequence[AllocationState]) -> Finding:
+def addresses(states: Sequence[AllocationState]) -> ConditionFinding:
     """Return the NetworkReady condition that follows from the states of the allocations."""
     for state in states:
         if state.refusal is not None:
@@ -275,7 +287,7 @@ def addresses(states: Sequence[AllocationState]) -> Finding:
     return network_ready(True, "Ready", f"LB IPs allocated: {balancer.allocation.status.cidr}")
 
 
-def _waiting_finding(state: AllocationState) -> Finding:
+def _waiting_finding(state: AllocationState) -> ConditionFinding:
     """Return condition NetworkReady for a cluster whose allocation is pending or has failed."""
     purpose = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
     allocation = state.allocation

@@ -23,7 +23,7 @@ class StatusWriter:
         self._recorder = recorder
         self._clock = clock
 
-    async def write(self, current: CurrentCluster, verdict: status.Verdict) -> None:
+    async def write(self, current: CurrentCluster, verdict: status.TenantVerdict) -> None:
         """Patch the status if it changed; record events of a new phase and of new warnings.
 
         Raises:
@@ -84,7 +84,7 @@ class StatusWriter:
             related=(ALLOCATION_METADATA, MetadataOnly(metadata=meta)),
         )
 
-    def _record_phase(self, tenant: TenantCluster, verdict: status.Verdict) -> None:
+    def _record_phase(self, tenant: TenantCluster, verdict: status.TenantVerdict) -> None:
         """Record the event of a new phase."""
         if verdict.phase not in status.EVENTS:
             return

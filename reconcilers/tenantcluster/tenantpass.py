@@ -9,7 +9,7 @@ from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.services import Service
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.allocations.requests import AllocationState
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.decisions import SizeFacts, SizeReport
@@ -24,7 +24,7 @@ class TenantPass:
     Args:
         current: the cluster; each write replaces it.
         record: what is remembered of it.
-        network_ready: the condition NetworkReady.
+        network_ready: whether it has the addresses that it asks for.
         states: the allocations that it should have.
         services: all Services of the tenant; None if they were not read.
         unavailable: why there is no way into the tenant, where a second try in this pass is no
@@ -42,15 +42,15 @@ class TenantPass:
     current: CurrentCluster
     record: TenantRecord
     provider: ProviderConfig
-    network_ready: Finding
+    network_ready: ConditionFinding
     states: Sequence[AllocationState] = ()
     services: Sequence[Service] | None = None
     unavailable: TenantUnavailable | None = None
     seen: SizeFacts | None = None
     size: SizeReport | None = None
     offered: frozenset[str] = frozenset()
-    projected: Finding | None = None
-    installed: Finding | None = None
+    projected: ConditionFinding | None = None
+    installed: ConditionFinding | None = None
     marked: int = 0
     is_changing: bool = False
 
@@ -70,7 +70,7 @@ class TenantPass:
         return self.provider.spec.networking.mode == IPAM
 
     @property
-    def load_balancer_ready(self) -> Finding:
+    def load_balancer_ready(self) -> ConditionFinding:
         """The condition LoadBalancerReady of this pass."""
         assert self.projected is not None, "the projection comes first"
         return self.projected

@@ -28,7 +28,7 @@ from reconcilers.addressmap.pagedata import (
 from reconcilers.addressmap.pagemessages import difference, encode, whole
 from reconcilers.addressmap.tenants import number_looks
 from reconcilers.spaces.offers import PoolName
-from reconcilers.ui.watched import ReadEvent, Watched
+from reconcilers.ui.watched import PageInformers, ReadEvent
 
 LEAST_SECONDS = 0.25
 """Between two states."""
@@ -49,7 +49,7 @@ class Feed:
         clock: the time.
     """
 
-    def __init__(self, watched: Watched, clock: Clock) -> None:
+    def __init__(self, watched: PageInformers, clock: Clock) -> None:
         self.state: Document | None = None
         """The newest, as `page_state` returns it; None before the first."""
         self.number = 0
@@ -91,14 +91,14 @@ class Feed:
             await self._clock.sleep(max(LEAST_SECONDS, SHARE * took))
 
     @contextmanager
-    def reading(self) -> Iterator["Reader"]:
+    def reading(self) -> Iterator["FeedReader"]:
         """Count a reader: states are computed inside the context."""
         is_current = self.state is not None and (self.readers > 0 or self._is_unchanged())
         self.readers += 1
         try:
             # Without a reader no state was computed, so the first state has to be a new one.
             self._stale.set()
-            yield Reader(self, _NO_STATE if is_current else self.number)
+            yield FeedReader(self, _NO_STATE if is_current else self.number)
         finally:
             self.readers -= 1
 
@@ -171,7 +171,7 @@ class Feed:
         return nlargest(EVENTS_SHOWN, dated, key=lambda event: (event.at, event.metadata.name))
 
 
-class Reader:
+class FeedReader:
     """A reader of states; made by `Feed.reading`.
 
     Args:

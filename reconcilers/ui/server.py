@@ -18,7 +18,7 @@ from hmac import compare_digest
 from aiohttp import web
 
 from controller.clock import Clock
-from controller.pages import Guard, Response
+from controller.pages import Guard, PageResponse
 from reconcilers.addressmap.page import page, template
 from reconcilers.ui.feed import Feed
 
@@ -49,11 +49,11 @@ _GZIP_STREAM = 31
 def token_guard(token: str) -> Guard:
     """Return a guard that accepts requests with this token."""
 
-    async def guard(_method: str, _path: str, authorization: str) -> Response | None:
+    async def guard(_method: str, _path: str, authorization: str) -> PageResponse | None:
         credentials = authorization.encode()
         if compare_digest(credentials, f"Bearer {token}".encode()):
             return None
-        return Response(OLD_URL, 401)
+        return PageResponse(OLD_URL, 401)
 
     return guard
 
@@ -73,7 +73,7 @@ def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
         authorization = request.headers.get("Authorization", "")
         refusal = await guard(request.method, request.path, authorization)
         if refusal is None and feed.readers >= MOST_READERS:
-            refusal = Response(b"too many read this page already", 503)
+            refusal = PageResponse(b"too many read this page already", 503)
         if refusal is not None:
             return web.Response(body=refusal.body, status=refusal.status, headers=HEADERS)
         stream = UpdateStream(compressed=_accepts_gzip(request))

@@ -22,7 +22,7 @@ from controller.transport import Transport
 from controller.webhooks.selfsigned import SelfSignedCertificate
 from reconcilers.ui.feed import Feed
 from reconcilers.ui.server import application, token_guard
-from reconcilers.ui.watched import Watched
+from reconcilers.ui.watched import PageInformers
 
 log = get_logger(__name__)
 
@@ -35,7 +35,7 @@ DRAIN_SECONDS = 0.1
 
 @asynccontextmanager
 async def local_page(
-    transport: Transport, clock: Clock, bind: Bind, watched: Watched | None = None
+    transport: Transport, clock: Clock, bind: Bind, watched: PageInformers | None = None
 ) -> AsyncIterator[str]:
     """Serve the page by plain HTTP on this machine inside the context, which returns its URL.
 
@@ -52,7 +52,7 @@ async def local_page(
         ConfigurationError: the address cannot be listened on, or is not this machine's own.
     """
     check_loopback(bind)
-    watched = watched or Watched.over(transport, clock)
+    watched = watched or PageInformers.over(transport, clock)
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
     app = application(feed, token_guard(token), clock)
     tasks = [informer.run for informer in (*watched.kinds, watched.events)]
@@ -91,7 +91,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-class Page:
+class ServedPage:
     """The page beside the controllers: by HTTPS, to whom the API server and RBAC let in.
 
     Args:
@@ -103,7 +103,7 @@ class Page:
     """
 
     def __init__(
-        self, watched: Watched, transport: Transport, clock: Clock, bind: Bind, cert_dir: str
+        self, watched: PageInformers, transport: Transport, clock: Clock, bind: Bind, cert_dir: str
     ) -> None:
         self._clock, self._bind, self._cert_dir = clock, bind, cert_dir
         self._watched = watched

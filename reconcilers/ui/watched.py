@@ -75,7 +75,7 @@ OUR_EVENTS = f"reportingController={names.COMPONENT}"
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class PageInformers:
     """Informers of all that the page is about.
 
     Args:
@@ -103,7 +103,7 @@ class Watched:
         *,
         pool_namespace: str = "",
         not_read: Sequence[NotRead] = (),
-    ) -> "Watched":
+    ) -> "PageInformers":
         """Return informers of a cluster, of all platforms, for the caller to run.
 
         Args:

@@ -21,7 +21,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import MOST_SERVICES
 from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.reporting.wording import count_addresses
 from reconcilers.specrules import requestspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
@@ -31,7 +31,7 @@ from reconcilers.specrules.verdict import Verdict, field, forbidden, invalid
 def review_creation(
     new: IPAllocation,
     pool: NetworkPool | None,
-    view: Callable[[], View],
+    view: Callable[[], AllocationsView],
     max_addresses: int,
     namespaces: Sequence[str] = (),
 ) -> Verdict:
@@ -110,7 +110,10 @@ def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict
 
 
 def _waiting_warnings(
-    new: IPAllocation, pool: NetworkPool, geometry: Sequence[Layout], view: Callable[[], View]
+    new: IPAllocation,
+    pool: NetworkPool,
+    geometry: Sequence[Layout],
+    view: Callable[[], AllocationsView],
 ) -> Iterator[str]:
     """Yield warnings about conditions that keep a valid request waiting."""
     key = pool.metadata.key
@@ -163,7 +166,9 @@ def _full(
             )
 
 
-def _list_held_ranges(pool: NetworkPool, view: View) -> Iterator[tuple[str, AddressRange]]:
+def _list_held_ranges(
+    pool: NetworkPool, view: AllocationsView
+) -> Iterator[tuple[str, AddressRange]]:
     """Yield each range that is held or promised, with kind and name of its holder."""
     for allocation in view.of_pool:
         holder = f"IPAllocation {allocation.metadata.name}"

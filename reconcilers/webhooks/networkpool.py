@@ -27,7 +27,7 @@ from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.networkpool.otherholders import HeldRange
 from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import poolspecs
@@ -68,7 +68,7 @@ def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) ->
 def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of it
     new: NetworkPool,
     old: NetworkPool | None,
-    view: View | None,
+    view: AllocationsView | None,
     spaces: SpaceIndex,
     max_addresses: int,
     claimed: Sequence[HeldRange] = (),
@@ -129,7 +129,7 @@ def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses:
 
 def review_deletion(
     old: NetworkPool,
-    view: View,
+    view: AllocationsView,
     claimed: Sequence[HeldRange] = (),
     unknown: str = "",
     *,
@@ -142,7 +142,7 @@ def review_deletion(
     person wrote beside a range frees nothing, so the finalizer would wait for ever.
 
     Args:
-        view: its allocations.
+        view: as they were read for this review.
         claimed: what others than IPAllocations hold of it.
         unknown: which objects cannot be read, so that it is unknown what they hold; empty if there
             are none. By themselves they refuse nothing.
@@ -255,7 +255,7 @@ def _spans(blocks: Iterable[AddressRange]) -> list[Span]:
 
 
 def _holders(
-    old: NetworkPool | None, view: View, claimed_kinds: Container[str] = ()
+    old: NetworkPool | None, view: AllocationsView, claimed_kinds: Container[str] = ()
 ) -> Iterator[HeldRange]:
     """Yield the allocations that hold or were promised a range, by name.
 

@@ -32,10 +32,10 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.otherholders import OtherHoldings
-from reconcilers.networkpool.reading import Reader
+from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, memory
-from reconcilers.networkpool.view import View
-from reconcilers.promises.unreadable import Unreadable
+from reconcilers.networkpool.view import AllocationsView
+from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import providerspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
@@ -78,7 +78,7 @@ class _Validator:
         self._pools = pools
         self._allocations = allocations
         # The answer cannot be postponed, so there is no waiting for a cache that is behind.
-        self._reader = Reader(allocations, client, clock, wait_seconds=0.0)
+        self._reader = PoolReader(allocations, client, clock, wait_seconds=0.0)
         self._limit = max_addresses
 
 
@@ -134,7 +134,7 @@ class PoolValidator(_Validator):
             return refused
         others = OtherHoldings()
 
-        def review(view: View | None) -> Verdict:
+        def review(view: AllocationsView | None) -> Verdict:
             return networkpool.review_update(
                 new,
                 old,
@@ -155,7 +155,7 @@ class PoolValidator(_Validator):
                 if verdict.allowed:
                     return verdict
             verdict = review(await self._reader.live(key))
-        except Unreadable as unreadable:
+        except UnreadableHoldings as unreadable:
             verdict = review(self._reader.read_cached(key))
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
         if not unknown:
@@ -174,7 +174,7 @@ class PoolValidator(_Validator):
         others = await self._list_others(old)
         unknown = others.unknown
 
-        def review(view: View) -> Verdict:
+        def review(view: AllocationsView) -> Verdict:
             return networkpool.review_deletion(
                 old, view, claimed=others.ranges, unknown=unknown, claimed_kinds=others.kinds
             )
@@ -185,7 +185,7 @@ class PoolValidator(_Validator):
                 if verdict.allowed:
                     return verdict
             return review(await self._reader.live(old.metadata.key))
-        except Unreadable as unreadable:
+        except UnreadableHoldings as unreadable:
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
             return review(self._reader.read_cached(old.metadata.key))
 
@@ -229,7 +229,7 @@ class AllocationValidator(_Validator):
     async def review_creation(self, new: IPAllocation) -> Verdict:
         """Validate a new request, by the pool as it is if what the cache shows is against it."""
 
-        def view() -> View:
+        def view() -> AllocationsView:
             return self._reader.read_cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)

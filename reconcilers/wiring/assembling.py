@@ -11,7 +11,7 @@ from reconcilers.clusteraccess.clusteridentity import ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.metrics.objectgauges import Gauges
 from reconcilers.networkpool.orphans import OrphanCollector
@@ -98,7 +98,7 @@ def add_controllers(
     return tenants
 
 
-def _integrations(shared: Shared) -> Sharing:
+def _integrations(shared: Shared) -> HoldersBeside:
     """Add the integrations that are on; return what they hold of NetworkPools."""
     if not shared.settings.integration:
         return NOTHING_SHARED

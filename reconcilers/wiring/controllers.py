@@ -31,7 +31,7 @@ from reconcilers.api.tenantcluster import (
     TenantCluster,
 )
 from reconcilers.clusteraccess.tenantclients import TenantClients
-from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 from reconcilers.ipallocation.reconciler import (
     IPAllocationReconciler,
     describe_unreleased,
@@ -59,7 +59,7 @@ OTHERS_CLOSED_AFTER = 300.0
 """Seconds after which clients of tenants that other replicas work on are closed."""
 
 
-def add_networkpools(shared: Shared, sharing: Sharing = NOTHING_SHARED) -> None:
+def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) -> None:
     """Add the controller of NetworkPools, which alone hands out their ranges.
 
     Args:

@@ -8,7 +8,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.core.serving import IntegrationParts
-from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
+from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.networkpool.otherholders import OtherHoldings
 from reconcilers.spaces.index import SpaceIndex
@@ -17,7 +17,7 @@ from reconcilers.webhooks.validators import ListOtherHoldings
 from reconcilers.wiring.shared import Shared
 
 
-def add_integrations(shared: Shared) -> Sharing:
+def add_integrations(shared: Shared) -> HoldersBeside:
     """Add to the manager, for each integration, its pools as a source of spaces and its services.
 
     A source tells the index of spaces at once which kinds to expect. So no pool is compared

@@ -5,9 +5,9 @@ from collections.abc import Collection
 from controller.manager import Manager
 from controller.pages import Bind
 from controller.transport import Transport
-from reconcilers.ui.serving import Page
-from reconcilers.ui.watched import Watched, events_of
-from reconcilers.wiring.shared import Informers
+from reconcilers.ui.serving import ServedPage
+from reconcilers.ui.watched import PageInformers, events_of
+from reconcilers.wiring.shared import SharedInformers
 
 
 def add_page(
@@ -16,7 +16,7 @@ def add_page(
     bind: Bind,
     cert_dir: str,
     integrations: Collection[str] = (),
-) -> Page:
+) -> ServedPage:
     """Add the page of addresses to what `assemble` has put on a manager; each replica serves it.
 
     Args:
@@ -27,14 +27,14 @@ def add_page(
         integrations: those that are on; their pools are shown, by watches of the page's own, as
             theirs run in one replica only.
     """
-    informers = Informers.from_manager(manager)
+    informers = SharedInformers.from_manager(manager)
     events = events_of(transport, manager.clock)
     others = None
     if integrations:
         from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - most run without
 
         others = LiveViews(transport, manager.clock, informers.pools.cache, platforms=integrations)
-    watched = Watched(
+    watched = PageInformers(
         informers.pools,
         informers.allocations,
         clusters=informers.clusters,
@@ -42,6 +42,6 @@ def add_page(
         events=events,
         others=others,
     )
-    page = Page(watched, transport, clock=manager.clock, bind=bind, cert_dir=cert_dir)
+    page = ServedPage(watched, transport, clock=manager.clock, bind=bind, cert_dir=cert_dir)
     manager.add_service("ui", page.run, leader_only=False)
     return page

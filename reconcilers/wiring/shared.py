@@ -33,7 +33,7 @@ from reconcilers.spaces.index import SpaceIndex
 
 
 @dataclass(frozen=True, slots=True)
-class Informers:
+class SharedInformers:
     """What all four controllers read."""
 
     pools: Informer[NetworkPool]
@@ -52,7 +52,7 @@ class Informers:
         )
 
     @classmethod
-    def from_manager(cls, manager: Manager) -> "Informers":
+    def from_manager(cls, manager: Manager) -> "SharedInformers":
         """Return the manager's informers of our kinds, with the indexes that they read by."""
         return cls(
             pools=manager.informer(NETWORK_POOL),
@@ -81,7 +81,7 @@ class Shared:
     """
 
     manager: Manager
-    informers: Informers
+    informers: SharedInformers
     client: Client
     recorder: Recorder
     clock: Clock
@@ -95,7 +95,7 @@ class Shared:
         """Make the shared parts on a manager; the recorder and `overlaps` run in every replica."""
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = manager.recorder(names.COMPONENT, client=client)
-        informers = Informers.from_manager(manager)
+        informers = SharedInformers.from_manager(manager)
         spaces = network_pool_spaces(informers.pools.cache, settings.pool.max_addresses)
         overlaps = OverlapAnnouncer(spaces, clock)
         manager.add_service("pool-overlaps", overlaps.run, leader_only=False)

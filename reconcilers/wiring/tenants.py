@@ -20,7 +20,7 @@ from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.elastic.observation import SizeObserver
 from reconcilers.tenantcluster.otherbalancers import OtherBalancers
-from reconcilers.tenantcluster.ownership.pools import PoolClaims
+from reconcilers.tenantcluster.ownership.pools import PoolOwnership
 from reconcilers.tenantcluster.platformservice import PlatformLabel
 from reconcilers.tenantcluster.projector import Projector
 from reconcilers.tenantcluster.provider import Providers
@@ -97,7 +97,7 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
         client,
         allocations,
         kinds=kinds,
-        claims=PoolClaims(client, allocations, tenants),
+        claims=PoolOwnership(client, allocations, tenants),
         tenants=tenants,
         corrections=CorrectionReports(recorder, metrics),
         watches=offers,

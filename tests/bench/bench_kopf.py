@@ -28,7 +28,7 @@ import httpx
 import yaml
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.bench.processes import peak, read_cpu_seconds, resident
 
 ROOT = Path(__file__).parents[2]

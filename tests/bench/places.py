@@ -16,7 +16,7 @@ from aiohttp import ClientSession, TCPConnector
 from envtest import User
 from envtest.access.tokens import token_line
 from envtest.binaries import real_control_plane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.crd import crds
 from tests.bench.bench_envtest import server as serving

@@ -13,7 +13,7 @@ import pytest
 from aiohttp import ClientSession
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.bench import bench_real, tables
 from tests.bench.bare import Alone, Bare, measure_bare

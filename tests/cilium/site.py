@@ -11,7 +11,7 @@ from controller.errors import Conflict, DiscoveryIncomplete, NotFound
 from controller.meta import Key
 from envtest import ControlPlane
 from envtest.lbipam import lbipam_definitions
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete

@@ -118,7 +118,12 @@ async def test_an_edit_that_was_undone_while_the_operator_did_not_look_hinders_n
         [pool] = (await race.client.list(CILIUM_POOL)).items
         read_pool = partial(race.client.get, CILIUM_POOL, pool.metadata.key)
         with frozen(operator):
-            await edit(race.client, CILIUM_POOL, pool.metadata.key, {"spec": {"disabled": True}})
+            await edit(
+                race.client,
+                CILIUM_POOL,
+                key=pool.metadata.key,
+                change={"spec": {"disabled": True}},
+            )
             await until(read_pool, lambda live: not live.spec.disabled)
         await until(read_pool, is_acknowledged)
         await race.delete()

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd
 from tests.servers import SERVERS, running
 

@@ -11,7 +11,7 @@ import anyio
 import httpx
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract.conftest import administrator

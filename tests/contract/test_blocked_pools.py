@@ -10,7 +10,7 @@ from controller.client import Client
 from controller.config import connect
 from controller.errors import Conflict
 from controller.meta import Key
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from reconcilers.api.crd import crds
 from reconcilers.api.resources import NETWORK_POOL

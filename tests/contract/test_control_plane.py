@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from envtest import PlaneError
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.samples import PATH, crd, gauge
 
 

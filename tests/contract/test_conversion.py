@@ -17,7 +17,7 @@ import pytest
 
 from controller import Manager, ManagerOptions, SelfSigned, connect
 from controller.webhooks import Conversion, Spoke
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from tests.contract.conftest import administrator, ask
 from tests.contract.test_readme import MERGE

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from manifests import folder
 from reconcilers.api import crd, names
 from tests.contract import family_rule_cases

@@ -17,7 +17,7 @@ import httpx
 import pytest
 from packaging.requirements import Requirement
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.test_readme import MAPS, MERGE, examples, labels, wait_for_object
 from tests.polling import SECONDS
 

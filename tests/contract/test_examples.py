@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 from controller import Manager, ManagerOptions, ObjectMeta, SystemClock, connect
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from examples import inventory, teams, websites
 from tests.contract.conftest import administrator, ask

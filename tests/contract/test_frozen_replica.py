@@ -17,7 +17,7 @@ from controller.client import Client
 from controller.clock import SystemClock
 from controller.config import connect
 from controller.informer import Informer
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds

@@ -16,7 +16,7 @@ from controller.config import connect
 from controller.meta import Key, Version
 from envtest import ControlPlane
 from envtest.binaries import RealControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import SECRET, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
 from reconcilers.cli.local.balancer import wait_established

@@ -15,7 +15,7 @@ import httpx
 from controller.conditions import find
 from controller.meta import Key, Version
 from controller.resource import Resource
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantcluster import DEMAND_MET, NETWORK_READY, TenantCluster

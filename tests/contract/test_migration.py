@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from controller import Manager, SystemClock
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from examples import websites
 from tests.contract.test_controllers import is_gone
 from tests.contract.test_examples import (

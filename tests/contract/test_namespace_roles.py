@@ -22,7 +22,7 @@ from controller import (
     to_self,
 )
 from controller.scaffold import Writes, define, grant
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.conftest import ask
 from tests.contract.test_readme import wait_for_object
 from tests.contract.test_scaffold import CONFIG_MAPS, HOME, OPTIONS, create, kubeconfig_of

@@ -15,7 +15,7 @@ import anyio
 import httpx
 
 import controller
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.polling import SECONDS
 from tests.streams import unwound
 

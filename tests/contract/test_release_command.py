@@ -11,11 +11,11 @@ from typing_extensions import override
 from controller.client import Client
 from controller.config import open_transport
 from controller.meta import Key
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressmap.objects import read_objects
 from reconcilers.api import names
 from reconcilers.cli.cluster.objects import in_cluster
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.release import Preview, annotate
 from tests.contract.roles import documents
 from tests.contract.test_webhooks import RBAC, Site, bind, request, site
@@ -216,7 +216,7 @@ async def test_a_tenant_that_is_written_to_all_the_time_is_left_after_some_tries
         client = Busy(transport)
         objects = await read_objects(client)
         preview = Preview.from_objects(objects.clusters[Key("team", "a")], objects)
-        with pytest.raises(Problem, match="5 times by other clients"):
+        with pytest.raises(CommandProblem, match="5 times by other clients"):
             await annotate(client, preview, "")
     assert len(tries) == 5
     assert names.ANNOTATION_RELEASE_ANYWAY not in await annotations(admin)

@@ -21,7 +21,7 @@ from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
 from envtest import ControlPlane
 from envtest.faults import Call, Proxy
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import (
     IP_ALLOCATION,

@@ -31,7 +31,7 @@ from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.transport import NO_QUERY, Transport
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi.crds import crds as clusterapi_crds

@@ -29,7 +29,7 @@ from controller import (
     to_self,
 )
 from controller.scaffold import Deploying, Writes, define, deploy, grant
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.conftest import ask
 from tests.contract.test_controllers import is_gone
 from tests.contract.test_readme import MERGE, wait_for_object

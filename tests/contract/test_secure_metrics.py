@@ -8,7 +8,7 @@ import httpx
 import yaml
 
 from controller import Manager, ManagerOptions, connect
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OPTIONS = ManagerOptions(metrics_bind="127.0.0.1:0", metrics_secure=True)

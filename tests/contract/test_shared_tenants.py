@@ -16,7 +16,7 @@ from controller.config import connect
 from controller.errors import NotFound
 from controller.meta import Key
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import NETWORK_POOL, PROVIDER_CONFIG, SECRET, TENANT_CLUSTER
 from reconcilers.cli.local.objects import NAMESPACE, delete
 from reconcilers.cli.standin.pools import crds as metallb_crds

@@ -26,7 +26,7 @@ from controller.manager import Manager
 from controller.meta import Key, Version
 from controller.options import ManagerOptions
 from controller.transport import Transport
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from controller.meta import Key
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import BUTLER_CONFIG, PROVIDER_CONFIG, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY
 from reconcilers.clusteraccess.tenantfailures import UNREACHABLE

@@ -20,7 +20,7 @@ from controller.clock import SystemClock
 from controller.config import connect
 from controller.manager import Manager
 from controller.options import ManagerOptions
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.plane import read_crds
 from reconcilers.api import names
 from reconcilers.api.crd import crds

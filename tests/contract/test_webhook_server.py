@@ -13,7 +13,7 @@ from controller import Manager, ManagerOptions, connect
 from controller.errors import Cause
 from controller.options import SelfSigned
 from controller.webhooks import AdmissionRequest, Allowed, Answer, Denied, Patched, Webhook
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.samples import GROUP, PATH, crd, gauge
 from tests.polling import SECONDS
 

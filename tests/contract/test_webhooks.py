@@ -17,7 +17,7 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions, SelfSigned
 from controller.transport import Transport
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.configuration.settings import (

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from controller.accessreviews import MAX_CACHED, AccessReviewer
 from controller.errors import NoAnswer
-from controller.pages import Response
+from controller.pages import PageResponse
 from controller.transport import NO_QUERY
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
@@ -63,7 +63,7 @@ class Harness:
         self.cluster = Cluster()
         self.reviewer = AccessReviewer(self.cluster, self.clock)
 
-    async def refusal(self, authorization: str = "Bearer good") -> Response | None:
+    async def refusal(self, authorization: str = "Bearer good") -> PageResponse | None:
         return await self.reviewer.guard("GET", "/metrics", authorization)
 
     async def code(self, authorization: str = "Bearer good") -> int:
@@ -101,7 +101,7 @@ async def test_an_unauthorised_user_is_403_by_name() -> None:
     harness = Harness()
     harness.cluster.tokens["bob"] = {"username": "bob"}
     refusal = await harness.refusal("bearer bob")
-    assert refusal == Response(b"Authorization denied for user bob", 403)
+    assert refusal == PageResponse(b"Authorization denied for user bob", 403)
 
 
 async def test_review_results_are_cached_for_a_short_time() -> None:

@@ -15,7 +15,7 @@ from controller.manager import Manager
 from controller.meta import Key
 from controller.options import ManagerOptions
 from controller.outcome import SETTLED, Outcome
-from controller.pages import Bind, Request, Response, parse_bind
+from controller.pages import Bind, PageRequest, PageResponse, parse_bind
 from controller.triggers import Watch, to_self
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
@@ -175,7 +175,7 @@ def test_an_excluded_check_is_not_run() -> None:
 async def test_a_request_that_is_no_http_is_answered_and_fills_no_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def broken(request: Request) -> Response:
+    def broken(request: PageRequest) -> PageResponse:
         raise LookupError(request.tail)
 
     async with serve(Bind("127.0.0.1", 0), {"/page": broken}, "a page") as port:

@@ -18,7 +18,7 @@ from tests.reconcilers.cli.commandline import run
 
 ROOT = Path(__file__).parents[2]
 PLACE_OF_REASON = {
-    "Finding": 2,
+    "ConditionFinding": 2,
     "network": 1,
     "network_condition": 1,
     "load_balancer": 1,
@@ -55,6 +55,13 @@ def spoken(module: ModuleType, node: ast.expr) -> Iterator[str]:
             return
 
 
+def spoken_at(module: ModuleType, call: ast.Call, place: int) -> Iterator[str]:
+    """Yield the reasons that a call gives, at a place or by name."""
+    by_name = [keyword.value for keyword in call.keywords if keyword.arg == "reason"]
+    for node in (*call.args[place : place + 1], *by_name):
+        yield from spoken(module, node)
+
+
 @cache
 def list_written_reasons() -> tuple[frozenset[str], frozenset[str]]:
     """Return the reasons of conditions and of events that the controllers write."""
@@ -65,8 +72,8 @@ def list_written_reasons() -> tuple[frozenset[str], frozenset[str]]:
                 continue
             called = getattr(node.func, "id", getattr(node.func, "attr", ""))
             place = PLACE_OF_REASON.get(called)
-            if place is not None and len(node.args) > place:
-                reasons.update(spoken(module, node.args[place]))
+            if place is not None:
+                reasons.update(spoken_at(module, node, place))
             if called == "record" and len(node.args) > PLACE_OF_EVENT:
                 events.update(spoken(module, node.args[PLACE_OF_EVENT]))
     return frozenset(reasons), frozenset(events)

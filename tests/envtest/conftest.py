@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.assets import Assets
 from tests.envtest.samples import crd
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from envtest import ControlPlane, TokenFileError, User, parse_token_file, serve
-from envtest.access.rbac import Attributes, Authorizer, attributes
+from envtest.access.rbac import AccessAttributes, Authorizer, attributes
 from envtest.server.request import read_request
 from envtest.storage import Store
 from tests.envtest.conftest import admin_client
@@ -46,7 +46,7 @@ def test_a_bad_token_file_is_refused_by_its_line(content: str, message: str) -> 
         parse_token_file(content, "tokens.csv")
 
 
-def allows(rules: Rule, attributes: Attributes, *, namespace: str = "") -> bool:
+def allows(rules: Rule, attributes: AccessAttributes, *, namespace: str = "") -> bool:
     """Ask for one user with one role, bound everywhere or in a namespace."""
     store = Store()
     kind, place = ("Role", "rolebindings") if namespace else ("ClusterRole", "clusterrolebindings")
@@ -65,10 +65,12 @@ def allows(rules: Rule, attributes: Attributes, *, namespace: str = "") -> bool:
 def test_a_rule_allows_its_verbs_groups_and_resources_only() -> None:
     rule = {"verbs": ["get"], "apiGroups": ["lab"], "resources": ["gauges"]}
 
-    assert allows(rule, Attributes("get", "lab", "gauges"))
-    assert not allows(rule, Attributes("list", "lab", "gauges"))
-    assert not allows(rule, Attributes("get", "", "gauges"))
-    assert not allows(rule, Attributes("get", "lab", resource="gauges", subresource="status"))
+    assert allows(rule, AccessAttributes("get", "lab", "gauges"))
+    assert not allows(rule, AccessAttributes("list", "lab", "gauges"))
+    assert not allows(rule, AccessAttributes("get", "", "gauges"))
+    assert not allows(
+        rule, AccessAttributes("get", "lab", resource="gauges", subresource="status")
+    )
 
 
 def test_rules_match_wildcards_names_subresources_and_paths() -> None:
@@ -77,22 +79,22 @@ def test_rules_match_wildcards_names_subresources_and_paths() -> None:
     rule = {"verbs": ["*"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"]}
     paths = {"verbs": ["get"], "nonResourceURLs": ["/metrics", "/logs/*", "/all/**"]}
 
-    assert allows(anything, Attributes("x", "y", resource="z", subresource="status"))
-    assert allows(status, Attributes("x", "y", resource="z", subresource="status"))
-    assert not allows(status, Attributes("x", "y", "z"))
-    assert allows(rule, Attributes("get", "", "pods", name="a"))
-    assert not allows(rule, Attributes("get", "", "pods", name="b"))
-    assert allows(paths, Attributes("get", path="/logs/a"))
-    assert allows(paths, Attributes("get", path="/all/a"))
-    assert not allows(paths, Attributes("get", path="/metrics/a"))
-    assert not allows(paths, Attributes("get", path="/secrets"))
+    assert allows(anything, AccessAttributes("x", "y", resource="z", subresource="status"))
+    assert allows(status, AccessAttributes("x", "y", resource="z", subresource="status"))
+    assert not allows(status, AccessAttributes("x", "y", "z"))
+    assert allows(rule, AccessAttributes("get", "", "pods", name="a"))
+    assert not allows(rule, AccessAttributes("get", "", "pods", name="b"))
+    assert allows(paths, AccessAttributes("get", path="/logs/a"))
+    assert allows(paths, AccessAttributes("get", path="/all/a"))
+    assert not allows(paths, AccessAttributes("get", path="/metrics/a"))
+    assert not allows(paths, AccessAttributes("get", path="/secrets"))
 
 
 def test_a_role_holds_in_its_namespace_only() -> None:
     rule = {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}
 
-    assert allows(rule, Attributes("get", "", "pods", namespace="a"), namespace="a")
-    assert not allows(rule, Attributes("get", "", "pods", namespace="b"), namespace="a")
+    assert allows(rule, AccessAttributes("get", "", "pods", namespace="a"), namespace="a")
+    assert not allows(rule, AccessAttributes("get", "", "pods", namespace="b"), namespace="a")
 
 
 @pytest.mark.parametrize(

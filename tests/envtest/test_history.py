@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest import ControlPlane
-from envtest.storage import Disk, Event, Store, Table
+from envtest.storage import Disk, Store, StoredChange, Table
 from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS
 from tests.envtest.conftest import admin_client
 from tests.envtest.samples import PATH, crd, gauge
@@ -214,7 +214,7 @@ def test_an_event_of_before_a_restart_carries_what_it_replaced(tmp_path: Path) -
 
     again = Store(Disk(tmp_path))
     (event,) = again.table("things").log.after(0)
-    assert isinstance(event, Event)
+    assert isinstance(event, StoredChange)
     assert event.previous is not None
     assert event.previous.revision == first
     again.close()

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from envtest.lbipam import cilium_lbipam, lbipam_definitions
-from envtest.settings import PlaneError, Settings, read_settings
+from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 from tests.polling import until
 
 
-def _settings(folder: Path, script: str) -> Settings:
+def _settings(folder: Path, script: str) -> EnvironmentSettings:
     """Return settings whose LB-IPAM is a shell script."""
     program = folder / "cilium-lbipam"
     program.write_text(f"#!/bin/sh\n{script}\n")

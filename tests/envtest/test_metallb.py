@@ -15,7 +15,7 @@ import pytest
 from envtest import ControlPlane, PlaneError
 from envtest.metallb import NAMESPACE, definitions, metallb_controller
 from envtest.metallbaccess import POD, READER, admit_metallb
-from envtest.settings import Settings, read_settings
+from envtest.settings import EnvironmentSettings, read_settings
 from tests.envtest.assets import Assets, left_behind
 from tests.envtest.conftest import admin_client
 from tests.polling import until
@@ -204,7 +204,7 @@ async def may_read(http: httpx.AsyncClient, user: dict[str, Any], path: str) -> 
     return bool(answer.json()["status"]["allowed"])
 
 
-def real() -> Settings:
+def real() -> EnvironmentSettings:
     """Return the settings by which the real controller is found."""
     settings = read_settings()
     if settings.metallb is None:

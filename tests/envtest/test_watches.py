@@ -11,7 +11,7 @@ import pytest
 
 from envtest import ControlPlane
 from envtest.environment import EmbeddedControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.server import watches
 from tests.envtest.conftest import admin_client
 from tests.envtest.samples import PATH, crd, gauge

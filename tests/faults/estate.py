@@ -27,7 +27,7 @@ from controller.resource import Resource
 from controller.transport import Transport
 from envtest import ControlPlane
 from envtest.faults import Proxy
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.crd import crds

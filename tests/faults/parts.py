@@ -20,7 +20,7 @@ from anyio import to_thread
 from typing_extensions import override
 
 from envtest.binaries import RealControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.ports import free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings

@@ -18,7 +18,7 @@ from controller.metrics import Metrics
 from controller.watch import REASONS
 from envtest import ControlPlane
 from envtest.faults import Call, Match, Proxy, Record
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.clock import VirtualClock
 from tests.envtest.samples import GROUP, crd, gauge
 from tests.polling import SECONDS

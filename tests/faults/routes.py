@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from controller.resource import Resource
 from controller.transport import NO_QUERY, Transport
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.faults.proxied import transport_to
 
 VERSION = "resourceVersion"

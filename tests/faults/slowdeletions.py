@@ -20,7 +20,7 @@ import pytest
 from aiohttp import web
 
 from envtest.certs import Authority
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from tests.polling import until
 

@@ -9,7 +9,7 @@ import yaml
 
 from controller.clock import SystemClock
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from manifests import folder
 from reconcilers.api.ipallocation import ALLOCATED
 from tests.faults.estate import HOME, LARGE, Estate, bare_estate

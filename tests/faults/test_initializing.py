@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.crd import crds
 from tests.faults.estate import LARGE, PACE, SwiftClock, bare_estate
 from tests.faults.slowdeletions import people

@@ -14,7 +14,7 @@ from controller.clock import SystemClock
 from controller.errors import ControllerError
 from controller.meta import Key
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.local.objects import NAMESPACE
 from tests.faults.estate import HOME, LARGE, Estate, bare_estate

@@ -20,7 +20,7 @@ from controller.errors import NotFound
 from controller.meta import Key
 from controller.resource import Resource
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import FAILED
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER

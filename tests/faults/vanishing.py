@@ -11,7 +11,7 @@ import pytest
 from controller.cache import Change
 from controller.meta import Key
 from controller.resource import Resource
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import names
 from tests.faults.estate import Estate
 from tests.faults.slowdeletions import people, slow_deletions

@@ -14,7 +14,7 @@ import anyio
 import httpx
 import pytest
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.polling import SECONDS, until
 from tests.reconcilers.cli.commands import ROOT, environment
 from tests.servers import Server, program, running

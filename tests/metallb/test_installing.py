@@ -14,7 +14,7 @@ from controller.meta import Key
 from controller.transport import Transport
 from envtest import ControlPlane
 from envtest.metallb import NAMESPACE, metallb_controller
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.resources import SECRET, TENANT_CLUSTER
 from reconcilers.loadbalancers.metallb.installation.bundle import parse

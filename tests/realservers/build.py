@@ -86,36 +86,48 @@ class Program:
 
 def _of_kubernetes(folder: str, modfile: str, *names: str) -> Iterator[Program]:
     """Yield etcd and programs of Kubernetes, which have main packages beside this file."""
-    yield Program(folder, "etcd", ETCD, "./etcd", modfile)
+    yield Program(folder, "etcd", module=ETCD, package="./etcd", modfile=modfile)
     for name in names:
-        yield Program(folder, name, KUBERNETES, f"./{name}", modfile)
+        yield Program(folder, name, module=KUBERNETES, package=f"./{name}", modfile=modfile)
 
 
 _CONTROLLER = f"{METALLB}/controller"
 PROGRAMS = (
     *_of_kubernetes(NEWEST, "go.mod", "kube-apiserver", "kube-controller-manager", "kubectl"),
-    Program(NEWEST, "helm", HELM, f"{HELM}/cmd/helm", "helm/go.mod"),
-    Program(NEWEST, "metallb-controller", METALLB, _CONTROLLER, "metallb/go.mod"),
-    Program(NEWEST, "cilium-lbipam", CILIUM, ".", "cilium/go.mod"),
+    Program(NEWEST, "helm", module=HELM, package=f"{HELM}/cmd/helm", modfile="helm/go.mod"),
+    Program(
+        NEWEST, "metallb-controller", module=METALLB, package=_CONTROLLER, modfile="metallb/go.mod"
+    ),
+    Program(NEWEST, "cilium-lbipam", module=CILIUM, package=".", modfile="cilium/go.mod"),
     *_of_kubernetes(OLDEST, "oldest.mod", "kube-apiserver", "kube-controller-manager"),
     Program(
         OLDEST,
         "cilium-operator",
-        CILIUM,
-        f"{CILIUM}/operator",
-        "cilium/oldest.mod",
+        module=CILIUM,
+        package=f"{CILIUM}/operator",
+        modfile="cilium/oldest.mod",
         tags="ipam_provider_operator",
     ),
-    Program("bench", "peer", CLIENT_GO, ".", "../bench/peer/go.mod"),
+    Program("bench", "peer", module=CLIENT_GO, package=".", modfile="../bench/peer/go.mod"),
 )
 ON_REQUEST = (
-    Program("metallb-0.15", "metallb-controller", METALLB, _CONTROLLER, at="v0.15.3"),
-    Program("metallb-0.14", "metallb-controller", METALLB, _CONTROLLER, at="v0.14.9"),
-    Program("metallb-0.13", "metallb-controller", METALLB, _CONTROLLER, at="v0.13.12"),
     Program(
-        "clusterapi", "clusterctl", CLUSTER_API, f"{CLUSTER_API}/cmd/clusterctl", at="v1.11.2"
+        "metallb-0.15", "metallb-controller", module=METALLB, package=_CONTROLLER, at="v0.15.3"
     ),
-    Program("clusterapi", "core-manager", CLUSTER_API, CLUSTER_API, at="v1.11.2"),
+    Program(
+        "metallb-0.14", "metallb-controller", module=METALLB, package=_CONTROLLER, at="v0.14.9"
+    ),
+    Program(
+        "metallb-0.13", "metallb-controller", module=METALLB, package=_CONTROLLER, at="v0.13.12"
+    ),
+    Program(
+        "clusterapi",
+        "clusterctl",
+        module=CLUSTER_API,
+        package=f"{CLUSTER_API}/cmd/clusterctl",
+        at="v1.11.2",
+    ),
+    Program("clusterapi", "core-manager", module=CLUSTER_API, package=CLUSTER_API, at="v1.11.2"),
 )
 """Built when they are named, as `build.py metallb-0.14/metallb-controller`."""
 

@@ -17,9 +17,9 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool import status as poolstatus
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.offers import offers_of
-from reconcilers.networkpool.protocol import Decision
+from reconcilers.networkpool.protocol import PassDecision
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, seal
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.spaces.sharing import Kinds
@@ -209,16 +209,16 @@ def listed_for_claim(start: str, end: str, *, name: str = "a") -> dict[str, str]
 
 
 def pool_status(
-    pool: NetworkPool, seen: View, decision: Decision, now: datetime = EPOCH
+    pool: NetworkPool, seen: AllocationsView, decision: PassDecision, now: datetime = EPOCH
 ) -> dict[str, Any]:
     """Return the status that a pass writes to a pool: figures, conditions and journal."""
     figures = poolstatus.current_figures(pool, seen, decision=decision, now=now)
     return figures | STATUS_JOURNALS.fields(pool, decision.journal)
 
 
-def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> View:
+def view(*allocations: IPAllocation, position: int = 10**9, of: str = "lab") -> AllocationsView:
     """Return a view that shows exactly these."""
-    return View.from_allocations(
+    return AllocationsView.from_allocations(
         position,
         tuple(a for a in allocations if a.spec.poolRef.name == of),
         {a.metadata.key: a for a in allocations}.get,

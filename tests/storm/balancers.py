@@ -268,7 +268,7 @@ class InCilium(Balancer):
         LB-IPAM does not repeat the write of a status that its API server did not take.
         """
         change = {"metadata": {"annotations": {"reminded": f"{time.monotonic() / 2:.0f}"}}}
-        await edit(client, SERVICE, service, change)
+        await edit(client, SERVICE, key=service, change=change)
 
 
 def _ending(watch: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:

@@ -131,7 +131,9 @@ class Restarted:
             name: for people.
             longest_freeze: the most seconds for which it is frozen.
         """
-        return Part(name, self.pid, self.kill, self.start, longest_freeze)
+        return Part(
+            name, self.pid, kill=self.kill, start=self.start, longest_freeze=longest_freeze
+        )
 
 
 def replica(kubeconfig: Path, *flags: str) -> Restarted:
@@ -161,14 +163,14 @@ def servers(name: str, parts: Parts) -> tuple[Part, Part]:
         Part(
             f"etcd of {name}",
             make_awaitable(lambda: parts.etcd_pid),
-            parts.kill_etcd,
-            parts.start_etcd,
+            kill=parts.kill_etcd,
+            start=parts.start_etcd,
         ),
         Part(
             f"kube-apiserver of {name}",
             make_awaitable(lambda: parts.apiserver_pid),
-            parts.kill_apiserver,
-            parts.start_apiserver,
+            kill=parts.kill_apiserver,
+            start=parts.start_apiserver,
         ),
     )
 

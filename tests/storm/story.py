@@ -94,7 +94,9 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
     faults: list[str] = []
     kinds, offers = await balancer.definitions(), balancer.offers
     async with (
-        tenant_servers(folder, names, kinds, offers, balancer.provider) as here,
+        tenant_servers(
+            folder, names, kinds=kinds, offers=offers, provider=balancer.provider
+        ) as here,
         here.record_clusters() as recording,
     ):
         for tenant in here.tenants.values():
@@ -104,7 +106,7 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
         await _offer_spare(here)
         rivals = Rivals(here, random.Random(choices.random()))
         users = [
-            Users(here, tenant, balancer, random.Random(choices.random()))
+            Users(here, tenant, balancer=balancer, choices=random.Random(choices.random()))
             for tenant in here.tenants.values()
         ]
         crowd = [rivals.people(), *(user.people() for user in users)]
@@ -133,7 +135,9 @@ async def storm(balancer: Balancer, folder: Path, asked: Asked) -> Report:
             findings = await recording.findings()  # every server has to answer once more
         done = sum(people.done for people in crowd)
         refused = [error for people in crowd for error in people.refused]
-        return Report(faults, done, refused, recording.summary(), findings)
+        return Report(
+            faults, done, refused=refused, summary=recording.summary(), findings=findings
+        )
 
 
 async def _is_left(rivals: Rivals, users: Sequence[Users]) -> bool:
@@ -226,7 +230,9 @@ async def _all_is_given_back(here: Site[TenantServer], rivals: Rivals) -> None:
         await delete(here.client, TENANT_CLUSTER, tenant.key)
     for tenant in here.tenants.values():
         # The record of a creation whose replica was killed counts for two minutes.
-        await here.wait_until_gone(TENANT_CLUSTER, TEAM, tenant.key.name, CALM_SECONDS)
+        await here.wait_until_gone(
+            TENANT_CLUSTER, TEAM, name=tenant.key.name, seconds=CALM_SECONDS
+        )
     await rivals.leave()
     await until(
         partial(here.client.list, IP_ALLOCATION),

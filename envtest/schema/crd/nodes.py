@@ -88,7 +88,7 @@ def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldErr
     if schema.get("x-kubernetes-validations"):
         out += shape_errors(schema, walk.path)
         if walk.rules and not out:
-            of_rules += rule_errors(schema, Place(walk.path, walk.root, walk.uncorrelatable))
+            of_rules += rule_errors(schema, RulePlace(walk.path, walk.root, walk.uncorrelatable))
     out += _map_keys(schema, walk.path)
     return out, of_rules
 
@@ -317,7 +317,7 @@ def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[Field
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RulePlace:
     """Where rules stand.
 
     Attributes:
@@ -331,7 +331,7 @@ class Place:
     uncorrelatable: str
 
 
-def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
+def rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
     """Return why rules do not compile or cannot be used at their place."""
     root = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     checker = Checker(schema, root=root)
@@ -353,7 +353,7 @@ def rule_errors(schema: _Schema, place: Place) -> list[FieldError]:
     return out
 
 
-def _one_rule(rule: _Schema, checker: Checker, place: Place, where: str) -> list[FieldError]:
+def _one_rule(rule: _Schema, checker: Checker, place: RulePlace, where: str) -> list[FieldError]:
     """Return the errors of compiling a rule and its messageExpression."""
     expression, said = rule.get("rule") or "", rule.get("messageExpression") or ""
     optional_old = bool(rule.get("optionalOldSelf"))

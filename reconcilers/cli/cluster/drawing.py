@@ -14,7 +14,7 @@ from reconcilers.addressmap.integers import power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Cell, Column, fit_table, painted_text
+from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, painted_text
 from reconcilers.pictures.extents import (
     BY_TENANT,
     AddressHolder,
@@ -34,15 +34,15 @@ _ORDER = {state: place for place, state in enumerate(AddressState)}
 
 _Row = tuple[Extent, AddressHolder | None, str]
 """Who holds a range: with its namespace, where that is not the pool's."""
-_LISTING: Sequence[Column[_Row]] = (
-    Column("START", lambda row: row[0].range.start_text),
-    Column("END", lambda row: row[0].range.end_text),
-    Column("SIZE", lambda row: row[0].range.size, drop=2),
-    Column("STATE", lambda row: state_cell(row[0].state)),
-    Column("HOLDER", lambda row: row[2] or None),
-    Column("TENANT", lambda row: row[1].tenant if row[1] else None, drop=1),
-    Column("TYPE", lambda row: row[1].purpose if row[1] else None, drop=4),
-    Column("NOTE", lambda row: Cell(row[0].note), drop=3),
+_LISTING: Sequence[TableColumn[_Row]] = (
+    TableColumn("START", lambda row: row[0].range.start_text),
+    TableColumn("END", lambda row: row[0].range.end_text),
+    TableColumn("SIZE", lambda row: row[0].range.size, drop=2),
+    TableColumn("STATE", lambda row: state_cell(row[0].state)),
+    TableColumn("HOLDER", lambda row: row[2] or None),
+    TableColumn("TENANT", lambda row: row[1].tenant if row[1] else None, drop=1),
+    TableColumn("TYPE", lambda row: row[1].purpose if row[1] else None, drop=4),
+    TableColumn("NOTE", lambda row: Cell(row[0].note), drop=3),
 )
 
 

@@ -8,7 +8,7 @@ import click
 
 from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, read_objects
-from reconcilers.cli.cluster.objects import Scope, in_cluster, report_not_read
+from reconcilers.cli.cluster.objects import ReadingScope, in_cluster, report_not_read
 from reconcilers.cli.forms import Form
 from reconcilers.cli.interrupts import Interrupted, run_until_interrupted
 
@@ -16,7 +16,7 @@ Show = Callable[[Objects], str]
 
 
 def follow(
-    where: Scope, form: Form, show: Show, required: Sequence[Resource[Any]] = REQUIRED
+    where: ReadingScope, form: Form, show: Show, required: Sequence[Resource[Any]] = REQUIRED
 ) -> None:
     """Show what there is, and again after each change, until Ctrl-C.
 

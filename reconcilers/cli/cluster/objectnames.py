@@ -11,7 +11,7 @@ from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.cli.cluster.kindwords import kind_words
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 
 KINDS: tuple[Resource[Any], ...] = (TENANT_CLUSTER, IP_ALLOCATION)
 
@@ -74,12 +74,14 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
     matching = [(kind, key) for kind, key in named_keys if namespace in {"", key.namespace}]
     if not matching and named_keys:
         elsewhere = ", ".join(f"{kind}/{key}" for kind, key in named_keys)
-        raise Problem(f"namespace {namespace} has no {name!r}; elsewhere there is: {elsewhere}")
+        raise CommandProblem(
+            f"namespace {namespace} has no {name!r}; elsewhere there is: {elsewhere}"
+        )
     if not matching:
-        raise Problem(_describe_unknown(name, objects, namespace))
+        raise CommandProblem(_describe_unknown(name, objects, namespace))
     if len(matching) > 1:
         candidates = ", ".join(f"{kind}/{key}" for kind, key in matching)
-        raise Problem(f"{name!r} is ambiguous; name one of: {candidates}")
+        raise CommandProblem(f"{name!r} is ambiguous; name one of: {candidates}")
     return matching[0]
 
 

@@ -16,7 +16,7 @@ from controller.resource import Resource
 from reconcilers.addressmap.objects import REQUIRED, Objects, PlatformDefault, read_objects
 from reconcilers.api import names
 from reconcilers.cli.output import NOT_READ
-from reconcilers.cli.problems import WRONG_INPUT, Problem, say
+from reconcilers.cli.problems import WRONG_INPUT, CommandProblem, say
 from reconcilers.cli.progress import aside, progress
 from reconcilers.integrations.core.scopedlists import describe_limits
 from reconcilers.reporting.wording import count_noun, name_with_count
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class ReadingScope:
     """Where to look.
 
     Args:
@@ -44,10 +44,10 @@ class Scope:
     recursive: bool = False
 
 
-def scope(values: Mapping[str, Any]) -> Scope:
+def scope(values: Mapping[str, Any]) -> ReadingScope:
     """Return where to look, by the values of the options."""
     namespace = "" if values["all_namespaces"] else values["namespace"]
-    return Scope(
+    return ReadingScope(
         kubeconfig=values["kubeconfig"],
         context=values["context"],
         namespace=namespace,
@@ -56,7 +56,7 @@ def scope(values: Mapping[str, Any]) -> Scope:
     )
 
 
-def read_all(where: Scope, required: Sequence[Resource[Any]] = REQUIRED) -> Objects:
+def read_all(where: ReadingScope, required: Sequence[Resource[Any]] = REQUIRED) -> Objects:
     """Return the objects of a cluster, or of files saved from one, of all namespaces.
 
     With -n and a user who may not read all namespaces, those of that namespace; what could not be
@@ -75,7 +75,7 @@ def read_all(where: Scope, required: Sequence[Resource[Any]] = REQUIRED) -> Obje
     return read_cluster(where, lambda client: read_objects(client, where.namespace, required))
 
 
-def read_cluster(where: Scope, read: Callable[[Any], Awaitable[Objects]]) -> Objects:
+def read_cluster(where: ReadingScope, read: Callable[[Any], Awaitable[Objects]]) -> Objects:
     """Return the objects that `read` reads of a cluster; report the kinds the user may not read.
 
     Args:
@@ -90,7 +90,7 @@ def read_cluster(where: Scope, read: Callable[[Any], Awaitable[Objects]]) -> Obj
     return objects
 
 
-def read_shown(where: Scope) -> Objects:
+def read_shown(where: ReadingScope) -> Objects:
     """Return the objects of `read_all` that concern the namespace of -n.
 
     Raises:
@@ -160,7 +160,7 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
     )
 
 
-def in_cluster(where: Scope, activity: str, work: Callable[[Any], Awaitable[R]]) -> R:
+def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitable[R]]) -> R:
     """Return the result of `work` in the cluster of a where.
 
     Args:
@@ -190,13 +190,13 @@ def in_cluster(where: Scope, activity: str, work: Callable[[Any], Awaitable[R]])
         with progress(activity):
             anyio.run(ask)
     except (ConfigurationError, ControllerError) as error:
-        raise Problem(_why_not(error, where)) from error
+        raise CommandProblem(_why_not(error, where)) from error
     return results[0]
 
 
-def _of_files(where: Scope) -> Objects:
+def _of_files(where: ReadingScope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
-    from reconcilers.cli.reading.manifests import Manifest, read
+    from reconcilers.cli.reading.manifests import ReadManifest, read
     from reconcilers.integrations import views
     from reconcilers.integrations.core.platforms import NetworkPools
     from reconcilers.tenantcluster.providerreference import parse_reference
@@ -215,9 +215,9 @@ def _of_files(where: Scope) -> Objects:
     if findings.wrong:
         click.get_current_context().meta[WRONG_INPUT] = True
     if not manifests.every() and not manifests.others:
-        raise Problem(f"no object of butler-ipam was found in {', '.join(where.files)}")
+        raise CommandProblem(f"no object of butler-ipam was found in {', '.join(where.files)}")
 
-    def index_by_key(manifests: Sequence[Manifest[T]]) -> dict[Key, T]:
+    def index_by_key(manifests: Sequence[ReadManifest[T]]) -> dict[Key, T]:
         return {manifest.key: manifest.object for manifest in manifests}
 
     unreadable = dict.fromkeys(manifests.refused, "it has an error, see above")
@@ -243,11 +243,11 @@ def _of_files(where: Scope) -> Objects:
     )
 
 
-def _namespace(where: Scope) -> str:
+def _namespace(where: ReadingScope) -> str:
     return where.namespace or names.DEFAULT_NAMESPACE
 
 
-def _why_not(error: Exception, where: Scope) -> str:
+def _why_not(error: Exception, where: ReadingScope) -> str:
     """Return why a cluster could not be read, and what to do about it."""
     if isinstance(error, Forbidden) and not where.namespace:
         return f"{error}; name a namespace that you may read with -n"

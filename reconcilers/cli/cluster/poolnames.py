@@ -14,7 +14,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import pool_pictures
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.cluster.kindwords import kind_words
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.integrations.core.views import UNREADABLE
 from reconcilers.integrations.poolkinds import pool_kinds
 from reconcilers.pictures.poolpicture import PoolPicture
@@ -62,19 +62,19 @@ def _select_pool(
         return candidates[0]
     if candidates:
         candidate_names = ", ".join(map(full_name, candidates))
-        raise Problem(
+        raise CommandProblem(
             f"{len(candidates)} pools have the name {name!r}: {candidate_names}; name one of them"
         )
     for pool_name in unreadable:
         if _has_name(pool_name, name):
-            raise Problem(
+            raise CommandProblem(
                 f"{pool_name.kind} {pool_name.key} cannot be read; correct or delete what"
                 " `butler-ipam check` reports"
             )
     known = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
     near = _similar_name(pools, name)
     hint = f"; did you mean {near}? There are" if near else "; there are"
-    raise Problem(f"there is no pool {name!r}{hint}: {known}")
+    raise CommandProblem(f"there is no pool {name!r}{hint}: {known}")
 
 
 def namespace_in(names: Collection[str]) -> str:

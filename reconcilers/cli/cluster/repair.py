@@ -17,7 +17,7 @@ from controller.scaffold.schemas import plain_schema
 from reconcilers.addressmap.audit import REVIEWED, Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
-from reconcilers.cli.problems import Problem, say
+from reconcilers.cli.problems import CommandProblem, say
 from reconcilers.cli.progress import count_progress
 from reconcilers.cli.reading.findings import Findings, path_text
 from reconcilers.cli.reading.objects import read_objects
@@ -29,7 +29,7 @@ KIND = "CheckReport"
 
 @with_config(REVIEWED)
 @dataclass(frozen=True, slots=True)
-class Report:
+class RepairReport:
     """A whole report; `notRead` is what could not be checked."""
 
     apiVersion: Literal["report.butler-ipam/v1"]
@@ -48,7 +48,7 @@ def report(findings: Sequence[Finding]) -> dict[str, Any]:
     return output.report(KIND, findings=entries)
 
 
-def read_report(path: Path) -> Report:
+def read_report(path: Path) -> RepairReport:
     """Return a report that was written before, in JSON or YAML.
 
     Raises:
@@ -58,7 +58,7 @@ def read_report(path: Path) -> Report:
 
     findings = Findings()
     manifests = [*read_objects([str(path)], findings, recursive=False)]
-    validations = [Validation(plain_schema(Report), raw.body) for raw in manifests]
+    validations = [Validation(plain_schema(RepairReport), raw.body) for raw in manifests]
     for raw, validation in zip(manifests, validations, strict=True):
         unknown = ((at, f"this field is unknown{hint}") for at, hint in validation.unknown)
         for at, fault in [*validation.faults, *unknown]:
@@ -66,11 +66,11 @@ def read_report(path: Path) -> Report:
     for finding in findings:
         say(finding.severity, finding.sentence)
     if findings.wrong or len(manifests) != 1:
-        raise Problem(
+        raise CommandProblem(
             f"{path} is not one report of `butler-ipam check -o yaml`: correct it, or create"
             " a new report"
         )
-    return TypeAdapter(Report).validate_python(validations[0].kept)
+    return TypeAdapter(RepairReport).validate_python(validations[0].kept)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class Outcome:
 
 
 async def repair(
-    client: Any, reviewed: Report, current_findings: Sequence[Finding]
+    client: Any, reviewed: RepairReport, current_findings: Sequence[Finding]
 ) -> AsyncIterator[Outcome]:
     """Carry out what a reviewed report asks for; yield what became of each such finding.
 

@@ -7,28 +7,28 @@ from datetime import UTC, datetime
 from reconcilers.addressmap.audit import Finding, finding_order
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import Cell, Column, fit_table, tables
+from reconcilers.cli.output import Cell, TableColumn, fit_table, tables
 from reconcilers.cli.problems import EXIT_PROBLEM
 from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
 
 EXIT_WARNING = 3
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yellow"}
-_AREAS: Sequence[Column[AreaState]] = (
-    Column("AREA", lambda area: area.area),
-    Column("STATE", lambda area: Cell(area.state, _COLOURS[area.state])),
-    Column("SUMMARY", lambda area: area.summary, wraps=True),
+_AREAS: Sequence[TableColumn[AreaState]] = (
+    TableColumn("AREA", lambda area: area.area),
+    TableColumn("STATE", lambda area: Cell(area.state, _COLOURS[area.state])),
+    TableColumn("SUMMARY", lambda area: area.summary, wraps=True),
 )
-_FINDINGS: Sequence[Column[Finding]] = (
-    Column("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
-    Column("KIND", lambda finding: finding.kind),
-    Column("OBJECT", lambda finding: finding.subject.text),
-    Column("SINCE", lambda finding: finding.since, drop=1),
-    Column("WHAT", lambda finding: finding.sentence, wraps=True),
+_FINDINGS: Sequence[TableColumn[Finding]] = (
+    TableColumn("SEVERITY", lambda finding: Cell(finding.severity, _COLOURS[finding.severity])),
+    TableColumn("KIND", lambda finding: finding.kind),
+    TableColumn("OBJECT", lambda finding: finding.subject.text),
+    TableColumn("SINCE", lambda finding: finding.since, drop=1),
+    TableColumn("WHAT", lambda finding: finding.sentence, wraps=True),
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class StatusPage:
     """What `status` shows.
 
     Args:
@@ -60,7 +60,7 @@ def page(
     namespace: str,
     controllers: AreaState | None = None,
     more: Sequence[Finding] = (),
-) -> Page:
+) -> StatusPage:
     """Return the page that `status` prints about a namespace; an empty one means all of them.
 
     Args:
@@ -71,6 +71,6 @@ def page(
     about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=finding_order)
     selected = objects.within(namespace).of_tenants(namespace)
-    return Page(
+    return StatusPage(
         area_states(selected, findings, controllers=controllers, namespace=namespace), findings
     )

@@ -17,9 +17,9 @@ from controller.config import open_transport
 from controller.jobs import run_in_background
 from controller.plaintext import escape_lines
 from reconcilers.addressmap.objects import Objects
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.ui.watched import Watched
+from reconcilers.ui.watched import PageInformers
 
 GATHER_SECONDS = 0.2
 """Changes come in groups: who draws each alone draws what is half done."""
@@ -46,7 +46,7 @@ async def write_updates(
         changed.set()
 
     async with open_transport(kubeconfig, context, user_agent="butler-ipam") as transport:
-        watched = Watched.over(transport, clock, not_read=not_read)
+        watched = PageInformers.over(transport, clock, not_read=not_read)
         watched.on_change(note)
         others = watched.others
         assert others is not None, "all platforms are asked for"
@@ -59,7 +59,7 @@ async def write_updates(
                 changed = anyio.Event()
                 try:
                     page = show(watched.objects())
-                except Problem as problem:  # a pool that is named may come again
+                except CommandProblem as problem:  # a pool that is named may come again
                     page = f"{escape_lines(problem.format_message())}\n"
                 if page != last:
                     before = CLEAR if sys.stdout.isatty() else "\n" if last else ""

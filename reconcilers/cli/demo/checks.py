@@ -9,7 +9,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.cli.cluster.statuspage import page
-from reconcilers.cli.demo.view import NotYet, PlatformView, existing, of_view
+from reconcilers.cli.demo.view import NotSeenYet, PlatformView, existing, of_view
 from reconcilers.cli.local.balancer import is_established
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
@@ -25,9 +25,9 @@ def _condition(
     """
     condition = find(conditions, condition_type)
     if condition is None:
-        raise NotYet(f"{whose} has no condition {condition_type} yet")
+        raise NotSeenYet(f"{whose} has no condition {condition_type} yet")
     if condition.status != status:
-        raise NotYet(
+        raise NotSeenYet(
             f"{whose}: {condition_type} is {condition.status},"
             f" {condition.reason}: {condition.message}"
         )
@@ -40,7 +40,7 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     status = view.pool(name).status
     _condition(f"NetworkPool {name}", status.conditions, condition_type=READY, status="True")
     if status.allocatedIPs != used:
-        raise NotYet(f"NetworkPool {name} has {count_addresses(status.allocatedIPs)} in use")
+        raise NotSeenYet(f"NetworkPool {name} has {count_addresses(status.allocatedIPs)} in use")
     largest = f"the largest free block has {status.largestFreeBlock}"
     return [f"NetworkPool {name}: {used} of {status.totalIPs} addresses in use, {largest}"]
 
@@ -85,7 +85,7 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
             "; ".join(f"{finding.kind}: {finding.sentence}" for finding in status_page.findings)
             or "nothing"
         )
-        raise NotYet(f"`butler-ipam status -n {namespace}` finds {findings}")
+        raise NotSeenYet(f"`butler-ipam status -n {namespace}` finds {findings}")
     head = f"$ butler-ipam status -n {namespace}"
     return [head, *(f"  {line}" for line in page_text.splitlines()), f"  exit code {exit_code}"]
 
@@ -97,7 +97,7 @@ def event(view: PlatformView, kind: str, name: str, reason: str, saying: str = "
         about = (event.regarding.kind, event.regarding.name, event.reason)
         if about == (kind, name, reason) and saying in event.note:
             return [f"event, {event.type}: {event.reason}: {event.note}"]
-    raise NotYet(f"no event {reason} about {kind} {name} was seen")
+    raise NotSeenYet(f"no event {reason} about {kind} {name} was seen")
 
 
 def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
@@ -110,7 +110,7 @@ def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
     if allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None:
         ready = find(allocation.status.conditions, READY)
         why = f": {ready.message}" if ready else ""
-        raise NotYet(f"IPAllocation {name} is {allocation.status.phase or 'new'}{why}")
+        raise NotSeenYet(f"IPAllocation {name} is {allocation.status.phase or 'new'}{why}")
     return allocation
 
 
@@ -128,7 +128,7 @@ def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> 
     """Check that an allocation has a range, or exactly this one."""
     allocation = _find_allocated(view, name)
     if start and (allocation.status.startAddress, allocation.status.endAddress) != (start, end):
-        raise NotYet(f"IPAllocation {name} has {allocation.status.startAddress}")
+        raise NotSeenYet(f"IPAllocation {name} has {allocation.status.startAddress}")
     return [_in_words(allocation)]
 
 
@@ -140,7 +140,7 @@ def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str)
         f"IPAllocation {name}", allocation.status.conditions, condition_type=READY, status="False"
     )
     if (allocation.status.phase, ready.reason) != (expected_phase, reason):
-        raise NotYet(f"IPAllocation {name} is {allocation.status.phase}, {ready.reason}")
+        raise NotSeenYet(f"IPAllocation {name} is {allocation.status.phase}, {ready.reason}")
     return [f"IPAllocation {name} is {expected_phase}, {ready.reason}: {ready.message}"]
 
 
@@ -151,10 +151,10 @@ def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str
     for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
         reference = getattr(status, field)
         if reference is None:
-            raise NotYet(f"TenantCluster {cluster} has no {field}")
+            raise NotSeenYet(f"TenantCluster {cluster} has no {field}")
         allocation = _find_allocated(view, reference.name)
         if allocation.spec.poolRef.name != pool:
-            raise NotYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
+            raise NotSeenYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
         lines.append(_in_words(allocation))
     return lines
 
@@ -167,7 +167,7 @@ def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "
     message = ready.message if ready else "nothing said yet"
     line = f"TenantCluster {cluster} is {tenant_cluster.status.phase}: {message}"
     if tenant_cluster.status.phase != expected_phase or saying not in message:
-        raise NotYet(line)
+        raise NotSeenYet(line)
     return [line]
 
 
@@ -179,7 +179,7 @@ def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: 
         f"TenantCluster {cluster}", conditions, condition_type=condition, status=status
     )
     if cluster_condition.reason != reason:
-        raise NotYet(
+        raise NotSeenYet(
             f"TenantCluster {cluster}: {condition} is {status}, {cluster_condition.reason}"
         )
     return [
@@ -192,7 +192,7 @@ def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[st
     """Check that a cluster does not have a condition that is there only while it is False."""
     cluster_condition = find(existing(view.clusters, cluster).status.conditions, condition)
     if cluster_condition is not None:
-        raise NotYet(
+        raise NotSeenYet(
             f"TenantCluster {cluster}: {condition} is {cluster_condition.status},"
             f" {cluster_condition.reason}"
         )
@@ -209,9 +209,9 @@ def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[
         and allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_GROWTH
     ]
     if len(growth) != count:
-        raise NotYet(f"TenantCluster {cluster} has {len(growth)} growth allocations")
+        raise NotSeenYet(f"TenantCluster {cluster} has {len(growth)} growth allocations")
     if pool and any(allocation.spec.poolRef.name != pool for allocation in growth):
-        raise NotYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
+        raise NotSeenYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
     return [_in_words(allocation) for allocation in growth] or [
         f"TenantCluster {cluster} has not grown again"
     ]
@@ -229,7 +229,7 @@ def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
         if allocation.spec.tenantClusterRef.key in clusters
     ]
     if remaining:
-        raise NotYet(f"IPAllocation {remaining[0].metadata.name} is still there")
+        raise NotSeenYet(f"IPAllocation {remaining[0].metadata.name} is still there")
     return [f"{len(clusters)} TenantClusters and all their IPAllocations are gone"]
 
 
@@ -239,7 +239,7 @@ def lacks_metallb(view: PlatformView, cluster: Key) -> list[str]:
     kinds = view.tenants[cluster].kinds
     if len(kinds) or not kinds.synced:
         served_kinds = ", ".join(definition.metadata.name for definition in kinds)
-        raise NotYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
+        raise NotSeenYet(f"the tenant {cluster} serves {served_kinds or 'none of them yet'}")
     return [f"in the tenant {cluster.name}: no kind of MetalLB's is served"]
 
 
@@ -252,7 +252,7 @@ def has_metallb(view: PlatformView, cluster: Key) -> list[str]:
         if is_established(definition)
     ]
     if len(kinds) < len(view.definitions):
-        raise NotYet(f"the tenant {cluster} serves {len(kinds)} kinds")
+        raise NotSeenYet(f"the tenant {cluster} serves {len(kinds)} kinds")
     return [f"in the tenant {cluster.name}: {', '.join(sorted(kinds))} are served"]
 
 
@@ -268,9 +268,9 @@ def is_projected(view: PlatformView, cluster: Key) -> list[str]:
     tenant = view.tenants[cluster]
     entries, kind = tenant.list_entries(), tenant.pools.resource.kind
     if not expected_ranges or sorted(entries) != sorted(expected_ranges):
-        raise NotYet(f"in the tenant, objects of {kind} have {entries}")
+        raise NotSeenYet(f"in the tenant, objects of {kind} have {entries}")
     if missing := [cache for cache in tenant.advertisements if not len(cache)]:
-        raise NotYet(f"there is no {missing[0].resource.kind} in the tenant")
+        raise NotSeenYet(f"there is no {missing[0].resource.kind} in the tenant")
     advertised = ", and is advertised" if tenant.advertisements else ""
     pools = ", ".join(
         pool.metadata.name for pool in tenant.pools if tenant.balancer.list_entries(pool)
@@ -284,7 +284,7 @@ def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     tenant = view.tenants[cluster]
     caches = [tenant.pools, *tenant.advertisements]
     if remaining_kinds := [cache.resource.kind for cache in caches if len(cache)]:
-        raise NotYet(f"the tenant {cluster} still has objects of {', '.join(remaining_kinds)}")
+        raise NotSeenYet(f"the tenant {cluster} still has objects of {', '.join(remaining_kinds)}")
     kinds = " and ".join(cache.resource.kind for cache in caches)
     return [f"in the tenant {cluster.name}: {kinds} {'is' if len(caches) == 1 else 'are'} gone"]
 
@@ -300,11 +300,11 @@ def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service has an address out of its tenant's range."""
     shown_address = _address(view, cluster, name)
     if not shown_address:
-        raise NotYet(f"Service default/{name} of {cluster} has no address")
+        raise NotSeenYet(f"Service default/{name} of {cluster} has no address")
     address = addresstexts.parse_ends(shown_address, shown_address)
     entries = map(addresstexts.parse_cidr_or_span, view.tenants[cluster].list_entries())
     if address is None or not any(entry and entry.contains(address) for entry in entries):
-        raise NotYet(f"Service default/{name} has {shown_address}, which is not its tenant's")
+        raise NotSeenYet(f"Service default/{name} has {shown_address}, which is not its tenant's")
     return [f"in the tenant: Service {name} has {shown_address} ({view.balancer.name})"]
 
 
@@ -312,5 +312,5 @@ def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
 def lacks_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service of a tenant has lost its address."""
     if _address(view, cluster, name):
-        raise NotYet(f"Service default/{name} of {cluster} still has an address")
+        raise NotSeenYet(f"Service default/{name} of {cluster} still has an address")
     return [f"in the tenant {cluster.name}: Service {name} has no address any more"]

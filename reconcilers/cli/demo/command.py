@@ -23,7 +23,7 @@ from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
     DidNotHappen,
     Pause,
-    Step,
+    StoryStep,
     no_pause,
     paragraph,
     play,
@@ -33,17 +33,17 @@ from reconcilers.cli.demo.story import TENANTS, read_story, story
 from reconcilers.cli.demo.view import PlatformView
 from reconcilers.cli.flags import duration_option, option
 from reconcilers.cli.interrupts import Interrupted
-from reconcilers.cli.local.platform import Platform, Tenant, announcement, platform
+from reconcilers.cli.local.platform import LocalPlatform, LocalTenant, announcement, platform
 from reconcilers.cli.local.servers import (
     kubeconfig_path,
     run_servers,
     write_kubeconfig,
 )
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import load_balancer_option
 from reconcilers.ui.serving import local_page
 
-Story = Callable[[OverlapWatch, ReleaseWatch, str], list[Step]]
+Story = Callable[[OverlapWatch, ReleaseWatch, str], list[StoryStep]]
 KEY_BYTES = 64
 """More than any key sends: arrows send three, pasted text more."""
 LOG_LINES = 40
@@ -101,7 +101,7 @@ def demo(
     except DidNotHappen as failure:
         for line in log.getvalue().splitlines()[-LOG_LINES:]:
             click.echo(f"    log: {line}", err=True)
-        raise Problem(str(failure)) from failure
+        raise CommandProblem(str(failure)) from failure
     except Interrupted:
         raise click.Abort from None
 
@@ -195,7 +195,7 @@ async def perform(
 
 
 @asynccontextmanager
-async def _page(whole: Platform, clock: Clock, way: Way) -> AsyncIterator[None]:
+async def _page(whole: LocalPlatform, clock: Clock, way: Way) -> AsyncIterator[None]:
     """Serve the live page of the management cluster, and say where, if it is to be shown."""
     if not way.shows:
         yield
@@ -208,7 +208,7 @@ async def _page(whole: Platform, clock: Clock, way: Way) -> AsyncIterator[None]:
         yield
 
 
-def _where(whole: Platform, tenants: Sequence[Tenant]) -> str:
+def _where(whole: LocalPlatform, tenants: Sequence[LocalTenant]) -> str:
     lines = [f"    platform      {whole.management.url}   {whole.management.what}"]
     for tenant in tenants:
         server = whole.tenants[tenant.cluster]

@@ -19,7 +19,7 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import RELEASED, IPAllocation
 from reconcilers.api.services import SERVICE
-from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, TenantView, of_view
+from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, TenantView, of_view
 
 Span = tuple[int, int]
 
@@ -132,7 +132,7 @@ class ReleaseWatch:
         if self.found:
             raise Broken("; ".join(self.found))
         if self.checked < count:
-            raise NotYet(f"{self.checked} of {count} ranges were looked for in their tenants")
+            raise NotSeenYet(f"{self.checked} of {count} ranges were looked for in their tenants")
         return [f"{count} ranges were looked for in their tenants when released: all were gone"]
 
 
@@ -171,7 +171,7 @@ def check_sums(view: PlatformView) -> Sequence[str]:
             span[1] - span[0] + 1 for allocation in of_pool if (span := _parse_span(allocation))
         )
         if status.allocatedIPs != used or used + status.availableIPs != status.totalIPs:
-            raise NotYet(
+            raise NotSeenYet(
                 f"NetworkPool {name} says {status.allocatedIPs} used and"
                 f" {status.availableIPs} free of {status.totalIPs}; its IPAllocations hold {used}"
             )
@@ -195,12 +195,12 @@ def check_pool_free(view: PlatformView, name: str) -> list[str]:
     several = tenants is not None and len(tenants.ranges) > 1
     whole = several or status.largestFreeBlock == status.totalIPs
     if status.availableIPs != status.totalIPs or not whole:
-        raise NotYet(
+        raise NotSeenYet(
             f"NetworkPool {name} has {status.availableIPs} of {status.totalIPs} free,"
             f" {status.largestFreeBlock} of them in a row"
         )
     if any(allocation.spec.poolRef.name == name for allocation in view.allocations):
-        raise NotYet(f"there still are IPAllocations of {name}")
+        raise NotSeenYet(f"there still are IPAllocations of {name}")
     where = "in its ranges" if several else "in one block"
     return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
 
@@ -224,5 +224,5 @@ def check_nothing_left(view: PlatformView) -> list[str]:
     """
     for cache in (view.allocations, view.pools, view.providers, view.clusters):
         if len(cache):
-            raise NotYet(f"{len(cache)} {cache.resource.plural} are still there")
+            raise NotSeenYet(f"{len(cache)} {cache.resource.plural} are still there")
     return ["no NetworkPool, IPAllocation, ProviderConfig or TenantCluster is left"]

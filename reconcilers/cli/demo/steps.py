@@ -21,7 +21,7 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.names import API_VERSION, DEFAULT_NAMESPACE
-from reconcilers.cli.demo.view import Broken, NotYet, PlatformView, existing, of_view
+from reconcilers.cli.demo.view import Broken, NotSeenYet, PlatformView, existing, of_view
 from reconcilers.cli.local import webhooks
 from reconcilers.cli.local.objects import Manifest, apply, delete
 from reconcilers.cli.local.platform import Replica, kubeconfig_secret
@@ -37,7 +37,7 @@ WIDTH = 76
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StoryStep:
     """One step of a story: what is done first, and what must be seen at the end, in this order.
 
     `text` tells a person who has never seen it what happens and why.
@@ -63,7 +63,7 @@ async def no_pause() -> None:
 
 
 async def play(
-    steps: Sequence[Step],
+    steps: Sequence[StoryStep],
     view: PlatformView,
     clock: Clock,
     echo: Callable[[str], None],
@@ -92,7 +92,7 @@ async def play(
                     lines = await view.until(check, seconds)
                 for line in lines:
                     echo(f"    {' ' if line.startswith(' ') else '-'} {line}")
-        except (NotYet, Broken, ControllerError) as why:
+        except (NotSeenYet, Broken, ControllerError) as why:
             took = clock.monotonic() - begun
             raise DidNotHappen(
                 f"step {number} of {len(steps)} ({step.title}) did not happen within"
@@ -195,10 +195,10 @@ class LeaderLoss:
         """Check that the other replica leads, and that all requests are served."""
         holder = self._holder(view)
         if holder in ("", self._lost):
-            raise NotYet(f"the lease is still that of {holder or 'no replica'}")
+            raise NotSeenYet(f"the lease is still that of {holder or 'no replica'}")
         done, whole = len(self._done(view)), len(self._requests)
         if done < whole:
-            raise NotYet(f"{done} of {whole} IPAllocations of {self._pool.name} are served")
+            raise NotSeenYet(f"{done} of {whole} IPAllocations of {self._pool.name} are served")
         then = f"when it had served {self._served} of {whole} requests; {holder} took the lease"
         return [
             f"{self._lost} led, and was cut off from the API server {then}",
@@ -207,7 +207,7 @@ class LeaderLoss:
 
     def _check_begun(self, view: PlatformView) -> Sequence[str]:
         if not self._done(view):
-            raise NotYet(f"no IPAllocation of {self._pool.name} is served")
+            raise NotSeenYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
 
     def _done(self, view: PlatformView) -> list[IPAllocation]:
@@ -222,7 +222,7 @@ class LeaderLoss:
         leader = [replica for replica in view.replicas if replica.name == holder]
         others = [replica for replica in view.replicas if replica.name != holder]
         if not leader or not others:
-            raise NotYet(f"the lease is that of {holder or 'no replica'}")
+            raise NotSeenYet(f"the lease is that of {holder or 'no replica'}")
         return leader[0], others[0]
 
     def _holder(self, view: PlatformView) -> str:
@@ -337,13 +337,13 @@ def reasons(refusal: ApiError) -> list[str]:
     return causes or [refusal.message]
 
 
-def expect_refusals(title: str, *attempts: Attempt, explanation: str = "") -> Step:
+def expect_refusals(title: str, *attempts: Attempt, explanation: str = "") -> StoryStep:
     """Return the step in which all of these are refused."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), actions=(answers.refuse,), explanation=explanation)
+    return StoryStep(title, (answers.lines,), actions=(answers.refuse,), explanation=explanation)
 
 
-def expect_warnings(title: str, *attempts: Attempt, explanation: str = "") -> Step:
+def expect_warnings(title: str, *attempts: Attempt, explanation: str = "") -> StoryStep:
     """Return the step in which all of these are let through with a warning."""
     answers = _Answers(attempts)
-    return Step(title, (answers.lines,), actions=(answers.warn,), explanation=explanation)
+    return StoryStep(title, (answers.lines,), actions=(answers.warn,), explanation=explanation)

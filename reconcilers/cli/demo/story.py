@@ -25,8 +25,8 @@ from reconcilers.cli.demo.steps import (
     Attempt,
     Check,
     LeaderLoss,
-    Step,
     Stopwatch,
+    StoryStep,
     attempt,
     declare,
     expect_refusals,
@@ -37,15 +37,18 @@ from reconcilers.cli.demo.steps import (
 )
 from reconcilers.cli.demo.view import PlatformView, existing, of_view
 from reconcilers.cli.local.objects import Manifest
-from reconcilers.cli.local.platform import Tenant
+from reconcilers.cli.local.platform import LocalTenant
 from reconcilers.configuration.settings import TenantSettings
 
 WEB = Key("team-a", "web")
-_WITH_BALANCER = (Tenant("tenant-web", WEB), Tenant("tenant-shop", Key("team-b", "shop")))
-TENANTS: Mapping[str, Sequence[Tenant]] = {
+_WITH_BALANCER = (
+    LocalTenant("tenant-web", WEB),
+    LocalTenant("tenant-shop", Key("team-b", "shop")),
+)
+TENANTS: Mapping[str, Sequence[LocalTenant]] = {
     DEFAULT_LOAD_BALANCER: (
         *_WITH_BALANCER,
-        Tenant("tenant-bare", Key("team-d", "bare"), has_balancer=False),
+        LocalTenant("tenant-bare", Key("team-d", "bare"), has_balancer=False),
     ),
     CILIUM: _WITH_BALANCER,
 }
@@ -63,7 +66,7 @@ def story(
     releases: ReleaseWatch,
     silent_url: str,
     provider: str = DEFAULT_LOAD_BALANCER,
-) -> list[Step]:
+) -> list[StoryStep]:
     """Return the steps, in order.
 
     Args:
@@ -118,7 +121,7 @@ def _step_of(
     entry: Mapping[str, Any],
     action_makers: Mapping[str, Callable[..., Action]],
     check_makers: Mapping[str, Callable[..., Check]],
-) -> Step:
+) -> StoryStep:
     """Return the step that an entry of story.yaml describes."""
     title, explanation = entry["title"], entry["text"]
     for word, make in (("refused", expect_refusals), ("warned", expect_warnings)):
@@ -126,7 +129,7 @@ def _step_of(
             return make(title, *map(_attempt, entry[word]), explanation=explanation)
     actions = [_call_word(action_makers, act) for act in entry.get("do", ())]
     checks_made = [_call_word(check_makers, check) for check in entry["see"]]
-    return Step(title, tuple(checks_made), actions=tuple(actions), explanation=explanation)
+    return StoryStep(title, tuple(checks_made), actions=tuple(actions), explanation=explanation)
 
 
 def _call_word(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:

@@ -21,7 +21,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONF
 from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.local.balancer import DEFINITION, LocalBalancer, wait_established
-from reconcilers.cli.local.platform import Platform
+from reconcilers.cli.local.platform import LocalPlatform
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.progress import show_progress
 from reconcilers.ui.watched import READ_EVENTS, ReadEvent
@@ -32,7 +32,7 @@ P = ParamSpec("P")
 Follow = Callable[[ApiServer, Resource[Any]], Cache[Any]]
 
 
-class NotYet(Exception):
+class NotSeenYet(Exception):
     """What is waited for is not so yet; the message says what is seen instead."""
 
 
@@ -58,7 +58,7 @@ class TenantView:
 class PlatformView:
     """The management cluster and the tenants of a platform, as they are now."""
 
-    def __init__(self, platform: Platform, clock: Clock) -> None:
+    def __init__(self, platform: LocalPlatform, clock: Clock) -> None:
         self.management = platform.management
         self.replicas = platform.replicas
         self.balancer = platform.balancer
@@ -142,7 +142,7 @@ class PlatformView:
             changed = self._changed
             try:
                 return look(self)
-            except NotYet as why:
+            except NotSeenYet as why:
                 last = why
             show_progress(f"waiting: {last}")
             before = self._clock.monotonic()
@@ -172,5 +172,5 @@ def existing(cache: Cache[T], key: Key) -> T:
     """
     obj = cache.get(key)
     if obj is None:
-        raise NotYet(f"there is no {cache.resource.kind} {key}")
+        raise NotSeenYet(f"there is no {cache.resource.kind} {key}")
     return obj

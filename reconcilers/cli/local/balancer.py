@@ -21,7 +21,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.loadbalancers.metallb.installation.installer import Applied
 
 PAUSE = 0.1
@@ -117,7 +117,7 @@ def named_failures(title: str, server: ApiServer) -> Iterator[None]:
     try:
         yield
     except envtest().PlaneError as failure:
-        raise Problem(f"{title} of {server.name}: {failure}") from failure
+        raise CommandProblem(f"{title} of {server.name}: {failure}") from failure
 
 
 def is_established(definition: Applied) -> bool:

@@ -116,7 +116,7 @@ async def replica(
 
 
 @dataclass(frozen=True, slots=True)
-class Tenant:
+class LocalTenant:
     """A tenant to be started.
 
     Args:
@@ -132,7 +132,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, slots=True)
-class Platform:
+class LocalPlatform:
     """A platform that runs.
 
     Args:
@@ -167,13 +167,13 @@ def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
 
 @asynccontextmanager
 async def platform(
-    tenants: Sequence[Tenant],
+    tenants: Sequence[LocalTenant],
     clock: Clock,
     replicas: Mapping[str, Settings],
     data: Path | None = None,
     options: ManagerOptions | None = None,
     provider: str = DEFAULT_LOAD_BALANCER,
-) -> AsyncIterator[Platform]:
+) -> AsyncIterator[LocalPlatform]:
     """Run a platform for the time of the context.
 
     Args:
@@ -220,7 +220,7 @@ async def platform(
                 if not started:
                     await webhooks.put_in_force(management, port, clock)
                 started.append(started_replica)
-        yield Platform(
+        yield LocalPlatform(
             management, servers, replicas=started, balancer=balancer, definitions=definitions
         )
 

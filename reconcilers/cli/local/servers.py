@@ -26,7 +26,7 @@ from controller.codec import decode_json
 from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
 from reconcilers.cli.interrupts import run_until_interrupted
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.progress import advance, progress
 
 ANSWER_LIMIT = 64 * 1024 * 1024
@@ -55,7 +55,7 @@ def envtest() -> ModuleType:
     try:
         import envtest as found
     except ImportError as missing:
-        raise Problem(
+        raise CommandProblem(
             f"this installation has no API server ({missing}): install butler-ipam[envtest]"
         ) from missing
     return found
@@ -77,7 +77,7 @@ def start_problems() -> Iterator[None]:
         envtest_module.ListenError,
         envtest_module.TokenFileError,
     ) as failure:
-        raise Problem(str(failure)) from failure
+        raise CommandProblem(str(failure)) from failure
 
 
 def run_servers(work: Callable[[], Awaitable[None]]) -> None:
@@ -178,7 +178,7 @@ def _settings() -> Any:
     """Return the settings that envtest reads from the environment."""
     settings = envtest().read_settings()
     if settings.kind == "existing":
-        raise Problem(
+        raise CommandProblem(
             "USE_EXISTING_CLUSTER names one cluster, and this command starts several API"
             " servers: unset it"
         )
@@ -251,7 +251,7 @@ def check_kubeconfig(path: Path) -> None:
     try:
         with path.open(encoding="utf-8") as present:
             if present.read(len(KUBECONFIG_MARK)) != KUBECONFIG_MARK:
-                raise Problem(
+                raise CommandProblem(
                     f"{path} exists and was not written by butler-ipam: name another --kubeconfig,"
                     " or remove it"
                 )
@@ -260,12 +260,12 @@ def check_kubeconfig(path: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as wrong:
-            raise Problem(f"{path} cannot be written: {wrong.strerror}") from wrong
+            raise CommandProblem(f"{path} cannot be written: {wrong.strerror}") from wrong
     except BlockingIOError as held:
         problem = "was written by a butler-ipam that still runs: name another --kubeconfig"
-        raise Problem(f"{path} {problem}") from held
+        raise CommandProblem(f"{path} {problem}") from held
     except (OSError, UnicodeDecodeError) as wrong:
-        raise Problem(f"{path} cannot be used for a kubeconfig: {wrong}") from wrong
+        raise CommandProblem(f"{path} cannot be used for a kubeconfig: {wrong}") from wrong
 
 
 def write_kubeconfig(path: Path, kubeconfig: str) -> None:
@@ -283,4 +283,4 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
         fcntl.flock(os.open(part, os.O_RDONLY), fcntl.LOCK_EX)
         part.replace(path)
     except OSError as wrong:
-        raise Problem(f"{path} cannot be written: {wrong.strerror}") from wrong
+        raise CommandProblem(f"{path} cannot be written: {wrong.strerror}") from wrong

@@ -20,7 +20,7 @@ from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import ApiServer
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
 
 HOST = "127.0.0.1"
@@ -67,7 +67,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
                 # What a server holds in its own cache cannot be read: it has to be tried.
                 await clock.sleep(PAUSE)
     if why:
-        raise Problem(f"the admission webhooks are not in force: {why}")
+        raise CommandProblem(f"the admission webhooks are not in force: {why}")
 
 
 async def redirect(client: Client, port: int) -> None:

@@ -17,7 +17,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, path_of
-from reconcilers.cli.reading.manifests import Manifest, Manifests
+from reconcilers.cli.reading.manifests import Manifests, ReadManifest
 from reconcilers.configuration.settings import Settings
 from reconcilers.networkpool.offers import layout_offers
 from reconcilers.reporting.wording import count_noun
@@ -31,10 +31,10 @@ _MANY = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RangeBefore:
     """A range that an allocation of the input holds already."""
 
-    manifest: Manifest[IPAllocation]
+    manifest: ReadManifest[IPAllocation]
     range: AddressRange
 
 
@@ -59,7 +59,7 @@ class Audit:
     def run(self) -> None:
         """Audit all manifests."""
         namespaces = self._settings.pool.namespaces
-        manifests: Sequence[Manifest[Any]] = [*self._read.pools, *self._read.providers]
+        manifests: Sequence[ReadManifest[Any]] = [*self._read.pools, *self._read.providers]
         for manifest in manifests:
             if refusal := refuse_namespace(manifest.key.namespace, namespaces):
                 self._causes(manifest, refusal)
@@ -69,7 +69,7 @@ class Audit:
         known = {pool.key: pool.object for pool in self._read.pools}
         for allocation in self._read.allocations:
             self._allocation(allocation, known.get(allocation.object.pool_key))
-        holders: dict[Key, list[Manifest[IPAllocation]]] = {}
+        holders: dict[Key, list[ReadManifest[IPAllocation]]] = {}
         for allocation in self._read.allocations:
             holders.setdefault(allocation.object.pool_key, []).append(allocation)
         for key, layouts in self._layouts.items():
@@ -104,13 +104,13 @@ class Audit:
                 problem = f"names {self._absent('ProviderConfig', key)}"
             self._error(manifest, ("spec", "providerConfigRef"), problem)
 
-    def _error(self, manifest: Manifest[Any], path: tuple[Step, ...], problem: str) -> None:
+    def _error(self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str) -> None:
         self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
-    def _warning(self, manifest: Manifest[Any], path: tuple[Step, ...], problem: str) -> None:
+    def _warning(self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str) -> None:
         self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
-    def _causes(self, manifest: Manifest[Any], verdict: Verdict) -> None:
+    def _causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
         """Note for what a webhook, and a CEL rule of the CRD, would refuse an object."""
         for cause in verdict.causes:
             self._error(manifest, path_of(cause.field), cause.message)
@@ -121,7 +121,7 @@ class Audit:
             return f"{kind} {key}, which is in the input but wrong, see above"
         return f"{kind} {key}, which is not in the input"
 
-    def _pool(self, manifest: Manifest[NetworkPool]) -> None:
+    def _pool(self, manifest: ReadManifest[NetworkPool]) -> None:
         spec, limit = manifest.object.spec, self._settings.pool.max_addresses
         faults = poolspecs.find_pool_faults(spec, limit)
         for fault in faults:
@@ -143,7 +143,7 @@ class Audit:
                 if sentence := self._spaces.sharing(offers).sentence:
                     self._warning(manifest, (*at, "cidr"), sentence)
 
-    def _allocation(self, manifest: Manifest[IPAllocation], pool: NetworkPool | None) -> None:
+    def _allocation(self, manifest: ReadManifest[IPAllocation], pool: NetworkPool | None) -> None:
         allocation = manifest.object
         if pool is None:
             problem = f"names {self._absent('NetworkPool', allocation.pool_key)}"
@@ -161,7 +161,7 @@ class Audit:
         note = self._error if allocation.spec.is_pinned else self._warning
         note(manifest, impossible.path, impossible.message)
 
-    def _check_range(self, manifest: Manifest[IPAllocation]) -> None:
+    def _check_range(self, manifest: ReadManifest[IPAllocation]) -> None:
         status = manifest.object.status
         written = status.startAddress or status.endAddress or status.cidr
         if written and statusranges.find_held_range(manifest.object) is None:
@@ -170,12 +170,15 @@ class Audit:
             self._error(manifest, ("status", "startAddress"), problem)
 
     def _check_held(
-        self, key: Key, layouts: Sequence[Layout], allocations: Sequence[Manifest[IPAllocation]]
+        self,
+        key: Key,
+        layouts: Sequence[Layout],
+        allocations: Sequence[ReadManifest[IPAllocation]],
     ) -> None:
         """Check that what allocations hold lies inside the pool, and does not overlap."""
         held_ranges = sorted(
             (
-                Held(manifest, range_)
+                RangeBefore(manifest, range_)
                 for manifest in allocations
                 for range_ in statusranges.list_held_ranges(manifest.object)
             ),
@@ -202,7 +205,9 @@ class Audit:
             )
             self._findings.error(f"NetworkPool {key}", sentence)
 
-    def _provider(self, manifest: Manifest[ProviderConfig], pools: dict[Key, NetworkPool]) -> None:
+    def _provider(
+        self, manifest: ReadManifest[ProviderConfig], pools: dict[Key, NetworkPool]
+    ) -> None:
         network = manifest.object.spec.networking
         if network.mode != IPAM:
             return
@@ -213,9 +218,9 @@ class Audit:
                 self._warning(manifest, ("spec", "network", "poolRefs"), problem)
 
 
-def _overlaps(held_ranges: Sequence[Held]) -> Iterator[tuple[Held, Held]]:
+def _overlaps(held_ranges: Sequence[RangeBefore]) -> Iterator[tuple[RangeBefore, RangeBefore]]:
     """Yield each range that overlaps one before it, with the one that reaches furthest."""
-    furthest: Held | None = None
+    furthest: RangeBefore | None = None
     for holding in held_ranges:
         if furthest is not None and holding.range.overlaps(furthest.range):
             yield holding, furthest

@@ -19,7 +19,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.cli.reading.manifests import Manifest, Manifests, is_stored
+from reconcilers.cli.reading.manifests import Manifests, ReadManifest, is_stored
 from reconcilers.configuration.integrationnames import CLUSTER_API, INTEGRATIONS
 from reconcilers.integrations import platformobjects
 from reconcilers.networkpool.claims import find_entry
@@ -130,7 +130,7 @@ def _last_number(manifests: Manifests) -> int:
     return max((manifest.number for manifest in manifests.every()), default=0)
 
 
-def _metadata(manifest: Manifest[Any]) -> Body:
+def _metadata(manifest: ReadManifest[Any]) -> Body:
     """Return the metadata of a manifest as a server has it; a version only if it was given."""
     version = manifest.body["metadata"].get("resourceVersion")
     filled = {n: value for n, value in manifest.metadata.items() if n != "resourceVersion"}

@@ -24,7 +24,7 @@ from reconcilers.cli.forms import Form
 from reconcilers.cli.output import (
     GAP,
     Cell,
-    Column,
+    TableColumn,
     bar,
     fit_table,
     number,
@@ -53,7 +53,7 @@ class Size(NamedTuple):
     balancers: int
 
 
-class Supply(NamedTuple):
+class PoolSupply(NamedTuple):
     """What a pool gives.
 
     Args:
@@ -65,14 +65,14 @@ class Supply(NamedTuple):
     unreadable: str
 
 
-class Standing(NamedTuple):
+class PoolStanding(NamedTuple):
     """A pool's space at one time, and how many more tenants of each size find room in it."""
 
     capacity: Capacity
     fits: Mapping[Size, int]
 
 
-class Change(NamedTuple):
+class BlockChange(NamedTuple):
     """What becomes of one block of a pool.
 
     Args:
@@ -84,8 +84,8 @@ class Change(NamedTuple):
     """
 
     pool: NetworkPool
-    before: Standing
-    after: Standing
+    before: PoolStanding
+    after: PoolStanding
     unreadable: str = ""
 
 
@@ -96,8 +96,8 @@ def changes(
     most: int,
     *,
     also_held: tuple[HeldByPool, HeldByPool],
-    find_supply: Callable[[NetworkPool], Supply],
-) -> list[Change]:
+    find_supply: Callable[[NetworkPool], PoolSupply],
+) -> list[BlockChange]:
     """Return the change of every pool that can be served from.
 
     Args:
@@ -118,7 +118,9 @@ def changes(
         before = _standing(was, earlier, sizes=sizes, most=most, closed=not supply.is_open)
         after = _standing(pool, later, sizes=sizes, most=most, closed=not supply.is_open)
         if before is not None and after is not None:
-            pool_changes.append(Change(pool, before, after=after, unreadable=supply.unreadable))
+            pool_changes.append(
+                BlockChange(pool, before, after=after, unreadable=supply.unreadable)
+            )
     return pool_changes
 
 
@@ -139,7 +141,7 @@ def _standing(
     most: int,
     *,
     closed: bool,
-) -> Standing | None:
+) -> PoolStanding | None:
     """Return the space of a block as it is; None if its spec is invalid.
 
     Args:
@@ -156,7 +158,7 @@ def _standing(
     promised = ranges_of(STATUS_JOURNALS.read(pool).promises)
     taken_ranges = [*held_by_pool.get(pool.metadata.key, ()), *promised]
     fits = {size: 0 if closed else more(Space(layout, taken_ranges), size) for size in sizes}
-    return Standing(Space(layout, taken_ranges).capacity(), fits)
+    return PoolStanding(Space(layout, taken_ranges).capacity(), fits)
 
 
 def more(space: Space, size: Size) -> int:
@@ -179,7 +181,7 @@ def more(space: Space, size: Size) -> int:
         tenants += many or 1
 
 
-def document(pool_changes: Iterable[Change]) -> dict[str, Any]:
+def document(pool_changes: Iterable[BlockChange]) -> dict[str, Any]:
     """Return the changes as a document for programs."""
     items = [
         {
@@ -195,7 +197,7 @@ def document(pool_changes: Iterable[Change]) -> dict[str, Any]:
     return report("PoolForecastList", items=items)
 
 
-def _figures(standing: Standing, *, unreadable: str) -> dict[str, Any]:
+def _figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]:
     """Return the figures for programs; those that are not known are None."""
     fits = [
         {
@@ -217,7 +219,7 @@ _COLOURS: Mapping[str | None, str] = {ALLOCATED: "green", FAILED: "red", PENDING
 def render(
     planned: PlannedObjects,
     before: Mapping[Key, IPAllocation],
-    changed: Sequence[Change],
+    changed: Sequence[BlockChange],
     form: Form,
 ) -> str:
     """Return the tables for people; with -o wide, pools that stay as they are are listed, too."""
@@ -232,14 +234,14 @@ def render(
     return "\n".join(part for part in parts if part)
 
 
-def _section(title: str, columns: Sequence[Column[T]], rows: Sequence[T], form: Form) -> str:
+def _section(title: str, columns: Sequence[TableColumn[T]], rows: Sequence[T], form: Form) -> str:
     return f"{title}\n{fit_table(columns, rows, form, indent=GAP)}" if rows else ""
 
 
 _UNKNOWN = Cell("unknown", right=True)
 
 
-class PoolRow(NamedTuple):
+class PlannedPool(NamedTuple):
     """One block of a pool, as its status would be.
 
     Args:
@@ -251,7 +253,7 @@ class PoolRow(NamedTuple):
     size: int | None
 
 
-def _pool_rows(planned: PlannedObjects, changed: Sequence[Change]) -> list[PoolRow]:
+def _pool_rows(planned: PlannedObjects, changed: Sequence[BlockChange]) -> list[PlannedPool]:
     """Return the blocks of all pools."""
     sizes = {
         (change.pool.metadata.key, change.pool.spec.cidr): change.after.capacity.total
@@ -259,7 +261,7 @@ def _pool_rows(planned: PlannedObjects, changed: Sequence[Change]) -> list[PoolR
         if change.unreadable
     }
     return [
-        PoolRow(block, sizes.get((block.metadata.key, block.spec.cidr)))
+        PlannedPool(block, sizes.get((block.metadata.key, block.spec.cidr)))
         for pool in planned.pools
         for block in pool.blocks
     ]
@@ -267,28 +269,30 @@ def _pool_rows(planned: PlannedObjects, changed: Sequence[Change]) -> list[PoolR
 
 def _if_known(
     figure: Callable[[NetworkPoolStatus], Cell | int],
-) -> Callable[[PoolRow], Cell | int]:
+) -> Callable[[PlannedPool], Cell | int]:
     """Return a column's value for a pool: a figure of its status, or unknown."""
     return lambda row: _UNKNOWN if row.size is not None else figure(row.pool.status)
 
 
-_POOLS: Sequence[Column[PoolRow]] = (
-    Column("NAMESPACE", lambda row: row.pool.metadata.namespace),
-    Column("NAME", lambda row: row.pool.metadata.name),
-    Column("CIDR", lambda row: row.pool.spec.cidr),
-    Column(
+_POOLS: Sequence[TableColumn[PlannedPool]] = (
+    TableColumn("NAMESPACE", lambda row: row.pool.metadata.namespace),
+    TableColumn("NAME", lambda row: row.pool.metadata.name),
+    TableColumn("CIDR", lambda row: row.pool.spec.cidr),
+    TableColumn(
         "USED",
         _if_known(lambda status: bar(status.allocated, status.total)),
         narrow=_if_known(
             lambda status: percent(utilization_percent(status.allocated, status.total))
         ),
     ),
-    Column("TOTAL", lambda row: row.size or row.pool.status.total, drop=1),
-    Column("ALLOCATED", _if_known(lambda status: status.allocated), drop=2),
-    Column("FREE", _if_known(lambda status: status.available)),
-    Column("LARGEST", _if_known(lambda status: status.largest_free), drop=3),
-    Column("FRAGMENTED", _if_known(lambda status: percent(status.fragmentationPercent)), drop=4),
-    Column("READY", lambda row: _ready(row.pool.status.conditions), wraps=True),
+    TableColumn("TOTAL", lambda row: row.size or row.pool.status.total, drop=1),
+    TableColumn("ALLOCATED", _if_known(lambda status: status.allocated), drop=2),
+    TableColumn("FREE", _if_known(lambda status: status.available)),
+    TableColumn("LARGEST", _if_known(lambda status: status.largest_free), drop=3),
+    TableColumn(
+        "FRAGMENTED", _if_known(lambda status: percent(status.fragmentationPercent)), drop=4
+    ),
+    TableColumn("READY", lambda row: _ready(row.pool.status.conditions), wraps=True),
 )
 
 
@@ -302,37 +306,37 @@ def _ready(conditions: Sequence[Condition]) -> Cell | None:
 
 
 def _changes(
-    changed: Sequence[Change], *, wide: bool
-) -> tuple[Sequence[Column[Change]], Sequence[Change]]:
+    changed: Sequence[BlockChange], *, wide: bool
+) -> tuple[Sequence[TableColumn[BlockChange]], Sequence[BlockChange]]:
     """Return the columns and the rows of what changes."""
     sizes = list(changed[0].after.fits) if changed else []
-    columns: list[Column[Change]] = [
-        Column("NAMESPACE", lambda change: change.pool.metadata.namespace),
-        Column("NAME", lambda change: change.pool.metadata.name),
-        Column("CIDR", lambda change: change.pool.spec.cidr),
-        Column("ALLOCATED", _before_and_after(lambda at: f"{at.capacity.allocated:,}")),
-        Column("FREE", _before_and_after(lambda at: f"{at.capacity.available:,}")),
-        Column("LARGEST", _before_and_after(lambda at: f"{at.capacity.largest_free:,}")),
-        Column(
+    columns: list[TableColumn[BlockChange]] = [
+        TableColumn("NAMESPACE", lambda change: change.pool.metadata.namespace),
+        TableColumn("NAME", lambda change: change.pool.metadata.name),
+        TableColumn("CIDR", lambda change: change.pool.spec.cidr),
+        TableColumn("ALLOCATED", _before_and_after(lambda at: f"{at.capacity.allocated:,}")),
+        TableColumn("FREE", _before_and_after(lambda at: f"{at.capacity.available:,}")),
+        TableColumn("LARGEST", _before_and_after(lambda at: f"{at.capacity.largest_free:,}")),
+        TableColumn(
             "FRAGMENTED", _before_and_after(lambda at: f"{at.capacity.fragmentation_percent}%")
         ),
     ]
     for size in sizes:
         fits = _before_and_after(partial(_fits, size))
-        columns.append(Column(f"FITS {size.nodes}+{size.balancers}", fits))
+        columns.append(TableColumn(f"FITS {size.nodes}+{size.balancers}", fits))
     return columns, [
         change for change in changed if wide or sizes or change.before != change.after
     ]
 
 
-def _fits(size: Size, at: Standing) -> str:
+def _fits(size: Size, at: PoolStanding) -> str:
     return f"{at.fits[size]:,}"
 
 
-def _before_and_after(figure: Callable[[Standing], str]) -> Callable[[Change], Cell]:
+def _before_and_after(figure: Callable[[PoolStanding], str]) -> Callable[[BlockChange], Cell]:
     """Return a column's value for a figure: both values where it changes."""
 
-    def cell(change: Change) -> Cell:
+    def cell(change: BlockChange) -> Cell:
         if change.unreadable:
             return _UNKNOWN
         was, now = figure(change.before), figure(change.after)
@@ -350,26 +354,26 @@ def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
 
 def _allocation_columns(
     before: Mapping[Key, IPAllocation], planned: PlannedObjects
-) -> Sequence[Column[IPAllocation]]:
+) -> Sequence[TableColumn[IPAllocation]]:
     return (
-        Column("POOL", lambda allocation: str(allocation.pool_key)),
-        Column("ALLOCATION", lambda allocation: allocation.metadata.name),
-        Column("TENANT", lambda allocation: str(allocation.spec.tenantClusterRef.key)),
-        Column("TYPE", lambda allocation: allocation.spec.type),
-        Column("COUNT", lambda allocation: number(_find_count(allocation, planned))),
-        Column(
+        TableColumn("POOL", lambda allocation: str(allocation.pool_key)),
+        TableColumn("ALLOCATION", lambda allocation: allocation.metadata.name),
+        TableColumn("TENANT", lambda allocation: str(allocation.spec.tenantClusterRef.key)),
+        TableColumn("TYPE", lambda allocation: allocation.spec.type),
+        TableColumn("COUNT", lambda allocation: number(_find_count(allocation, planned))),
+        TableColumn(
             "RANGE",
             lambda allocation: ", ".join(
                 span.text for span in statusranges.list_held_ranges(allocation)
             ),
         ),
-        Column(
+        TableColumn(
             "PHASE",
             lambda allocation: Cell(
                 allocation.status.phase or "-", _COLOURS.get(allocation.status.phase)
             ),
         ),
-        Column(
+        TableColumn(
             "REMARK",
             lambda allocation: Cell("; ".join(_remarks(allocation, before, planned))),
             wraps=True,
@@ -422,11 +426,11 @@ def was_served(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> 
     return earlier is not None and statusranges.find_held_range(earlier) is not None
 
 
-_TENANTS: Sequence[Column[TenantCluster]] = (
-    Column("NAMESPACE", lambda tenant: tenant.metadata.namespace),
-    Column("NAME", lambda tenant: tenant.metadata.name),
-    Column("NETWORK READY", lambda tenant: _yes_or_no(_network(tenant))),
-    Column(
+_TENANTS: Sequence[TableColumn[TenantCluster]] = (
+    TableColumn("NAMESPACE", lambda tenant: tenant.metadata.namespace),
+    TableColumn("NAME", lambda tenant: tenant.metadata.name),
+    TableColumn("NETWORK READY", lambda tenant: _yes_or_no(_network(tenant))),
+    TableColumn(
         "WHY",
         lambda tenant: Cell(ready.message if (ready := _network(tenant)) else "-"),
         wraps=True,

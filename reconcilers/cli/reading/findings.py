@@ -37,7 +37,7 @@ class Place:
         return f"{self.source} (document {self.document})" if self.document else self.source
 
 
-class Finding(NamedTuple):
+class InputFinding(NamedTuple):
     """A sentence about the input: what, where, and how to mend it."""
 
     severity: Severity
@@ -45,12 +45,12 @@ class Finding(NamedTuple):
     sentence: str
 
 
-class Findings(dict[Finding, None]):
+class Findings(dict[InputFinding, None]):
     """What was found so far, in order; each sentence once."""
 
     def add(self, severity: Severity, sentence: str) -> None:
         """Add a finding."""
-        self.setdefault(Finding(severity, sentence))
+        self.setdefault(InputFinding(severity, sentence))
 
     def error(self, place: object, sentence: str) -> None:
         """Add an error of the input at `place`."""

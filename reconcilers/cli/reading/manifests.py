@@ -48,7 +48,7 @@ UNBORN = "planned-"
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest(Generic[T]):
+class ReadManifest(Generic[T]):
     """One object of ours that was read.
 
     Args:
@@ -75,10 +75,10 @@ class Manifest(Generic[T]):
 class Manifests:
     """Everything of ours that was read, by kind, in the order in which it was read."""
 
-    pools: list[Manifest[NetworkPool]] = field(default_factory=list)
-    allocations: list[Manifest[IPAllocation]] = field(default_factory=list)
-    tenants: list[Manifest[TenantCluster]] = field(default_factory=list)
-    providers: list[Manifest[ProviderConfig]] = field(default_factory=list)
+    pools: list[ReadManifest[NetworkPool]] = field(default_factory=list)
+    allocations: list[ReadManifest[IPAllocation]] = field(default_factory=list)
+    tenants: list[ReadManifest[TenantCluster]] = field(default_factory=list)
+    providers: list[ReadManifest[ProviderConfig]] = field(default_factory=list)
     platform_default: Mapping[str, Any] | None = None
     """defaultProviderConfigRef of a ButlerConfig, if one was read."""
     others: list[Body] = field(default_factory=list)
@@ -95,7 +95,7 @@ class Manifests:
         """Return the unreadable objects of a kind of ours, with the reason."""
         return {key: why for (of_kind, key), why in self.unreadable.items() if of_kind == kind}
 
-    def of_kind(self, kind: str) -> list[Manifest[Any]]:
+    def of_kind(self, kind: str) -> list[ReadManifest[Any]]:
         """Return the list for objects of a kind of ours."""
         lists: dict[str, list[Any]] = {
             "NetworkPool": self.pools,
@@ -105,7 +105,7 @@ class Manifests:
         }
         return lists[kind]
 
-    def every(self) -> list[Manifest[Any]]:
+    def every(self) -> list[ReadManifest[Any]]:
         """Return all of them, in the order in which they were read."""
         manifests = [manifest for kind in OURS for manifest in self.of_kind(kind)]
         return sorted(manifests, key=lambda manifest: manifest.number)
@@ -263,7 +263,9 @@ def _type(
                 manifests.unreadable[identity] = failure
                 manifests.unreadable_bodies[identity] = {**obj.body, "metadata": filled}
         else:
-            manifest = Manifest(obj.raw, obj.body, metadata=filled, object=typed, number=number)
+            manifest = ReadManifest(
+                obj.raw, obj.body, metadata=filled, object=typed, number=number
+            )
             manifests.of_kind(obj.raw.kind).append(manifest)
 
 

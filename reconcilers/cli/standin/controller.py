@@ -46,7 +46,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class ServiceAssignment:
     """What one Service should have.
 
     Args:
@@ -71,16 +71,16 @@ def is_ours(service: Service) -> bool:
     return service.spec.type == "LoadBalancer" and service.spec.loadBalancerClass is None
 
 
-def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Assignment]:
+def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[ServiceAssignment]:
     """Return the addresses or the problem of each Service that asks for MetalLB, oldest first."""
     ours = sorted((service for service in services if is_ours(service)), key=age)
     taken_addresses: set[AddressRange] = set()
-    kept: dict[str, Assignment] = {}
+    kept: dict[str, ServiceAssignment] = {}
     for service in ours:
         shown_addresses = parse_addresses(addresses(service))
         pool = _keeps(service, shown_addresses, pools)
         if pool is not None and not taken_addresses.intersection(shown_addresses):
-            kept[service.metadata.uid] = Assignment(service, addresses(service), pool.name)
+            kept[service.metadata.uid] = ServiceAssignment(service, addresses(service), pool.name)
             taken_addresses.update(shown_addresses)
     return [
         kept.get(service.metadata.uid) or _assign(service, pools, taken_addresses)
@@ -122,15 +122,15 @@ def _parse_requested(service: Service) -> list[AddressRange] | None:
 
 def _assign(
     service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
-) -> Assignment:
+) -> ServiceAssignment:
     """Choose free addresses for a Service and add them to `taken`, or say why there are none."""
     try:
         pool, chosen = _choose(service, pools, taken_addresses)
     except CannotServe as why:
         problem = f'Failed to allocate IP for "{service.metadata.key}": {why}'
-        return Assignment(service, problem=problem)
+        return ServiceAssignment(service, problem=problem)
     taken_addresses.update(chosen)
-    return Assignment(service, tuple(address.start_text for address in chosen), pool.name)
+    return ServiceAssignment(service, tuple(address.start_text for address in chosen), pool.name)
 
 
 def _choose(
@@ -194,7 +194,7 @@ class MetalLBStandIn:
         self._configure(tuple(self._pools))
         wanted_assignments = assignments(self._services, self._sound)
         wanted_assignments += [
-            Assignment(service)
+            ServiceAssignment(service)
             for service in self._services
             if not is_ours(service) and ALLOCATED_FROM in service.metadata.annotations
         ]
@@ -224,7 +224,7 @@ class MetalLBStandIn:
             self.stale = ""
 
     async def _count(
-        self, declared: AddressPool, wanted_assignments: Sequence[Assignment]
+        self, declared: AddressPool, wanted_assignments: Sequence[ServiceAssignment]
     ) -> None:
         """Write how many addresses of a pool are in use, and how many are not.
 
@@ -239,7 +239,7 @@ class MetalLBStandIn:
         if pool is not None and dict(declared.status) != status:
             await self._client.patch_status(ADDRESS_POOL, declared, status)
 
-    async def _write(self, assignment: Assignment) -> None:
+    async def _write(self, assignment: ServiceAssignment) -> None:
         """Write what the Service has; status first, as the annotation says where that is from."""
         service = assignment.service
         uid = service.metadata.uid
@@ -258,7 +258,7 @@ class MetalLBStandIn:
             origin = {"metadata": {"annotations": {ALLOCATED_FROM: assignment.pool or None}}}
             await self._client.patch(SERVICE, Version.from_object(service), origin)
 
-    async def _set_status(self, service: Service, assignment: Assignment) -> Service:
+    async def _set_status(self, service: Service, assignment: ServiceAssignment) -> Service:
         """Write the addresses of a Service, which differ from those that it shows.
 
         Returns:

@@ -30,7 +30,7 @@ def crds() -> list[dict[str, Any]]:
 
 
 @dataclass(frozen=True, slots=True)
-class AddressPoolSpec:
+class StandInPoolSpec:
     """Which addresses, and who may have them."""
 
     addresses: tuple[str, ...] = ()
@@ -42,7 +42,7 @@ class AddressPool:
     """An IPAddressPool; the reconcilers' own type knows less of it, as they own less of it."""
 
     metadata: ObjectMeta
-    spec: AddressPoolSpec = field(default_factory=AddressPoolSpec)
+    spec: StandInPoolSpec = field(default_factory=StandInPoolSpec)
     status: Mapping[str, int] = field(default_factory=dict)
 
 

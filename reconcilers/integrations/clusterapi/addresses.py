@@ -207,7 +207,7 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
     if not spec.allocateReservedIPAddresses:
         holes += name_edge_addresses(subnet).values()
     layout = _layout(listed, holes, family)
-    return PoolSpace(layout, 0, spec.prefix, spec.gateway)
+    return PoolSpace(layout, 0, prefix=spec.prefix, gateway=spec.gateway)
 
 
 def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
@@ -228,8 +228,8 @@ def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
         raise InvalidPool([f"CIDR prefix length must be <= allocationPrefixLength ({length})"])
     holes = parse_entries(spec.excludedPrefixes)
     shift = BITS[6] - length
-    layout = _layout(listed, holes, 6, shift)
-    return PoolSpace(layout, shift, length, spec.gateway, prefixes=True)
+    layout = _layout(listed, holes, family=6, shift=shift)
+    return PoolSpace(layout, shift, prefix=length, gateway=spec.gateway, prefixes=True)
 
 
 def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:

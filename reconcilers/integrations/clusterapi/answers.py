@@ -27,7 +27,7 @@ from reconcilers.integrations.core.addressobjects import AddressObjects, missing
 from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner, owner_identity
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 
 RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
@@ -191,7 +191,9 @@ def is_served_by_another(claim: IPAddressClaim, caches: ClaimCaches) -> bool:
     return is_for_claim and has_address and RELEASED_AT not in address.metadata.annotations
 
 
-def ready_of_refused(claim: IPAddressClaim, caches: ClaimCaches, problem: ClaimProblem) -> Finding:
+def ready_of_refused(
+    claim: IPAddressClaim, caches: ClaimCaches, problem: ClaimProblem
+) -> ConditionFinding:
     """Return condition Ready of a claim that is not served, or whose promises are voided.
 
     A claim that another provider served stays Ready: its address is still in use. The message says
@@ -202,8 +204,8 @@ def ready_of_refused(claim: IPAddressClaim, caches: ClaimCaches, problem: ClaimP
         problem: what keeps this program from serving it.
     """
     if is_served_by_another(claim, caches):
-        return Finding(READY, True, ADDRESS_ALLOCATED, problem.message)
-    return Finding(READY, False, problem.reason, problem.message)
+        return ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=problem.message)
+    return ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
 
 
 def missing_of(
@@ -216,7 +218,9 @@ def missing_of(
     if is_restored(address, claim):
         return {}
     labels = {} if claim.cluster is None else {CLUSTER_LABEL: claim.cluster.name}
-    return missing_metadata(address.metadata, ADDRESS_FINALIZER, owner_references, labels)
+    return missing_metadata(
+        address.metadata, ADDRESS_FINALIZER, owners=owner_references, labels=labels
+    )
 
 
 class Answers:
@@ -230,7 +234,7 @@ class Answers:
         self._client = client
         self._caches = caches
         self._objects = AddressObjects(
-            client, caches.address_kind, ADDRESS_FINALIZER, caches.logged
+            client, caches.address_kind, finalizer=ADDRESS_FINALIZER, logged=caches.logged
         )
 
     async def ensure(
@@ -297,7 +301,7 @@ class Answers:
     def _owners(
         self, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
     ) -> tuple[OwnerReference, OwnerReference]:
-        return owners(claim, self._caches.claim_kind, pool, pool_kind)
+        return owners(claim, self._caches.claim_kind, pool=pool, pool_kind=pool_kind)
 
     async def remove(self, address: IPAddress, reason: str) -> None:
         """Delete an IPAddress, then remove our finalizer.
@@ -331,4 +335,6 @@ class Answers:
 def _release_fields(address: IPAddress, reason: str) -> dict[str, str]:
     """Return the fields of the log line about the release of an IPAddress."""
     spec, claim = address.spec, Key(address.metadata.namespace, address.spec.claimRef.name)
-    return release_fields(claim, spec.poolRef, spec.address, spec.prefix, reason)
+    return release_fields(
+        claim, spec.poolRef, address=spec.address, prefix=spec.prefix, reason=reason
+    )

@@ -103,7 +103,7 @@ class PoolCounts:
 
 @with_config(MODEL)
 @dataclass(frozen=True, slots=True)
-class PoolStatus:
+class InClusterPoolStatus:
     """How full a pool is, and whether it can be served from."""
 
     ipAddresses: PoolCounts | None = None
@@ -120,7 +120,7 @@ class InClusterIPPool:
     metadata: ObjectMeta
     spec: IPPoolSpec = field(default_factory=IPPoolSpec)
     """Which addresses it hands out."""
-    status: PoolStatus = field(default_factory=PoolStatus)
+    status: InClusterPoolStatus = field(default_factory=InClusterPoolStatus)
     """How full it is."""
 
 
@@ -132,7 +132,7 @@ class GlobalInClusterIPPool:
     metadata: ObjectMeta
     spec: IPPoolSpec = field(default_factory=IPPoolSpec)
     """Which addresses it hands out."""
-    status: PoolStatus = field(default_factory=PoolStatus)
+    status: InClusterPoolStatus = field(default_factory=InClusterPoolStatus)
     """How full it is."""
 
 
@@ -144,7 +144,7 @@ class InClusterPrefixPool:
     metadata: ObjectMeta
     spec: PrefixPoolSpec = field(default_factory=PrefixPoolSpec)
     """Which prefixes it hands out."""
-    status: PoolStatus = field(default_factory=PoolStatus)
+    status: InClusterPoolStatus = field(default_factory=InClusterPoolStatus)
     """How full it is."""
 
 
@@ -156,7 +156,7 @@ class GlobalInClusterPrefixPool:
     metadata: ObjectMeta
     spec: PrefixPoolSpec = field(default_factory=PrefixPoolSpec)
     """Which prefixes it hands out."""
-    status: PoolStatus = field(default_factory=PoolStatus)
+    status: InClusterPoolStatus = field(default_factory=InClusterPoolStatus)
     """How full it is."""
 
 

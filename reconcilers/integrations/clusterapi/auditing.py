@@ -67,10 +67,10 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
         yield Trouble(
             HOST_BITS,
             "warning",
-            contents.kind.kind,
-            contents.pool.metadata.key,
-            warning,
-            contents.pool,
+            subject=contents.kind.kind,
+            key=contents.pool.metadata.key,
+            sentence=warning,
+            seen=contents.pool,
         )
 
 
@@ -82,10 +82,10 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
             yield Trouble(
                 "InvalidPool",
                 "error",
-                kind,
-                key,
-                f"hands out nothing: {contents.fault}",
-                contents.pool,
+                subject=kind,
+                key=key,
+                sentence=f"hands out nothing: {contents.fault}",
+                seen=contents.pool,
             )
         return
     for blocks, (state, holders) in contents.held.items():
@@ -100,13 +100,29 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
                 f"holds {first_address} of {kind} {key}, which {others} has too: delete this one"
                 " (action delete) once its owner no longer uses the address"
             )
-            yield Trouble("Overlap", "error", subject, last, sentence, seen, removable=True)
+            yield Trouble(
+                "Overlap",
+                "error",
+                subject=subject,
+                key=last,
+                sentence=sentence,
+                seen=seen,
+                removable=True,
+            )
         elif state == "outside":
             sentence = (
                 f"holds {first_address}, which {kind} {key} may not hand out; it is never taken"
                 " away: widen the pool, or delete this one (action delete)"
             )
-            yield Trouble("OutOfRange", "warning", subject, last, sentence, seen, removable=True)
+            yield Trouble(
+                "OutOfRange",
+                "warning",
+                subject=subject,
+                key=last,
+                sentence=sentence,
+                seen=seen,
+                removable=True,
+            )
     for holder, parts in contents.held_of_other_family.items() if own else ():
         addresses = ", ".join(part.text for part in parts)
         sentence = (
@@ -115,7 +131,15 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
         )
         subject = CLAIM if holder in contents.claims else ADDRESS
         seen = contents.holder(holder)
-        yield Trouble("OutOfRange", "warning", subject, holder, sentence, seen, removable=True)
+        yield Trouble(
+            "OutOfRange",
+            "warning",
+            subject=subject,
+            key=holder,
+            sentence=sentence,
+            seen=seen,
+            removable=True,
+        )
     if not own or limits_in(key.namespace, _HOLDERS, not_read):
         return
     said, counts = contents.pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
@@ -126,7 +150,9 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
             if getattr(said, field.name) != getattr(counts, field.name)
         ]
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
-        yield Trouble("StatusDrift", "warning", kind, key, sentence, contents.pool)
+        yield Trouble(
+            "StatusDrift", "warning", subject=kind, key=key, sentence=sentence, seen=contents.pool
+        )
 
 
 def _pool_may_exist(
@@ -156,7 +182,9 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
         since = claim.metadata.deletionTimestamp
         if not _pool_may_exist(caches, claim, not_read):
             sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
-            yield Trouble("UnknownPool", "error", CLAIM, key, sentence, claim)
+            yield Trouble(
+                "UnknownPool", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
+            )
         cluster_kind = clusters(CONTRACT_VERSIONS[0])
         may_have_cluster = is_left_out(cluster_kind, claim.cluster or key, not_read)
         if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
@@ -166,7 +194,9 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
                 else "it keeps its address, and no controller looks after it"
             )
             sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"
-            yield Trouble("UnknownCluster", "error", CLAIM, key, sentence, claim)
+            yield Trouble(
+                "UnknownCluster", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
+            )
         address_key = Key(key.namespace, claim.address_name)
         has_lost = (
             address_key not in caches.addresses
@@ -175,11 +205,21 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
         )
         if since is None and claim.address_name and has_lost:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
-            yield Trouble("LostAddress", "error", CLAIM, key, sentence, claim)
+            yield Trouble(
+                "LostAddress", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
+            )
         if since is not None and now - since > STUCK_AFTER:
             minutes = int((now - since).total_seconds() // 60)
             sentence = f"has been deleted for {minutes} minutes and is not gone"
-            yield Trouble("StuckRelease", "warning", CLAIM, key, sentence, claim, since=since)
+            yield Trouble(
+                "StuckRelease",
+                "warning",
+                subject=CLAIM,
+                key=key,
+                sentence=sentence,
+                seen=claim,
+                since=since,
+            )
 
 
 def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
@@ -200,10 +240,20 @@ def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Tro
             continue
         if not _pool_may_exist(caches, address, not_read):
             sentence = f"names {kind.kind} {pool_key(kind, address)}, which does not exist"
-            yield Trouble("UnknownPool", "warning", ADDRESS, key, sentence, address)
+            yield Trouble(
+                "UnknownPool", "warning", subject=ADDRESS, key=key, sentence=sentence, seen=address
+            )
         if ADDRESS_FINALIZER in address.metadata.finalizers:
             sentence = (
                 f"its IPAddressClaim {claim_key} does not exist; its address stays in use until"
                 " it is deleted (action delete)"
             )
-            yield Trouble("Unclaimed", "warning", ADDRESS, key, sentence, address, removable=True)
+            yield Trouble(
+                "Unclaimed",
+                "warning",
+                subject=ADDRESS,
+                key=key,
+                sentence=sentence,
+                seen=address,
+                removable=True,
+            )

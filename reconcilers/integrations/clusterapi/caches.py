@@ -245,7 +245,7 @@ class ContractFields(ClaimFields[ClaimPool]):
 CONTRACT_FIELDS = ContractFields()
 
 
-class Standing(Enum):
+class ClaimStanding(Enum):
     """Whether something may be done about a claim now."""
 
     SERVE = auto()
@@ -330,7 +330,7 @@ class ClaimCaches:
         """Return whether a Cluster cannot be decoded: it exists, and may be paused."""
         return self.clusters is not None and key in self.clusters.unreadable
 
-    def standing(self, claim: IPAddressClaim) -> Standing:
+    def standing(self, claim: IPAddressClaim) -> ClaimStanding:
         """Return whether something may be done about a claim, by its Cluster and itself.
 
         A missing Cluster stops a claim, unless the claim is being deleted: its machines may be
@@ -338,16 +338,16 @@ class ClaimCaches:
         stops every claim: it may be paused.
         """
         if is_paused(claim.metadata.annotations):
-            return Standing.STOP
+            return ClaimStanding.STOP
         key = claim.cluster
         if key is None:
-            return Standing.SERVE
+            return ClaimStanding.SERVE
         if self.cluster_is_unreadable(key):
-            return Standing.STOP
+            return ClaimStanding.STOP
         cluster = self.clusters.get(key) if self.clusters is not None else None
         if cluster is None:
-            return Standing.SERVE if claim.metadata.terminating else Standing.STOP
-        return Standing.STOP if cluster.paused else Standing.SERVE
+            return ClaimStanding.SERVE if claim.metadata.terminating else ClaimStanding.STOP
+        return ClaimStanding.STOP if cluster.paused else ClaimStanding.SERVE
 
     def why_stopped(self, claim: IPAddressClaim) -> str:
         """Return why a claim that has no address is left alone; empty if it is served."""

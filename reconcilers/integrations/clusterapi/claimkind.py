@@ -17,7 +17,7 @@ from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddressClaim, is_paused
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, ClaimPool, Standing
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, ClaimPool, ClaimStanding
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.granting import ContractStatuses, make_claim_writes
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
@@ -25,8 +25,8 @@ from reconcilers.integrations.clusterapi.reading import Reader, source_of
 from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
-from reconcilers.integrations.core.rules import View
-from reconcilers.promises.choosing import Refusal
+from reconcilers.integrations.core.rules import SpaceView
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.journal import Journal, Promise
 
 PoolT = TypeVar("PoolT", bound=Object)
@@ -72,8 +72,8 @@ class ContractClaims(Generic[PoolT]):
         self.requests = ClaimKind(
             pools,
             self.name_of,
-            source_of(parts.caches),
-            parts.reader,
+            source=source_of(parts.caches),
+            reader=parts.reader,
             statuses=ContractStatuses(parts.caches),
             writes=make_claim_writes(
                 pools,
@@ -83,7 +83,7 @@ class ContractClaims(Generic[PoolT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
-            is_served=lambda claim: parts.caches.standing(claim) is Standing.SERVE,
+            is_served=lambda claim: parts.caches.standing(claim) is ClaimStanding.SERVE,
         )
         """The claims, for the passes over pools."""
 
@@ -112,16 +112,16 @@ class ContractClaims(Generic[PoolT]):
         return ClaimTaker(
             self._parts.caches,
             self._pools,
-            pool,
-            settled,
-            reading.space,
-            reading.views[CLAIM_KIND],
+            pool=pool,
+            settled=settled,
+            space=reading.space,
+            view=reading.views[CLAIM_KIND],
             observed=observed,
             restored=self._parts.restored,
             closed=closed,
         )
 
-    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[Refusal[IPAddressClaim]]:
+    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[IPAddressClaim]]:
         """Return the refusals of all claims that wait for a pool which serves no claim."""
         if is_paused(pool.metadata.annotations):
             return []
@@ -138,11 +138,11 @@ class ContractClaims(Generic[PoolT]):
     async def finish(
         self,
         pool: PoolT,
-        view: View[IPAddressClaim],
+        view: SpaceView[IPAddressClaim],
         *,
         promises: Iterable[Promise],
-        refusals: Sequence[Refusal[IPAddressClaim]],
-        due: Sequence[Refusal[IPAddressClaim]],
+        refusals: Sequence[AskerRefusal[IPAddressClaim]],
+        due: Sequence[AskerRefusal[IPAddressClaim]],
     ) -> float | None:
         """Write refusals, and delete IPAddresses that stand in the way of claims.
 

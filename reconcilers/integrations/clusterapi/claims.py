@@ -47,14 +47,14 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
-    Standing,
+    ClaimStanding,
     kind_of,
     pool_key,
 )
 from reconcilers.integrations.clusterapi.gonelog import GoneAddresses
 from reconcilers.integrations.clusterapi.statuses import (
     RESTORED_ADDRESS,
-    Record,
+    ClaimRecord,
     message_of,
     record_of,
     restored_record_of,
@@ -140,7 +140,7 @@ class ClaimReconciler:
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` takes away what it has to by itself.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
-        if kind is None or moves or self._caches.standing(claim) is Standing.STOP:
+        if kind is None or moves or self._caches.standing(claim) is ClaimStanding.STOP:
             return SETTLED
         if claim.metadata.terminating:
             return await self._reconcile_deleted(claim)
@@ -153,26 +153,26 @@ class ClaimReconciler:
             return await self._waiting(claim, pool)
         left_alone = self._hides_address(meta.key) or self._caches.pool_is_unreadable(claim)
         if pool is not None and not left_alone and not is_paused(pool.metadata.annotations):
-            return await self._keep_answer(claim, record, pool, kind)
+            return await self._keep_answer(claim, record, pool=pool, kind=kind)
         return SETTLED
 
     async def _keep_answer(
-        self, claim: IPAddressClaim, record: Record, pool: Any, kind: Resource[Any]
+        self, claim: IPAddressClaim, record: ClaimRecord, pool: Any, kind: Resource[Any]
     ) -> Outcome:
         """Keep the IPAddress of a claim that has its address as it has to be."""
         address = self._caches.addresses.get(claim.metadata.key)
         if address is None or is_restored(address, claim):
             # It was deleted, or restored with owners of before. The claim still has the address.
-            if await self._restore_address(claim, record, pool, kind) is None:
+            if await self._restore_address(claim, record, pool=pool, kind=kind) is None:
                 return Blocked("NotOurs")
         elif not why_not(address, claim):
-            await self._answers.repair(address, claim, pool, kind)
+            await self._answers.repair(address, claim, pool=pool, pool_kind=kind)
             if RESTORED_ADDRESS in claim.metadata.annotations:
                 await self._annotate(claim, None)
         return SETTLED
 
     async def _restore_address(
-        self, claim: IPAddressClaim, record: Record, pool: Any, kind: Resource[Any]
+        self, claim: IPAddressClaim, record: ClaimRecord, pool: Any, kind: Resource[Any]
     ) -> IPAddress | None:
         """Create or repair the IPAddress that a claim records.
 
@@ -202,7 +202,7 @@ class ClaimReconciler:
         finding = ready_of_refused(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
         if not shows(claim, finding):
             kind = self._caches.claim_kind
-            status = with_ready(claim, finding, kind.version, self._clock.now())
+            status = with_ready(claim, finding, version=kind.version, now=self._clock.now())
             written = await self._client.patch_status(kind, claim, status)
             self._recorder.record(
                 kind, written, "Warning", POOL_NOT_READY, problem, action="Allocating"
@@ -238,7 +238,7 @@ class ClaimReconciler:
         live = await self._live(claim.metadata.key)
         if live is not None and live.metadata.uid != owner.uid:
             reason = "it belonged to an earlier claim of the same name"
-            await self._release(address, pool, self._clock.now(), reason)
+            await self._release(address, pool, since=self._clock.now(), why=reason)
         return SETTLED
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
@@ -256,7 +256,7 @@ class ClaimReconciler:
         if address is not None and not why_not(address, claim):
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
-            await self._release(address, pool, since, "its claim is deleted")
+            await self._release(address, pool, since=since, why="its claim is deleted")
             self._caches.logged.add(claim.metadata.uid)
         await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
@@ -275,7 +275,7 @@ class ClaimReconciler:
         kind = kind_of(claim.spec.poolRef)
         if record is None or since is None or kind is None or self._rests(since, pool) <= 0:
             return None
-        return await self._restore_address(claim, record, pool, kind)
+        return await self._restore_address(claim, record, pool=pool, kind=kind)
 
     async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
         """Return the IPAddress of a claim's name, from the server if the cache shows none.
@@ -316,7 +316,7 @@ class ClaimReconciler:
             return Again(seconds_left)
         if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
-        await self._release(address, pool, self._clock.now(), "its claim is gone")
+        await self._release(address, pool, since=self._clock.now(), why="its claim is gone")
         return SETTLED
 
     async def _release(self, address: IPAddress, pool: Any, since: datetime, why: str) -> None:

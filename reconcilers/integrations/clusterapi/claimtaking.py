@@ -15,8 +15,8 @@ from reconcilers.integrations.clusterapi.answers import (
     why_not,
 )
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, Standing, holder_of
-from reconcilers.integrations.clusterapi.statuses import Record, restored_record_of, shows
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, ClaimStanding, holder_of
+from reconcilers.integrations.clusterapi.statuses import ClaimRecord, restored_record_of, shows
 from reconcilers.integrations.core.claimproblems import (
     ALLOCATION_FAILED,
     POOL_EXHAUSTED,
@@ -24,7 +24,7 @@ from reconcilers.integrations.core.claimproblems import (
     ClaimProblem,
 )
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.networkpool.facts import describe_holder
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.journal import Journal, PromisedRange
@@ -54,7 +54,7 @@ class ClaimTaker:
         pool: Any,
         settled: Journal,
         space: PoolSpace,
-        view: View[IPAddressClaim],
+        view: SpaceView[IPAddressClaim],
         *,
         observed: Sequence[AddressRange] = (),
         restored: RestoredRequests[IPAddressClaim] | None = None,
@@ -100,7 +100,7 @@ class ClaimTaker:
     def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
         """Return the blocks to promise to a claim; None if it must not be served now."""
         key = claim.metadata.key
-        if self._caches.standing(claim) is Standing.STOP:
+        if self._caches.standing(claim) is ClaimStanding.STOP:
             return None
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
@@ -132,10 +132,10 @@ class ClaimTaker:
             raise Refused(ALLOCATION_FAILED, reason)
         if must_be_recorded(address, claim):
             return None
-        record = Record(address.spec.address, address.spec.prefix)
+        record = ClaimRecord(address.spec.address, address.spec.prefix)
         return self._own_blocks(claim, record, f"IPAddress {claim.metadata.key} exists")
 
-    def _own_blocks(self, claim: IPAddressClaim, record: Record, origin: str) -> AddressRange:
+    def _own_blocks(self, claim: IPAddressClaim, record: ClaimRecord, origin: str) -> AddressRange:
         """Return the blocks of an address that a claim has already.
 
         Args:

@@ -167,7 +167,7 @@ def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[Po
             }
             unreadable = find_unreadable(partial(check_source, source_of(caches), pool_name))
             if kind != NETWORK_POOL or claims or addresses or unreadable:
-                contents = _contents(kind, pool, claims, addresses)
+                contents = _contents(kind, pool, claims=claims, addresses=addresses)
                 yield replace(contents, unreadable=unreadable) if unreadable else contents
 
 
@@ -184,6 +184,16 @@ def _contents(
     try:
         space = _space(kind, pool)
     except InvalidPool as invalid:
-        return PoolContents(kind, pool, None, "; ".join(invalid.messages), None, claims, addresses)
+        return PoolContents(
+            kind,
+            pool,
+            space=None,
+            fault="; ".join(invalid.messages),
+            holdings=None,
+            claims=claims,
+            addresses=addresses,
+        )
     holdings = claim_holdings(claims, addresses, space)
-    return PoolContents(kind, pool, space, "", holdings, claims, addresses)
+    return PoolContents(
+        kind, pool, space=space, fault="", holdings=holdings, claims=claims, addresses=addresses
+    )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from controller.scaffold.definitions import Column
 from controller.scaffold.schemas import Schema
-from reconcilers.api.crd import Kind, definition
+from reconcilers.api.crd import CrdKind, definition
 from reconcilers.integrations.clusterapi.api import (
     GROUP,
     MOVE_HIERARCHY_LABEL,
@@ -35,12 +35,12 @@ _LISTED = {
 }
 
 
-KINDS: tuple[Kind, ...] = tuple(
-    Kind(
+KINDS: tuple[CrdKind, ...] = tuple(
+    CrdKind(
         resource.type,
         resource.plural,
-        "",
-        (_LISTED[resource.kind], *_COUNTS),
+        short="",
+        columns=(_LISTED[resource.kind], *_COUNTS),
         group=GROUP,
         version=POOL_VERSION,
         namespaced=resource.namespaced,

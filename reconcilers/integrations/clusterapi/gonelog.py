@@ -24,7 +24,9 @@ def release_fields(
 ) -> dict[str, str]:
     """Return the fields of a log line about an address that a claim gives back."""
     addresses = [f"{address}/{prefix}"]
-    return holder_fields(f"IPAddressClaim {claim}", addresses, f"{pool.kind} {pool.name}", reason)
+    return holder_fields(
+        f"IPAddressClaim {claim}", addresses, pool=f"{pool.kind} {pool.name}", reason=reason
+    )
 
 
 class GoneAddresses:
@@ -48,7 +50,9 @@ class GoneAddresses:
             return None
         if not self._is_ours(gone, gone.spec.poolRef):
             return None
-        return release_fields(key, gone.spec.poolRef, record.address, record.prefix, GONE)
+        return release_fields(
+            key, gone.spec.poolRef, address=record.address, prefix=record.prefix, reason=GONE
+        )
 
     def _describe_address(self, gone: IPAddress) -> dict[str, str] | None:
         """Return the fields of an IPAddress's line; None while a claim keeps its address."""
@@ -58,7 +62,9 @@ class GoneAddresses:
         is_kept = claim is not None and not claim.metadata.terminating
         if is_kept or key in claims.unreadable or not self._is_ours(gone, spec.poolRef):
             return None
-        return release_fields(key, spec.poolRef, spec.address, spec.prefix, GONE)
+        return release_fields(
+            key, spec.poolRef, address=spec.address, prefix=spec.prefix, reason=GONE
+        )
 
     def _is_ours(self, gone: Any, pool: PoolRef) -> bool:
         """Return whether a pool that is served here is named; not of what moves to a cluster."""

@@ -63,13 +63,13 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         finding = ready_of_refused(claim, self._caches, problem)
-        return with_ready(claim, finding, self.claims.version, now)
+        return with_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
-        return granted_status(claim, address, self.claims.version, now)
+        return granted_status(claim, address, version=self.claims.version, now=now)
 
     @override
     def describe_grant(self, claim: IPAddressClaim, address: IPAddress) -> str:
@@ -117,9 +117,9 @@ def make_claim_writes(
     return ClaimWrites(
         client,
         pools,
-        statuses,
-        ensure_address,
-        void,
+        statuses=statuses,
+        ensure_address=ensure_address,
+        void=void,
         recorder=recorder,
         clock=clock,
         settings=settings,

@@ -32,7 +32,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
 from reconcilers.integrations.core.claimreading import check_readable
-from reconcilers.integrations.core.discovery import Look
+from reconcilers.integrations.core.discovery import ServedKindsLook
 from reconcilers.networkpool.otherholders import HeldRange, OtherHoldings
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.identities import Holder
@@ -108,13 +108,15 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         ControllerError: a list failed.
     """
     key, within = pool.metadata.key, pool.metadata.namespace
-    look = Look(client)
+    look = ServedKindsLook(client)
     claim_kind = await look.first_served(map(api.claims, CONTRACT_VERSIONS))
     address_kind = await look.first_served(map(api.addresses, CONTRACT_VERSIONS))
     if claim_kind is None or address_kind is None:
         look.check_complete()
     if claim_kind is None and address_kind is None:
-        ranges = held_ranges(pool, (), (), 0)  # no promise is settled, so all of them count
+        ranges = held_ranges(
+            pool, (), addresses=(), position=0
+        )  # no promise is settled, so all of them count
         return OtherHoldings(tuple(ranges), kinds=frozenset({CLAIM_KIND}))
     # If only one of them is served, its objects hold addresses all the same.
     claims = await _list_served(client, claim_kind, within)
@@ -123,8 +125,8 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     ranges = held_ranges(
         pool,
         [claim for claim in claims.items if name in space_of(claim)],
-        [address for address in addresses.items if name in space_of(address)],
-        claims.revision,
+        addresses=[address for address in addresses.items if name in space_of(address)],
+        position=claims.revision,
         unreadable=claims.unreadable.keys(),
     )
     unreadable = find_unreadable(

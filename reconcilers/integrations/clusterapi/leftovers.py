@@ -31,8 +31,8 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.core.claimproblems import ALLOCATION_FAILED
 from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
-from reconcilers.integrations.core.rules import View
-from reconcilers.promises.choosing import Refusal
+from reconcilers.integrations.core.rules import SpaceView
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.journal import Promise
 
 
@@ -53,8 +53,8 @@ class Leftovers:
     async def collect(
         self,
         kind: Resource[Any],
-        view: View[IPAddressClaim],
-        refusals: Iterable[Refusal[IPAddressClaim]],
+        view: SpaceView[IPAddressClaim],
+        refusals: Iterable[AskerRefusal[IPAddressClaim]],
         promises: Iterable[Promise],
     ) -> float | None:
         """Delete what has blocked an address for longer than the grace period.
@@ -108,8 +108,8 @@ class Leftovers:
 
 
 def _list_blocked(
-    view: View[IPAddressClaim],
-    refusals: Iterable[Refusal[IPAddressClaim]],
+    view: SpaceView[IPAddressClaim],
+    refusals: Iterable[AskerRefusal[IPAddressClaim]],
     promises: Iterable[Promise],
 ) -> Iterator[IPAddressClaim]:
     """Yield the claims that an IPAddress may be in the way of, refused or promised another one.

@@ -14,7 +14,13 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
 from reconcilers.integrations.clusterapi.contents import pools_of
 from reconcilers.integrations.clusterapi.picture import views_of_contents
-from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import (
+    Live,
+    PlatformSource,
+    WatchedResource,
+    either,
+    names_of,
+)
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
@@ -23,7 +29,7 @@ from reconcilers.spaces.offers import PoolName
 _BY_POOL = {SPACE_INDEX: space_of}
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
     """Return the pools of claims; None where claims or IPAddresses are not served."""
     claim_kind = _newest([api.claims(version) for version in api.CONTRACT_VERSIONS], served_kinds)
     address_kind = _newest(
@@ -37,7 +43,14 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
     by_kind: dict[str, Cache[Any]] = {kind.kind: Cache(kind) for kind in api.POOLS}
     by_kind |= {kind: informer.cache for kind, informer in pools.items()}
     by_kind[NETWORK_POOL.kind] = source.networkpools
-    caches = ClaimCaches(claims.cache, addresses.cache, None, by_kind, claim_kind, address_kind)
+    caches = ClaimCaches(
+        claims.cache,
+        addresses.cache,
+        clusters=None,
+        pools=by_kind,
+        claim_kind=claim_kind,
+        address_kind=address_kind,
+    )
 
     def names() -> list[PoolName]:
         return [name for kind in api.POOLS for name in names_of(kind.kind, by_kind[kind.kind])]
@@ -47,9 +60,9 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
 
     return Live(
         [
-            Watched(claims, either(_name_pool)),
-            Watched(addresses, either(_name_pool)),
-            *(Watched(informer, either(_itself)) for informer in pools.values()),
+            WatchedResource(claims, either(_name_pool)),
+            WatchedResource(addresses, either(_name_pool)),
+            *(WatchedResource(informer, either(_itself)) for informer in pools.values()),
         ],
         names,
         show,

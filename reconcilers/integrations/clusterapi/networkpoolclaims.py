@@ -43,9 +43,9 @@ from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
 from reconcilers.integrations.core.claimreading import ClaimsReading, lacks_memory
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.networkpool.claims import ClaimService, PoolClaims, find_entry
-from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
@@ -103,7 +103,7 @@ class NetworkPoolClaims(PoolClaims):
         return None if claim is None else claim_tenant(claim, FAMILY_SPACES)
 
     @override
-    def read_cached(self, pool: Key, holdings: Holdings) -> View[IPAddressClaim]:
+    def read_cached(self, pool: Key, holdings: Holdings) -> SpaceView[IPAddressClaim]:
         return self._parts.reader.make_cached_view(CLAIM_KIND, _pool_of(pool), holdings)
 
     @override
@@ -117,7 +117,7 @@ class NetworkPoolClaims(PoolClaims):
         return find_unreadable(partial(self._parts.reader.check_cached, _pool_of(pool)))
 
     @override
-    async def read_lists(self, pool: NetworkPool, journal: Journal) -> View[IPAddressClaim]:
+    async def read_lists(self, pool: NetworkPool, journal: Journal) -> SpaceView[IPAddressClaim]:
         key = _pool_of(pool.metadata.key)
         reading = await self._parts.reader.read_lists(key, FAMILY_SPACES, journal)
         return reading.views[CLAIM_KIND]
@@ -172,8 +172,8 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def due_refusals(
-        self, refusals: Iterable[Refusal[IPAddressClaim]]
-    ) -> Sequence[Refusal[IPAddressClaim]]:
+        self, refusals: Iterable[AskerRefusal[IPAddressClaim]]
+    ) -> Sequence[AskerRefusal[IPAddressClaim]]:
         return self._requests.writes.due_refusals(refusals)
 
     @override
@@ -183,20 +183,22 @@ class NetworkPoolClaims(PoolClaims):
         view: Any,
         *,
         promises: Sequence[Promise],
-        refusals: Sequence[Refusal[IPAddressClaim]],
-        due: Sequence[Refusal[IPAddressClaim]],
+        refusals: Sequence[AskerRefusal[IPAddressClaim]],
+        due: Sequence[AskerRefusal[IPAddressClaim]],
     ) -> float | None:
         if self.is_paused(pool):
             return None
         return await self._claims.finish(pool, view, promises=promises, refusals=refusals, due=due)
 
     @override
-    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[Refusal[IPAddressClaim]]:
+    def refusals_of_block(
+        self, pool: NetworkPool, why: str
+    ) -> Sequence[AskerRefusal[IPAddressClaim]]:
         return self._claims.refusals_of_waiting(pool, why)
 
     @override
     async def refuse(
-        self, pool: NetworkPool, refusals: Sequence[Refusal[IPAddressClaim]]
+        self, pool: NetworkPool, refusals: Sequence[AskerRefusal[IPAddressClaim]]
     ) -> float | None:
         return await self._requests.writes.refuse(refusals, pool)
 
@@ -235,7 +237,7 @@ def _source_of(cache: Cache[Any]) -> Source[Key, Any]:
     def objects(pool: Key, _: object) -> Iterable[Any]:
         return cache.by_index(SPACE_INDEX, space_name(NETWORK_POOL, pool))
 
-    return Source(cache, objects, named_pools, lambda obj, _: holder_of(obj))
+    return Source(cache, objects, pools=named_pools, holder=lambda obj, _: holder_of(obj))
 
 
 class DiscoveredClaims(ClaimService):

@@ -28,4 +28,4 @@ def space_of_layout(pool: NetworkPool, layout: Layout) -> PoolSpace:
     bits = 32 if layout.family == 4 else 128
     prefix = bits - (layout.cidr.size - 1).bit_length()
     name = FAMILY_NAMES[layout.family]
-    return PoolSpace(layout, 0, prefix, pool.spec.gateway or "", name=name)
+    return PoolSpace(layout, 0, prefix=prefix, gateway=pool.spec.gateway or "", name=name)

@@ -19,7 +19,7 @@ from reconcilers.integrations.clusterapi.caches import (
     cluster_index,
     space_of,
 )
-from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, fill_cache
+from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, fill_cache
 from reconcilers.integrations.core.objects import from_bodies as from_bodies_of
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
@@ -29,7 +29,7 @@ _INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
 
 
 def caches_of(
-    objects: Objects,
+    objects: ObjectsByKind,
     networkpools: Iterable[NetworkPool] = (),
     unreadable_pools: Collection[Key] = (),
 ) -> ClaimCaches:
@@ -44,17 +44,17 @@ def caches_of(
     return ClaimCaches(
         objects.cache(CLAIMS, indexes=_INDEXES),
         objects.cache(ADDRESSES, indexes=_INDEXES),
-        objects.cache(CLUSTERS) if CLUSTERS.kind in objects.by_kind else None,
-        {
+        clusters=objects.cache(CLUSTERS) if CLUSTERS.kind in objects.by_kind else None,
+        pools={
             **{kind.kind: objects.cache(kind) for kind in api.POOLS},
             NETWORK_POOL.kind: fill_cache(NETWORK_POOL, networkpools, unreadable),
         },
-        CLAIMS,
-        ADDRESSES,
+        claim_kind=CLAIMS,
+        address_kind=ADDRESSES,
     )
 
 
-async def read(lists: ScopedLists) -> Objects:
+async def read(lists: ScopedLists) -> ObjectsByKind:
     """Read all objects as far as they may be read; none if claims or IPAddresses are not served.
 
     Args:
@@ -63,7 +63,7 @@ async def read(lists: ScopedLists) -> Objects:
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    objects = Objects()
+    objects = ObjectsByKind()
 
     async def find_served(versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
         for resource in versions:
@@ -86,7 +86,7 @@ async def read(lists: ScopedLists) -> Objects:
     address_kind = await find_served(map(api.addresses, versions))
     claim_kind = await find_served(map(api.claims, versions))
     if address_kind is None or claim_kind is None:
-        return Objects()
+        return ObjectsByKind()
     # IPAddresses first: the claim of each was there before it.
     await list_kind(address_kind, ADDRESSES.kind)
     await list_kind(claim_kind, CLAIMS.kind)
@@ -123,7 +123,9 @@ async def remove(client: Client, kind: str, at: Version) -> None:
             return
 
 
-def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: datetime) -> Objects:
+def from_bodies(
+    bodies: Iterable[Mapping[str, Any]], namespace: str, now: datetime
+) -> ObjectsByKind:
     """Return the objects of manifests; what a server fills in is filled in.
 
     Objects without a creationTimestamp count as created now, in the order of the manifests.
@@ -134,7 +136,7 @@ def from_bodies(bodies: Iterable[Mapping[str, Any]], namespace: str, now: dateti
         namespace: of those that name none.
         now: the time.
     """
-    objects = from_bodies_of(bodies, KINDS, namespace, now)
+    objects = from_bodies_of(bodies, KINDS, namespace=namespace, now=now)
     if not objects.by_kind.get(CLUSTERS.kind):
         claims = objects.by_kind.get(CLAIMS.kind, ())
         cluster_keys = {claim.cluster for claim in claims if claim.cluster is not None}

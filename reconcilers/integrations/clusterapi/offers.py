@@ -7,10 +7,10 @@ from allocator import AddressRange, InvalidPool
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.caches import geometry_of
-from reconcilers.spaces.offers import Offer, PoolName, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 
 
-def offers_of(kind: Resource[Any], pool: Any) -> tuple[Offer, ...]:
+def offers_of(kind: Resource[Any], pool: Any) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool; none if its spec cannot be served.
 
     Args:

@@ -27,7 +27,9 @@ def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[P
         gets = "" if record is None else f"{record.address}/{record.prefix}"
         reason = "" if gets else _reason(current, after)
         pool = f"{kind.kind} {pool_key(kind, claim)}"
-        yield Planned(GROUP, "IPAddressClaim", claim.metadata.key, pool, gets, reason)
+        yield Planned(
+            GROUP, "IPAddressClaim", key=claim.metadata.key, pool=pool, gets=gets, reason=reason
+        )
 
 
 def _reason(claim: IPAddressClaim, caches: ClaimCaches) -> str:

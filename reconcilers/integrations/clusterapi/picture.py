@@ -50,10 +50,10 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
     return PoolPicture(
         PoolName(contents.kind.kind, pool.metadata.key),
         contents.kind.group,
-        [family],
-        order_requests(_waiting(contents, not_read)),
-        status,
-        reason,
+        families=[family],
+        waiting=order_requests(_waiting(contents, not_read)),
+        ready=status,
+        reason=reason,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 
@@ -93,12 +93,12 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
     return PoolFamily(
         offers,
         cidr.text,
-        cidr,
-        usable,
-        reserved,
-        list(_list_held(contents)),
-        partial(_capacity, contents, holdings),
-        space.prefix if space.prefixes else None,
+        cidr=cidr,
+        usable=usable,
+        reserved=reserved,
+        held_addresses=list(_list_held(contents)),
+        capacity_of=partial(_capacity, contents, holdings),
+        prefix_length=space.prefix if space.prefixes else None,
         owns_cidr=False,
         all_known=not contents.unreadable,
     )
@@ -131,8 +131,8 @@ def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
     return AddressHolder(
         CLAIM if claim is not None else ADDRESS,
         key,
-        _tenant(claim, key),
-        PURPOSE,
+        tenant=_tenant(claim, key),
+        purpose=PURPOSE,
         promised=state == "promised",
         releasing=state == "resting" or source.metadata.terminating,
         since=source.metadata.creationTimestamp,
@@ -159,9 +159,9 @@ def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Po
         yield PoolRequest(
             CLAIM,
             key,
-            _tenant(claim, key),
-            PURPOSE,
-            claim.metadata.creationTimestamp,
-            ready.message if ready is not None else "not looked at yet",
-            families,
+            tenant=_tenant(claim, key),
+            purpose=PURPOSE,
+            since=claim.metadata.creationTimestamp,
+            reason=ready.message if ready is not None else "not looked at yet",
+            families=families,
         )

@@ -23,7 +23,7 @@ from reconcilers.integrations.clusterapi.api import (
     addresses,
     claims,
 )
-from reconcilers.integrations.core.objects import Body, Objects, list_implied
+from reconcilers.integrations.core.objects import Body, ObjectsByKind, list_implied
 from reconcilers.integrations.core.platforms import (
     ListHoldings,
     Operations,
@@ -33,14 +33,14 @@ from reconcilers.integrations.core.platforms import (
 from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
-    from reconcilers.integrations.core.live import Live, Source
+    from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.integrations.core.sharing import HoldersBeside
     from reconcilers.specrules.verdict import Validator
 
 
@@ -73,26 +73,28 @@ class ClusterApiPlatform(Platform):
     fenced_pools: ClassVar[Sequence[Resource[Any]]] = POOLS
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
         from reconcilers.integrations.clusterapi.offers import offers_of
 
         return offers_of(kind, pool)
 
     @override
-    async def read(self, lists: ScopedLists) -> Objects:
+    async def read(self, lists: ScopedLists) -> ObjectsByKind:
         from reconcilers.integrations.clusterapi.objects import read
 
         return await read(lists)
 
     @override
-    def from_manifests(self, bodies: Sequence[Body], namespace: str, now: datetime) -> Objects:
+    def from_manifests(
+        self, bodies: Sequence[Body], namespace: str, now: datetime
+    ) -> ObjectsByKind:
         from reconcilers.integrations.clusterapi.objects import from_bodies
 
         return from_bodies(bodies, namespace, now)
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
-        return list_implied(bodies, CLAIMS, CLUSTERS, attrgetter("cluster"))
+        return list_implied(bodies, CLAIMS, implied=CLUSTERS, find=attrgetter("cluster"))
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
@@ -105,7 +107,9 @@ class ClusterApiPlatform(Platform):
         caches = caches_of(objects, networkpools.readable, networkpools.unreadable)
         contents = list(pools_of(caches))
         not_read = (*objects.not_read, *networkpools.not_read)
-        troubles = audit(caches, contents, objects.unreadable, all_objects.now, not_read)
+        troubles = audit(
+            caches, contents, unreadable=objects.unreadable, now=all_objects.now, not_read=not_read
+        )
         return replace(views_of_contents(contents, objects.not_read), troubles=list(troubles))
 
     @override
@@ -119,19 +123,19 @@ class ClusterApiPlatform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "Source"
+        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.clusterapi.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         from reconcilers.integrations.clusterapi.serving import ClusterApi
-        from reconcilers.integrations.core.sharing import Sharing
+        from reconcilers.integrations.core.sharing import HoldersBeside
 
         integration = ClusterApi(parts)
-        return Sharing([integration], claims=integration.claims)
+        return HoldersBeside([integration], claims=integration.claims)
 
     @override
     async def remove(self, client: "Client", kind: str, at: Version) -> None:

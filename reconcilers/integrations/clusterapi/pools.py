@@ -64,10 +64,10 @@ from reconcilers.promises.shares import (
 )
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
-    Unreadable,
+    UnreadableHoldings,
     holders_unknown_message,
 )
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.wording import count_noun
 
 PoolT = TypeVar("PoolT", bound=Pool)
@@ -122,7 +122,9 @@ class InClusterPoolKind(
             geometry_of(pool)
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
-            await self._write_ready(pool, Finding(READY, False, "ValidationFailed", why))
+            await self._write_ready(
+                pool, ConditionFinding(READY, False, reason="ValidationFailed", message=why)
+            )
             later = await self._claims.refuse_waiting(pool, why)
             return pool, Blocked("ValidationFailed", later)
         if is_paused(pool.metadata.annotations):
@@ -191,9 +193,12 @@ class InClusterPoolKind(
         return next_after_quiet_period(work, self._parts.settings.quiet_period)
 
     @override
-    async def report_unreadable(self, pool: PoolT, unreadable: Unreadable) -> float | None:
+    async def report_unreadable(self, pool: PoolT, unreadable: UnreadableHoldings) -> float | None:
         why = str(unreadable)
-        await self._write_ready(pool, Finding(READY, False, HOLDERS_UNKNOWN, unknown(pool, why)))
+        await self._write_ready(
+            pool,
+            ConditionFinding(READY, False, reason=HOLDERS_UNKNOWN, message=unknown(pool, why)),
+        )
         await self._claims.refuse_waiting(pool, why)
         return None
 
@@ -201,13 +206,13 @@ class InClusterPoolKind(
     async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:
         await self._claims.refuse_waiting(pool, f"it cannot be written: {error}")
 
-    async def _write_ready(self, pool: PoolT, ready: Finding) -> None:
+    async def _write_ready(self, pool: PoolT, ready: ConditionFinding) -> None:
         """Write a pool's Ready condition, which says why it does not serve."""
         with writing_pool():
-            await self._statuses.write(self.kind, pool, None, ready)
+            await self._statuses.write(self.kind, pool, counts=None, ready=ready)
 
     async def _write_status(
-        self, pool: PoolT, space: PoolSpace, ready: Finding | None = None
+        self, pool: PoolT, space: PoolSpace, ready: ConditionFinding | None = None
     ) -> None:
         """Write a pool's figures and conditions.
 
@@ -218,7 +223,9 @@ class InClusterPoolKind(
         name = self._claims.name_of(pool)
         holdings = self._parts.reader.read_cached(name, space).holdings
         with writing_pool():
-            await self._statuses.write_figures(self.kind, pool, space, holdings, ready)
+            await self._statuses.write_figures(
+                self.kind, pool, space=space, holdings=holdings, ready=ready
+            )
 
     async def _reconcile_deleted(self, pool: PoolT) -> Outcome:
         """Take the finalizer off when no IPAddress names the pool and nothing is promised.
@@ -234,7 +241,7 @@ class InClusterPoolKind(
                 await remove_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
             return SETTLED
         message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
-        waiting = Finding(READY, False, "Deleting", message)
+        waiting = ConditionFinding(READY, False, reason="Deleting", message=message)
         try:
             await self._write_status(pool, geometry_of(pool), waiting)
         except InvalidPool:

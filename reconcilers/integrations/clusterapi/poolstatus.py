@@ -19,7 +19,12 @@ from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import offers_of
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.promises.holdings import Holdings
-from reconcilers.reporting.conditions import READY, Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import (
+    READY,
+    ConditionFinding,
+    render_conditions,
+    with_findings,
+)
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
@@ -34,11 +39,15 @@ def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     )
 
 
-def readiness(space: PoolSpace) -> Finding:
+def readiness(space: PoolSpace) -> ConditionFinding:
     """Return the Ready condition of a pool that can be served from."""
     if not space.total:
-        return Finding(READY, False, "NoCapacity", "nothing in this pool may be handed out")
-    return Finding(READY, True, "Ready", "claims are served from this pool")
+        return ConditionFinding(
+            READY, False, reason="NoCapacity", message="nothing in this pool may be handed out"
+        )
+    return ConditionFinding(
+        READY, True, reason="Ready", message="claims are served from this pool"
+    )
 
 
 class PoolStatuses:
@@ -69,7 +78,7 @@ class PoolStatuses:
         pool: Pool,
         space: PoolSpace,
         holdings: Holdings,
-        ready: Finding | None = None,
+        ready: ConditionFinding | None = None,
     ) -> None:
         """Write the whole status of a pool whose spec is sound.
 
@@ -87,7 +96,7 @@ class PoolStatuses:
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 
-    def _report(self, kind: Resource[Any], pool: Any, overlap: Finding) -> None:
+    def _report(self, kind: Resource[Any], pool: Any, overlap: ConditionFinding) -> None:
         """Record an event when other pools begin to overlap with one."""
         identity = kind.kind, pool.metadata.key
         if not overlap.status:
@@ -102,8 +111,8 @@ class PoolStatuses:
         kind: Resource[Any],
         pool: Pool,
         counts: PoolCounts | None,
-        ready: Finding,
-        *others: Finding,
+        ready: ConditionFinding,
+        *others: ConditionFinding,
     ) -> None:
         """Write a pool's status if it differs.
 
@@ -111,7 +120,7 @@ class PoolStatuses:
             kind: of the pool.
             pool: as it was read.
             counts: what it is to say; None to leave the counts alone.
-            ready: its Ready condition.
+            ready: Ready, as this pass found it.
             *others: its other conditions that are known.
 
         Raises:
@@ -120,7 +129,7 @@ class PoolStatuses:
         """
         known = kind.kind not in self._without_conditions
         findings = (ready, *others)
-        patch = patch_of(pool, counts, findings, self._clock.now(), conditions=known)
+        patch = patch_of(pool, counts, findings=findings, now=self._clock.now(), conditions=known)
         if not patch:
             return
         written = await self._client.patch_status(kind, pool, patch)
@@ -136,7 +145,7 @@ class PoolStatuses:
 def patch_of(
     pool: Pool,
     counts: PoolCounts | None,
-    findings: Sequence[Finding],
+    findings: Sequence[ConditionFinding],
     now: datetime,
     *,
     conditions: bool,
@@ -161,7 +170,7 @@ def patch_of(
         }
     if conditions:
         conditions_after = with_findings(
-            status.conditions, findings, pool.metadata.generation, now
+            status.conditions, findings, generation=pool.metadata.generation, now=now
         )
         if conditions_after != tuple(status.conditions):
             patch["conditions"] = render_conditions(conditions_after)

@@ -106,4 +106,6 @@ def make_reader(
         patience: seconds to wait for a cache before the server is read.
         check_interval: seconds between two checks of what is kept of a pool.
     """
-    return ClaimReader(client, [source_of(caches)], clock, patience, check_interval)
+    return ClaimReader(
+        client, [source_of(caches)], clock=clock, patience=patience, check_interval=check_interval
+    )

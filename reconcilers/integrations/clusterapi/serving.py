@@ -35,7 +35,7 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.clusterapi.watched import Watched
-from reconcilers.integrations.core.discovery import Look, Work
+from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.serving import Integration, IntegrationParts
@@ -111,7 +111,7 @@ class ClusterApi(Integration[Served]):
 
     @override
     async def _find_served(self) -> Served:
-        look = Look(self._manager.client)
+        look = ServedKindsLook(self._manager.client)
         versions = api.CONTRACT_VERSIONS
         served_kinds = Served(
             claims=await look.first_served(map(api.claims, versions)),
@@ -143,33 +143,43 @@ class ClusterApi(Integration[Served]):
         caches = ClaimCaches(
             claims.cache,
             addresses.cache,
-            clusters.cache if clusters else None,
-            {kind: informer.cache for kind, informer in pools.items()},
-            claim_kind,
-            address_kind,
+            clusters=clusters.cache if clusters else None,
+            pools={kind: informer.cache for kind, informer in pools.items()},
+            claim_kind=claim_kind,
+            address_kind=address_kind,
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings = self._settings.pool
-        statuses = PoolStatuses(client, self._recorder, self._clock, self._spaces)
+        statuses = PoolStatuses(client, self._recorder, clock=self._clock, spaces=self._spaces)
         parts = ClaimParts(
             client,
             caches,
-            make_reader(
-                client, caches, self._clock, settings.cache_patience, settings.contents_check
+            reader=make_reader(
+                client,
+                caches,
+                clock=self._clock,
+                patience=settings.cache_patience,
+                check_interval=settings.contents_check,
             ),
-            self._recorder,
-            Leftovers(client, caches, self._clock),
-            RestoredRequests(caches.claims, self._clock, waits, space_of),
-            self._clock,
-            settings,
+            recorder=self._recorder,
+            leftovers=Leftovers(client, caches, self._clock),
+            restored=RestoredRequests(caches.claims, self._clock, waits=waits, spaces=space_of),
+            clock=self._clock,
+            settings=settings,
         )
         watched = Watched(
-            caches, claims, addresses, clusters, settings.gather, pools, self._overlaps
+            caches,
+            claims,
+            addresses=addresses,
+            clusters=clusters,
+            gather=settings.gather,
+            pools=pools,
+            overlaps=self._overlaps,
         )
         self.claims.pool_claims = NetworkPoolClaims(parts)
         for kind in served_kinds.pools:
             in_cluster = InClusterPoolKind(kind, parts, statuses)
-            reconciler = PoolPasses(in_cluster, client, self._clock, settings)
+            reconciler = PoolPasses(in_cluster, client, clock=self._clock, settings=settings)
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
@@ -181,8 +191,8 @@ class ClusterApi(Integration[Served]):
         claim_reconciler = ClaimReconciler(
             client,
             caches,
-            self._recorder,
-            self._clock,
+            recorder=self._recorder,
+            clock=self._clock,
             works_on=None if shards is None else shards.holds,
         )
         extension.controller(

@@ -22,7 +22,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED
-from reconcilers.reporting.conditions import READY, Finding, with_findings
+from reconcilers.reporting.conditions import READY, ConditionFinding, with_findings
 
 RESTORED_ADDRESS = names.ANNOTATION_RESTORED_ADDRESS
 LEGACY_VERSION = "v1beta1"
@@ -31,7 +31,7 @@ _RECORD = re.compile(r"Allocated ([0-9a-fA-F:.]+)/([0-9]{1,3}) from (\S+) (\S+)"
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class ClaimRecord:
     """What a claim was given, as its status says."""
 
     address: str
@@ -43,7 +43,7 @@ def message_of(address: str, prefix: int, pool: PoolRef) -> str:
     return f"Allocated {address}/{prefix} from {pool.kind} {pool.name}"
 
 
-def record_of(claim: IPAddressClaim) -> Record | None:
+def record_of(claim: IPAddressClaim) -> ClaimRecord | None:
     """Return the address that a claim holds by its status; None without address.
 
     A claim that is being deleted holds it until our finalizer is gone: it can never get another
@@ -59,7 +59,7 @@ def record_of(claim: IPAddressClaim) -> Record | None:
     return _parse_record(ready.message, claim.spec.poolRef)
 
 
-def restored_record_of(claim: IPAddressClaim) -> Record | None:
+def restored_record_of(claim: IPAddressClaim) -> ClaimRecord | None:
     """Return the address of a claim while its restored IPAddress is recreated; None otherwise.
 
     Between the removal of the IPAddress and its creation no IPAddress holds the address.
@@ -70,12 +70,12 @@ def restored_record_of(claim: IPAddressClaim) -> Record | None:
     return _parse_record(record, claim.spec.poolRef)
 
 
-def _parse_record(record: str, pool: PoolRef) -> Record | None:
+def _parse_record(record: str, pool: PoolRef) -> ClaimRecord | None:
     """Return the address in a message of `message_of`; None if it says nothing of this pool."""
     match = _RECORD.fullmatch(record)
     if match is None or (match[3], match[4]) != (pool.kind, pool.name):
         return None
-    return Record(match[1], int(match[2]))
+    return ClaimRecord(match[1], int(match[2]))
 
 
 def waits(claim: IPAddressClaim) -> bool:
@@ -85,7 +85,7 @@ def waits(claim: IPAddressClaim) -> bool:
 
 
 def with_ready(
-    claim: IPAddressClaim, finding: Finding, version: str, now: datetime
+    claim: IPAddressClaim, finding: ConditionFinding, version: str, now: datetime
 ) -> Mapping[str, Any]:
     """Return a patch of a claim's status that sets its Ready condition.
 
@@ -96,7 +96,7 @@ def with_ready(
         now: the time.
     """
     generation = claim.metadata.generation
-    conditions = with_findings(claim.status.conditions, [finding], generation, now)
+    conditions = with_findings(claim.status.conditions, [finding], generation=generation, now=now)
     encode = legacy if version == LEGACY_VERSION else to_json
     return {"conditions": [encode(condition) for condition in conditions]}
 
@@ -113,8 +113,8 @@ def granted_status(
         now: the time.
     """
     message = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
-    finding = Finding(READY, True, ADDRESS_ALLOCATED, message)
-    status = with_ready(claim, finding, version, now)
+    finding = ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=message)
+    status = with_ready(claim, finding, version=version, now=now)
     return {**status, "addressRef": {"name": address.metadata.name}}
 
 
@@ -127,7 +127,7 @@ def legacy(condition: Condition) -> dict[str, Any]:
     return body
 
 
-def shows(claim: IPAddressClaim, finding: Finding) -> bool:
+def shows(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
     """Return whether a claim's Ready condition says this already."""
     shown_after = (TRUE if finding.status else "False", finding.reason, finding.message)
     return shown_reason(claim) == shown_after

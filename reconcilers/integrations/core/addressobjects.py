@@ -95,7 +95,9 @@ class AddressObjects(Generic[T]):
             ControllerError: a request failed.
         """
         self._log_release(address.metadata, fields)
-        await delete_with_finalizer(self._client, self._kind, address, self._finalizer)
+        await delete_with_finalizer(
+            self._client, self._kind, obj=address, finalizer=self._finalizer
+        )
 
     def _log_release(self, meta: ObjectMeta, fields: Mapping[str, str]) -> None:
         _log.info("releasing IPAddress", address=str(meta.key), **fields)

@@ -13,7 +13,7 @@ from controller.events import EventType, Recorder
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.networkpool.window import MinuteWindow
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 
 MOST_SINGLE = 8
 """Up to so many claims of one pass get an event each."""
@@ -22,7 +22,7 @@ MOST_SINGLE_PER_MINUTE = 32
 ACTION = "Allocating"
 
 ClaimT = TypeVar("ClaimT", bound=Object)
-Reported = tuple[ClaimT, Finding]
+Reported = tuple[ClaimT, ConditionFinding]
 """A claim as it was written, and what it says since then of its readiness."""
 
 

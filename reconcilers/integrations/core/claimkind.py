@@ -22,7 +22,7 @@ from reconcilers.integrations.core.claimreading import (
 )
 from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.promises.choosing import Choice, Refusal, Taker, choose, exclude_ranges
+from reconcilers.promises.choosing import AskerRefusal, Choice, Taker, choose, exclude_ranges
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Allotment, Fenced, RequestKind
@@ -119,17 +119,17 @@ class ClaimKind(
         """
         return await self.writes.refuse(self.refusals_of_waiting(pool, why), pool)
 
-    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[Refusal[ClaimT]]:
+    def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[ClaimT]]:
         """Return the refusals of all claims that wait for a pool which serves no claim."""
         message = describe_not_ready(self._pools.kind, pool.metadata.name, why)
         problem = ClaimProblem(POOL_NOT_READY, message)
         return [
-            Refusal(
+            AskerRefusal(
                 holder_of_claim(self._source, claim),
                 claim,
-                problem.reason,
-                problem.message,
-                self._statuses.shows(claim, problem),
+                reason=problem.reason,
+                message=problem.message,
+                is_shown=self._statuses.shows(claim, problem),
             )
             for claim in self._source.claims.by_index(SPACE_INDEX, str(self._name_pool(pool)))
             if self._statuses.waits(claim) and self._is_served(claim)
@@ -149,7 +149,9 @@ class ClaimKind(
         reader.check_cached(name)
         if count := reader.count(name):
             return count
-        return await reader.count_blockers(self._source, name, journal, self.writes.fence)
+        return await reader.count_blockers(
+            self._source, name, journal=journal, fence=self.writes.fence
+        )
 
 
 def choose_claims(
@@ -173,4 +175,4 @@ def choose_claims(
     with exclude_ranges(reading.holdings, promised):
         choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
     granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
-    return Allotment(settled, granted, choice.more, choice)
+    return Allotment(settled, granted, more=choice.more, detail=choice)

@@ -26,7 +26,7 @@ from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.unreadables import find_near
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
@@ -250,11 +250,13 @@ def find_facts(
     for source in sources:
         if holder.kind == source.claim_kind:
             claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
-            return source.facts_of(pool, space, claim, addresses)
+            return source.facts_of(pool, space, claim=claim, addresses=addresses)
         if holder.kind == source.address_kind:
             address = source.addresses.get(holder.key)
             is_alone = address is not None and source.fields.claim_of_address(address) is None
-            return source.facts_of(pool, space, None, [address] if is_alone else [])
+            return source.facts_of(
+                pool, space, claim=None, addresses=[address] if is_alone else []
+            )
     return None
 
 
@@ -266,7 +268,7 @@ def has_memory(source: ClaimSource[Any, Any], journal: Journal) -> bool:
     return source.claim_kind in journal.revisions and source.address_kind in journal.revisions
 
 
-def lacks_memory(source: ClaimSource[Any, Any], view: View[Claim], journal: Journal) -> bool:
+def lacks_memory(source: ClaimSource[Any, Any], view: SpaceView[Claim], journal: Journal) -> bool:
     """Return whether a journal does not record all promises to claims, in the history of now.
 
     If a LIST has not got to one of its revisions, that is of another cluster, or of a lost
@@ -291,7 +293,7 @@ class ClaimsReading(Generic[SpaceT]):
 
     space: SpaceT
     holdings: Holdings
-    views: Mapping[str, View[Claim]]
+    views: Mapping[str, SpaceView[Claim]]
 
     def settle(self, journal: Journal) -> Journal:
         """Return a journal without the promises that are over; promises to other kinds stay."""
@@ -334,17 +336,19 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
         """Return the facts of a holder for a pool, as the caches show it; None for none."""
-        return find_facts(self._sources.values(), pool, holder, space)
+        return find_facts(self._sources.values(), pool, holder=holder, space=space)
 
     def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
         """Return the reading that the caches give, however old it is."""
         holdings = self._kept.holdings(pool, space)
         return ClaimsReading(space, holdings, self._make_cached_views(pool, holdings))
 
-    def _make_cached_views(self, pool: PoolT, holdings: Holdings) -> Mapping[str, View[Claim]]:
+    def _make_cached_views(
+        self, pool: PoolT, holdings: Holdings
+    ) -> Mapping[str, SpaceView[Claim]]:
         return {kind: self.make_cached_view(kind, pool, holdings) for kind in self._sources}
 
-    def make_cached_view(self, kind: str, pool: PoolT, holdings: Holdings) -> View[Claim]:
+    def make_cached_view(self, kind: str, pool: PoolT, holdings: Holdings) -> SpaceView[Claim]:
         """Return the claims of one kind as the caches show them now.
 
         A NetworkPool reads its holdings by itself, of IPAllocations and claims together.
@@ -356,13 +360,13 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         source = self._sources[kind]
         position, known = source.addresses.position, self._created.get(pool, {})
         find = partial(_find_revision, source, source.addresses_of)
-        return View(
+        return SpaceView(
             source.claims.position,
             holdings,
-            find_by_key(kind, source.claims.get),
-            source.addresses_of,
-            source.claims.unreadable.keys(),
-            CreatedEffects(source.address_kind, position, find, known),
+            find=find_by_key(kind, source.claims.get),
+            answer=source.addresses_of,
+            unreadable=source.claims.unreadable.keys(),
+            effects=CreatedEffects(source.address_kind, position, find=find, known=known),
         )
 
     async def at_least(
@@ -454,7 +458,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         created = self._created.setdefault(pool, {})
         facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
         holdings = Holdings(space.layouts, facts)
-        views: dict[str, View[Claim]] = {}
+        views: dict[str, SpaceView[Claim]] = {}
         for kind, listed in lists.items():
             source, view = listed.source, listed.view(holdings, created)
             claims = listed.claims.values()
@@ -620,25 +624,27 @@ class _ListedSource(Generic[PoolT, SpaceT]):
         source = self.source
         for key in dict.fromkeys([*self.claims, *self.by_claim]):
             addresses = self.addresses_of(key)
-            facts = source.facts_of(pool, space, self.claims.get(key), addresses)
+            facts = source.facts_of(pool, space, claim=self.claims.get(key), addresses=addresses)
             if facts is not None:
                 yield Holder(source.claim_kind, key), facts
         for address in self.unclaimed:
-            facts = source.facts_of(pool, space, None, [address])
+            facts = source.facts_of(pool, space, claim=None, addresses=[address])
             if facts is not None:
                 yield holder_of_address(source, address), facts
 
-    def view(self, holdings: Holdings, known: Mapping[Identity, int]) -> View[Claim]:
+    def view(self, holdings: Holdings, known: Mapping[Identity, int]) -> SpaceView[Claim]:
         """Return the view of the claims."""
         source = self.source
         find = partial(_find_revision, source, self.addresses_of)
-        return View(
+        return SpaceView(
             self.position,
             holdings,
-            find_by_key(source.claim_kind, self.claims.get),
-            self.addresses_of,
-            self.unreadable.keys(),
-            CreatedEffects(source.address_kind, self.addresses_position, find, known),
+            find=find_by_key(source.claim_kind, self.claims.get),
+            answer=self.addresses_of,
+            unreadable=self.unreadable.keys(),
+            effects=CreatedEffects(
+                source.address_kind, self.addresses_position, find=find, known=known
+            ),
         )
 
 
@@ -663,11 +669,11 @@ async def _list_source(
     return _ListedSource(
         source,
         claims.revision,
-        addresses.revision,
-        {claim.metadata.key: claim for claim in claims.items},
-        by_claim,
-        unclaimed,
-        claims.unreadable,
+        addresses_position=addresses.revision,
+        claims={claim.metadata.key: claim for claim in claims.items},
+        by_claim=by_claim,
+        unclaimed=unclaimed,
+        unreadable=claims.unreadable,
     )
 
 
@@ -687,14 +693,14 @@ def sources_of_holdings(
         Source(
             source.claims,
             claims_of,
-            pools_of_claim,
-            lambda claim, _: holder_of_claim(source, claim),
+            pools=pools_of_claim,
+            holder=lambda claim, _: holder_of_claim(source, claim),
         ),
         Source(
             source.addresses,
             source.addresses_of_pool,
-            source.pools_of_address,
-            lambda address, _: holder_of_address(source, address),
+            pools=source.pools_of_address,
+            holder=lambda address, _: holder_of_address(source, address),
         ),
     )
 

@@ -27,7 +27,7 @@ from reconcilers.integrations.core.claimproblems import (
     ALLOCATION_FAILED,
     ClaimProblem,
 )
-from reconcilers.promises.choosing import Refusal
+from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.fence import Fence
@@ -35,7 +35,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.promises.results import WriteResult
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 
 ClaimT = TypeVar("ClaimT", bound=Object)
 AddressT = TypeVar("AddressT", bound=Object)
@@ -130,7 +130,13 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         self._clock = clock
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
-        self.fence = Fence(client, statuses.claims, statuses.waits, void, settings.width)
+        self.fence = Fence(
+            client,
+            statuses.claims,
+            may_have_promise=statuses.waits,
+            void=void,
+            width=settings.width,
+        )
         """Voids promises that a pool made before it was read."""
 
     async def keep(
@@ -160,7 +166,12 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             except ControllerError as error:
                 return kept(WriteResult.of_error(error), str(error))
             sentence = self._statuses.describe_grant(claim, address)
-            reports.append((written, Finding(READY, True, ADDRESS_ALLOCATED, sentence)))
+            reports.append(
+                (
+                    written,
+                    ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=sentence),
+                )
+            )
             return kept(WriteResult.WRITTEN)
 
         work = [partial(keep_promise, promise, claim) for promise, claim in granted]
@@ -208,9 +219,11 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         problem = ClaimProblem(ALLOCATION_FAILED, failure + refused_message(entry.why, now))
         status = self._statuses.status_of_problem(entry.request, problem, now)
         written = await self._client.patch_status(self._claims, entry.request, status)
-        return written, Finding(READY, False, ALLOCATION_FAILED, failure + entry.why)
+        return written, ConditionFinding(
+            READY, False, reason=ALLOCATION_FAILED, message=failure + entry.why
+        )
 
-    async def refuse(self, refusals: Sequence[Refusal[ClaimT]], pool: PoolT) -> float | None:
+    async def refuse(self, refusals: Sequence[AskerRefusal[ClaimT]], pool: PoolT) -> float | None:
         """Write on each claim why it gets nothing, where that differs.
 
         A claim that has changed meanwhile is left to the next pass. So is a claim whose write is
@@ -221,21 +234,28 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         """
         reports: list[Reported[ClaimT]] = []
 
-        async def refuse_claim(refusal: Refusal[ClaimT]) -> None:
+        async def refuse_claim(refusal: AskerRefusal[ClaimT]) -> None:
             claim, problem = refusal.asker, ClaimProblem(refusal.reason, refusal.message)
             status = self._statuses.status_of_problem(claim, problem, self._clock.now())
             written = await self._refused.attempt(
                 claim.metadata, partial(self._client.patch_status, self._claims, claim, status)
             )
             if written is not None:
-                reports.append((written, Finding(READY, False, problem.reason, problem.message)))
+                reports.append(
+                    (
+                        written,
+                        ConditionFinding(
+                            READY, False, reason=problem.reason, message=problem.message
+                        ),
+                    )
+                )
 
         due = self.due_refusals(refusals)
         await run_concurrently([partial(refuse_claim, refusal) for refusal in due], self._width)
         self._events.record(self._pools, pool, reports)
         return self.seconds_until_due(refusals)
 
-    def due_refusals(self, refusals: Iterable[Refusal[ClaimT]]) -> list[Refusal[ClaimT]]:
+    def due_refusals(self, refusals: Iterable[AskerRefusal[ClaimT]]) -> list[AskerRefusal[ClaimT]]:
         """Return the refusals to write: not shown yet, and not refused within a resync."""
         return [
             refusal
@@ -243,6 +263,6 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             if not refusal.is_shown and self._refused.wait_of(refusal.asker.metadata) is None
         ]
 
-    def seconds_until_due(self, refusals: Iterable[Refusal[ClaimT]]) -> float | None:
+    def seconds_until_due(self, refusals: Iterable[AskerRefusal[ClaimT]]) -> float | None:
         """Return in how many seconds to write claims whose write was refused; None without."""
         return self._refused.next_in(refusal.asker.metadata for refusal in refusals)

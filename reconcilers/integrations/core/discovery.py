@@ -47,7 +47,7 @@ LOOK_AGAIN_SECONDS = 30.0
 log = get_logger(__name__)
 
 
-class Look:
+class ServedKindsLook:
     """One look at which kinds are served; it asks for all before it says that one is not known.
 
     So that the answers that it takes to believe an absence are counted for all kinds at once.
@@ -93,7 +93,7 @@ async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resour
         DiscoveryIncomplete: none is served, as far as is known, and that is not known of all.
         ControllerError: discovery failed.
     """
-    look = Look(client)
+    look = ServedKindsLook(client)
     first_served = await look.first_served(versions)
     if first_served is None:
         look.check_complete()

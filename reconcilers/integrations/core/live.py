@@ -17,7 +17,7 @@ Indexes = Mapping[str, IndexFunction[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedResource:
     """A kind that is watched.
 
     Args:
@@ -39,13 +39,13 @@ class Live:
         views: returns the views of the pools that are wanted, given what may not be read.
     """
 
-    watched: Sequence[Watched]
+    watched: Sequence[WatchedResource]
     names: Callable[[], list[PoolName]]
     views: Callable[[Wanted, Sequence[NotRead]], Views]
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PlatformSource:
     """What a platform is watched by.
 
     Args:

@@ -22,7 +22,7 @@ SPACE_INDEX = "space"
 
 
 @dataclass(frozen=True, slots=True)
-class Objects:
+class ObjectsByKind:
     """Everything of some kinds that there is.
 
     Args:
@@ -90,7 +90,7 @@ def decode_failure(
     return DecodeFailure(str(error), outline, decoded)
 
 
-async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
+async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> ObjectsByKind:
     """Read all objects of kinds, as far as they may be read; none if a kind is not served.
 
     Args:
@@ -99,10 +99,10 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> Objects:
     Raises:
         ControllerError: the cluster did not answer, or refused.
     """
-    objects = Objects()
+    objects = ObjectsByKind()
     for resource in kinds:
         if not await lists.client.is_served(resource):
-            return Objects()
+            return ObjectsByKind()
     for resource in kinds:
         page = await lists.list_allowed(resource)
         if page is None:
@@ -183,7 +183,7 @@ def from_bodies(
     namespace: str,
     now: datetime,
     filled: Callable[[Body], Body] = as_it_is,
-) -> Objects:
+) -> ObjectsByKind:
     """Return the objects of manifests; what a server fills in is filled in.
 
     Objects without a creationTimestamp count as created now, in the order of the manifests.
@@ -195,19 +195,21 @@ def from_bodies(
         now: the time.
         filled: fills in what other controllers of the platform would.
     """
-    objects, numbers = Objects(), count(1)
+    objects, numbers = ObjectsByKind(), count(1)
     for body in bodies:
         resource = resource_of(body, kinds)
         if resource is None:
             continue
         number, metadata = next(numbers), dict(body.get("metadata") or {})
-        meta = stamped_metadata(metadata, resource.kind, number, now)
+        meta = stamped_metadata(metadata, resource.kind, number=number, now=now)
         meta["namespace"] = (metadata.get("namespace") or namespace) if resource.namespaced else ""
         key = Key(meta["namespace"], str(meta.get("name", "")))
         try:
             typed = msgspec.convert({**filled(body), "metadata": meta}, resource.type)
         except msgspec.ValidationError as error:
-            objects.unreadable[resource.kind, key] = decode_failure(resource, body, meta, error)
+            objects.unreadable[resource.kind, key] = decode_failure(
+                resource, body, metadata=meta, error=error
+            )
             continue
         objects.by_kind.setdefault(resource.kind, []).append(typed)
         placed = {**metadata, "namespace": key.namespace} if resource.namespaced else metadata

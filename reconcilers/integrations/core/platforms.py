@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from controller.meta import Key, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.integrations.core.objects import Body, Objects, from_bodies, read
+from reconcilers.integrations.core.objects import Body, ObjectsByKind, from_bodies, read
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 from reconcilers.integrations.core.views import Planned, Views
-from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
     from reconcilers.configuration.settings import Settings
-    from reconcilers.integrations.core.live import Live, Source
+    from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.integrations.core.sharing import HoldersBeside
     from reconcilers.networkpool.otherholders import OtherHoldings
     from reconcilers.spaces.index import SpaceIndex
     from reconcilers.specrules.verdict import Validator
@@ -59,13 +59,13 @@ class PlatformObjects:
         now: when they were read.
     """
 
-    by_platform: Mapping[str, Objects]
+    by_platform: Mapping[str, ObjectsByKind]
     networkpools: NetworkPools
     now: datetime
 
-    def of(self, platform: str) -> Objects:
+    def of(self, platform: str) -> ObjectsByKind:
         """Return the objects of a platform; no objects if it has none."""
-        return self.by_platform.get(platform) or Objects()
+        return self.by_platform.get(platform) or ObjectsByKind()
 
     @property
     def not_read(self) -> Sequence[NotRead]:
@@ -111,7 +111,7 @@ class Platform(ABC):
     """The kinds of objects that are taken to exist where manifests name them."""
 
     @abstractmethod
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
         """Return the offers of a pool; none if its spec cannot be served.
 
         Args:
@@ -133,15 +133,15 @@ class Platform(ABC):
 
     @abstractmethod
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "Source"
+        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
     ) -> "Live | None":
         """Return its pools, kept current by watches; None if too few of the kinds are served."""
 
     @abstractmethod
-    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         """Add its controllers to a manager; return what they hold of NetworkPools."""
 
-    async def read(self, lists: ScopedLists) -> Objects:
+    async def read(self, lists: ScopedLists) -> ObjectsByKind:
         """Read all of its objects, as far as they may be read.
 
         Raises:
@@ -149,7 +149,9 @@ class Platform(ABC):
         """
         return await read(lists, self.kinds)
 
-    def from_manifests(self, bodies: Sequence[Body], namespace: str, now: datetime) -> Objects:
+    def from_manifests(
+        self, bodies: Sequence[Body], namespace: str, now: datetime
+    ) -> ObjectsByKind:
         """Return its objects among manifests.
 
         Args:
@@ -157,7 +159,9 @@ class Platform(ABC):
             namespace: of those that name none.
             now: the time.
         """
-        return from_bodies(bodies, self.kinds, namespace, now, self.fill_defaults)
+        return from_bodies(
+            bodies, self.kinds, namespace=namespace, now=now, filled=self.fill_defaults
+        )
 
     def fill_defaults(self, body: Body) -> Body:
         """Return a manifest as other controllers of the platform leave it."""

@@ -20,7 +20,7 @@ from controller.jobs import run_in_background
 from controller.loggers import get_logger
 from controller.manager import Manager
 from controller.resource import Resource
-from reconcilers.integrations.core.discovery import Discovery, Look, Work
+from reconcilers.integrations.core.discovery import Discovery, ServedKindsLook, Work
 from reconcilers.integrations.core.platforms import Platform
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
@@ -52,7 +52,12 @@ class PoolSource:
         self._offers_of = platform.offers_of
         groups = sorted({resource.group for resource in resources})
         self._discovery = Discovery(
-            manager, groups, self._find_served, self._suffices, self._doubt, clock
+            manager,
+            groups,
+            find_served=self._find_served,
+            suffices=self._suffices,
+            doubt=self._doubt,
+            clock=clock,
         )
         spaces.expect(self._kinds)
         manager.add_service(f"pools/{resources[0].group}", self.run, leader_only=False)
@@ -65,7 +70,7 @@ class PoolSource:
             self._doubt()
 
     async def _find_served(self) -> Served:
-        look = Look(self._manager.client)
+        look = ServedKindsLook(self._manager.client)
         served_kinds = frozenset(
             [kind for kind in self._resources if await look.first_served([kind]) is not None]
         )

@@ -17,7 +17,7 @@ R = TypeVar("R", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
-class View(Generic[R]):
+class SpaceView(Generic[R]):
     """What was read of a space.
 
     Args:
@@ -37,7 +37,7 @@ class View(Generic[R]):
     unreadable: Container[Key] = frozenset()
     effects: Effects | None = None
 
-    def with_holdings(self, holdings: Holdings) -> "View[R]":
+    def with_holdings(self, holdings: Holdings) -> "SpaceView[R]":
         """Return the same with other holdings."""
         return replace(self, holdings=holdings)
 

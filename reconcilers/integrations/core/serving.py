@@ -16,7 +16,7 @@ from controller.resource import Resource
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import Settings
-from reconcilers.integrations.core.discovery import Discovery, Look, Work
+from reconcilers.integrations.core.discovery import Discovery, ServedKindsLook, Work
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 
@@ -73,7 +73,12 @@ class Integration(ABC, Generic[S]):
         self._overlaps = parts.overlaps
         self._log = get_logger(type(self).__module__)
         self._discovery = Discovery(
-            manager, self.groups, self._find_served, self._suffices, self._end, self._clock
+            manager,
+            self.groups,
+            find_served=self._find_served,
+            suffices=self._suffices,
+            doubt=self._end,
+            clock=self._clock,
         )
         manager.add_readiness_check(self._discovery.check(self.service))
         # Without shards only the leader works; a standby needs none of these caches.
@@ -116,7 +121,7 @@ class AllKindsIntegration(Integration[bool]):
 
     @override
     async def _find_served(self) -> bool:
-        look = Look(self._manager.client)
+        look = ServedKindsLook(self._manager.client)
         first_served = [await look.first_served([kind]) for kind in self.kinds]
         look.check_complete()
         return all(first_served)

@@ -17,7 +17,7 @@ class SharesNetworkPools(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class HoldersBeside:
     """What holds addresses of NetworkPools beside IPAllocations.
 
     Args:
@@ -30,13 +30,13 @@ class Sharing:
     claims: ClaimService | None = None
     observed: ObservedRanges | None = None
 
-    def joined_with(self, other: "Sharing") -> "Sharing":
+    def joined_with(self, other: "HoldersBeside") -> "HoldersBeside":
         """Return the holdings of this and another integration; only one of them serves claims."""
-        return Sharing(
+        return HoldersBeside(
             [*self.integrations, *other.integrations],
             self.claims if other.claims is None else other.claims,
             self.observed if other.observed is None else other.observed,
         )
 
 
-NOTHING_SHARED = Sharing()
+NOTHING_SHARED = HoldersBeside()

@@ -12,7 +12,7 @@ from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.pictures.poolpicture import PoolHolders, PoolPicture
 from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer, PoolName
+from reconcilers.spaces.offers import PoolName, PoolOffer
 
 Severity = Literal["error", "warning"]
 
@@ -68,7 +68,9 @@ def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[T
         unreadable: the reasons, by kind and key.
     """
     for (kind, key), reason in unreadable.items():
-        yield Trouble(UNREADABLE, "error", kind, key, f"cannot be read: {reason}")
+        yield Trouble(
+            UNREADABLE, "error", subject=kind, key=key, sentence=f"cannot be read: {reason}"
+        )
 
 
 def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
@@ -84,7 +86,7 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
                 yield Trouble(POOLS_OVERLAP, "warning", *pool, f"{where}{sentence}")
 
 
-def overlap_sentence(spaces: SpaceIndex, offers: Sequence[Offer]) -> str:
+def overlap_sentence(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
     """Return a sentence about other pools that hand out addresses of a pool; empty without any."""
     sentence = spaces.sharing(offers).sentence
     if not sentence:
@@ -176,8 +178,8 @@ def merge_views(parts: Iterable[Views]) -> Views:
     return Views(
         [pool for part in views for pool in part.pictures],
         [trouble for part in views for trouble in part.troubles],
-        {key: holders for part in views for key, holders in part.holders.items()},
-        [limit for part in views for limit in part.not_read],
+        holders={key: holders for part in views for key, holders in part.holders.items()},
+        not_read=[limit for part in views for limit in part.not_read],
         unreadable={key: objects for part in views for key, objects in part.unreadable.items()},
     )
 

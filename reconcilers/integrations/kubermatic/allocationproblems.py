@@ -16,7 +16,11 @@ from allocator.addresses import union
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation
 from reconcilers.integrations.kubermatic.facts import Spaces
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, parse_holding
+from reconcilers.integrations.kubermatic.holdings import (
+    OVERLAPPING,
+    AllocationProblem,
+    parse_holding,
+)
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder
@@ -34,7 +38,7 @@ Rank = tuple[datetime, Key]
 
 def problems(
     allocations: Sequence[IPAMAllocation], space: DatacenterSpace
-) -> Mapping[Key, Problem]:
+) -> Mapping[Key, AllocationProblem]:
     """Return the problems of allocations in one datacenter of a pool, by their keys."""
     overlaps = find_overlaps(allocations, space)
     problem_by_key = {
@@ -48,7 +52,7 @@ def problems(
 
 def find_problem(
     allocation: IPAMAllocation, space: DatacenterSpace, other: Rank | None
-) -> Problem | None:
+) -> AllocationProblem | None:
     """Return the problem of an allocation; None if it has none.
 
     Args:
@@ -57,19 +61,21 @@ def find_problem(
     """
     holding = parse_holding(allocation.spec)
     if holding.faults:
-        return Problem(INVALID_ALLOCATION, "; ".join(holding.faults))
+        return AllocationProblem(INVALID_ALLOCATION, "; ".join(holding.faults))
     out = [part for part in holding.ranges if not space.hands_out(part)]
     ranges = ", ".join(part.text for part in out)
     if out and (space.prefixes or not all(space.has(part) for part in out)):
-        return Problem(OUT_OF_POOL, f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool")
+        return AllocationProblem(
+            OUT_OF_POOL, f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool"
+        )
     if other is not None:
         _, key = other
         message = f"addresses of this allocation are also held by IPAMAllocation {key}"
-        return Problem(OVERLAPPING, message)
+        return AllocationProblem(OVERLAPPING, message)
     if out:
         # As to KKP: an address that a range has is counted, also if it was excluded later.
         message = f"{ranges} has addresses that the pool excludes now; they stay where they are"
-        return Problem(OUT_OF_POOL, message, harmless=True)
+        return AllocationProblem(OUT_OF_POOL, message, harmless=True)
     return None
 
 
@@ -154,7 +160,7 @@ class AllocationProblems:
     def __init__(self, spaces: Spaces, allocations: Iterable[IPAMAllocation] = ()) -> None:
         self.spaces = spaces
         """What the pool hands out."""
-        self.by_key: dict[Key, Problem] = {}
+        self.by_key: dict[Key, AllocationProblem] = {}
         """The problems, by the keys of allocations."""
         self._oldest: dict[Key, Rank] = {}
         """The oldest other allocation that overlaps an allocation, by the key of that."""

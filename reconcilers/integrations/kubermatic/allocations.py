@@ -52,7 +52,7 @@ def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
     held_texts = [spec.cidr] if spec.cidr else spec.addresses
     pool = f"IPAMPool {allocation.pool.name}"
     holder = f"IPAMAllocation {allocation.metadata.key}"
-    return {**holder_fields(holder, held_texts, pool, reason), "datacenter": spec.dc}
+    return {**holder_fields(holder, held_texts, pool=pool, reason=reason), "datacenter": spec.dc}
 
 
 def is_pool(owner: OwnerReference) -> bool:
@@ -106,7 +106,13 @@ def promise_of(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
     """Return the promise of the ranges that a cluster gets to its allocation, as it is."""
     meta = allocation.metadata
     promised = tuple(PromisedRange(granted, grant.datacenter) for granted in grant.ranges)
-    return Promise(JOURNALS.kind, meta.key, meta.uid, meta.resourceVersion, promised)
+    return Promise(
+        JOURNALS.kind,
+        meta.key,
+        uid=meta.uid,
+        resourceVersion=meta.resourceVersion,
+        ranges=promised,
+    )
 
 
 def datacenter_of(promise: Promise) -> str:
@@ -139,7 +145,13 @@ class Allocations:
         self._clock = clock
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
-        self.fence = Fence(client, ALLOCATIONS, may_have_promise, self._void, settings.width)
+        self.fence = Fence(
+            client,
+            ALLOCATIONS,
+            may_have_promise=may_have_promise,
+            void=self._void,
+            width=settings.width,
+        )
         """Voids promises that a pool made before it was read."""
 
     async def make(
@@ -188,7 +200,12 @@ class Allocations:
             # Not the cluster's datacenter: it may have moved since, or a cache be behind.
             datacenter = datacenter_of(promise)
             promised = promise.in_space(datacenter)
-            spec = content(allocation, datacenter, pool.spec.datacenters[datacenter], promised)
+            spec = content(
+                allocation,
+                datacenter,
+                datacenter=pool.spec.datacenters[datacenter],
+                ranges=promised,
+            )
             metadata = {**owners_patch(allocation, pool), "annotations": {VOIDED: None}}
             if VOIDED not in allocation.metadata.annotations:
                 del metadata["annotations"]
@@ -199,7 +216,9 @@ class Allocations:
                     {"metadata": metadata, "spec": spec},
                 )
             except ControllerError as error:
-                return Kept(promise, allocation, WriteResult.of_error(error), str(error))
+                return Kept(
+                    promise, allocation, result=WriteResult.of_error(error), why=str(error)
+                )
             return Kept(promise, allocation, WriteResult.WRITTEN)
 
         work = [partial(keep_one, promise, allocation) for promise, allocation in granted]

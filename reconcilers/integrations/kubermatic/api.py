@@ -35,7 +35,7 @@ class Datacenter:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSpec:
+class KkpPoolSpec:
     """What a pool hands out, by datacenter."""
 
     datacenters: Mapping[str, Datacenter] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class IPAMPool:
     """A pool, of the whole seed."""
 
     metadata: ObjectMeta
-    spec: PoolSpec = field(default_factory=PoolSpec)
+    spec: KkpPoolSpec = field(default_factory=KkpPoolSpec)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class IPAMAllocation:
 
 
 @dataclass(frozen=True, slots=True)
-class OutlineSpec:
+class KkpOutlineSpec:
     """What an IPAMAllocation says of its addresses, whatever the types of these fields."""
 
     cidr: Any = None
@@ -86,11 +86,11 @@ class OutlineSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationOutline:
+class KkpOutline:
     """The part of an IPAMAllocation that can be decoded where the whole cannot."""
 
     metadata: ObjectMeta
-    spec: OutlineSpec
+    spec: KkpOutlineSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class CloudSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterSpec:
+class KkpClusterSpec:
     """The part of a Cluster that IPAM reads."""
 
     cloud: CloudSpec = field(default_factory=CloudSpec)
@@ -127,11 +127,11 @@ class ClusterStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class KkpCluster:
     """A user cluster of KKP."""
 
     metadata: ObjectMeta
-    spec: ClusterSpec = field(default_factory=ClusterSpec)
+    spec: KkpClusterSpec = field(default_factory=KkpClusterSpec)
     status: ClusterStatus = field(default_factory=ClusterStatus)
 
     @property
@@ -158,7 +158,7 @@ ALLOCATIONS = Resource(
     "IPAMAllocation",
     "ipamallocations",
     IPAMAllocation,
-    outline=AllocationOutline,
+    outline=KkpOutline,
 )
-CLUSTERS = Resource(GROUP, VERSION, "Cluster", "clusters", Cluster, namespaced=False)
+CLUSTERS = Resource(GROUP, VERSION, "KkpCluster", "clusters", KkpCluster, namespaced=False)
 KINDS = (POOLS, ALLOCATIONS, CLUSTERS)

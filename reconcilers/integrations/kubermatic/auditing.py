@@ -43,9 +43,13 @@ def audit(
         yield from _of_datacenter(content)
     for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
         for warning in host_bit_warnings(pool):
-            yield Trouble(HOST_BITS, "warning", POOLS.kind, pool.metadata.key, warning)
+            yield Trouble(
+                HOST_BITS, "warning", subject=POOLS.kind, key=pool.metadata.key, sentence=warning
+            )
         for fault in list_pool_faults(pool):
-            yield Trouble("InvalidPool", "error", POOLS.kind, pool.metadata.key, fault)
+            yield Trouble(
+                "InvalidPool", "error", subject=POOLS.kind, key=pool.metadata.key, sentence=fault
+            )
     yield from _of_allocations(caches, not_read)
 
 
@@ -53,22 +57,42 @@ def _of_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
     where = f"IPAMPool {content.pool.metadata.name} in datacenter {content.name}"
     if content.space is None:
         sentence = f"datacenter {content.name} hands out nothing: {content.fault}"
-        yield Trouble("InvalidPool", "error", POOLS.kind, content.pool.metadata.key, sentence)
+        yield Trouble(
+            "InvalidPool",
+            "error",
+            subject=POOLS.kind,
+            key=content.pool.metadata.key,
+            sentence=sentence,
+        )
         return
     if fault := describe_datacenter_fault(content.pool, content.name):
-        yield Trouble("InvalidPool", "error", POOLS.kind, content.pool.metadata.key, fault)
+        yield Trouble(
+            "InvalidPool",
+            "error",
+            subject=POOLS.kind,
+            key=content.pool.metadata.key,
+            sentence=fault,
+        )
     allocations = {allocation.metadata.key: allocation for allocation in content.allocations}
     for key, problem in sorted(problems(content.allocations, content.space).items()):
         kind = _FINDINGS.get(problem.reason, "OutOfRange")
         severity: Severity = "warning" if kind == "OutOfRange" else "error"
         sentence = f"{where}: {problem.message}"
-        yield _trouble(kind, severity, allocations[key], sentence)
+        yield _trouble(kind, severity, allocation=allocations[key], sentence=sentence)
 
 
 def _trouble(kind: str, severity: Severity, allocation: IPAMAllocation, sentence: str) -> Trouble:
     """Return the trouble of an allocation; one that is deleted is recreated if it is used."""
     key = allocation.metadata.key
-    return Trouble(kind, severity, ALLOCATIONS.kind, key, sentence, allocation, removable=True)
+    return Trouble(
+        kind,
+        severity,
+        subject=ALLOCATIONS.kind,
+        key=key,
+        sentence=sentence,
+        seen=allocation,
+        removable=True,
+    )
 
 
 def _of_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
@@ -78,15 +102,15 @@ def _of_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> It
         key, pool = allocation.metadata.key, caches.pools.get(allocation.pool)
         if allocation.empty:
             sentence = "has no addresses; MetalLB refuses a pool that is made of it"
-            yield _trouble("NoAddresses", "warning", allocation, sentence)
+            yield _trouble("NoAddresses", "warning", allocation=allocation, sentence=sentence)
         if pool is None:
             is_unknown = is_left_out(POOLS, allocation.pool, not_read)
             if allocation.pool not in caches.pools.unreadable and not is_unknown:
                 sentence = f"its IPAMPool {allocation.metadata.name} does not exist"
-                yield _trouble("UnknownPool", "warning", allocation, sentence)
+                yield _trouble("UnknownPool", "warning", allocation=allocation, sentence=sentence)
         elif allocation.spec.dc not in pool.spec.datacenters:
             sentence = f"is of datacenter {allocation.spec.dc}, which its IPAMPool does not have"
-            yield _trouble("UnknownPool", "warning", allocation, sentence)
+            yield _trouble("UnknownPool", "warning", allocation=allocation, sentence=sentence)
         if may_have_cluster:
             continue
         has_cluster = any(cluster.namespace == key.namespace for cluster in caches.clusters)
@@ -94,4 +118,4 @@ def _of_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> It
             not has_cluster and not caches.clusters.unreadable
         ):  # the namespace is in a Cluster's status
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
-            yield _trouble("Unclaimed", "warning", allocation, sentence)
+            yield _trouble("Unclaimed", "warning", allocation=allocation, sentence=sentence)

@@ -18,10 +18,10 @@ from reconcilers.api import names
 from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
     CONDITION,
-    Cluster,
     ClusterCondition,
+    KkpCluster,
 )
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import INVALID_POOL
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
@@ -35,7 +35,7 @@ RETRY = 0.2
 _GENERATED = (POOL_EXHAUSTED, INVALID_POOL)
 
 
-def failure_message(cluster: Cluster, pool: str, problem: Problem) -> str:
+def failure_message(cluster: KkpCluster, pool: str, problem: AllocationProblem) -> str:
     """Return the message of KKP's controller for what keeps a cluster from addresses."""
     generated = "failed to generate object: " if problem.reason in _GENERATED else ""
     return (
@@ -45,7 +45,9 @@ def failure_message(cluster: Cluster, pool: str, problem: Problem) -> str:
     )
 
 
-def condition_of(cluster: Cluster, problems: Mapping[str, Problem | None]) -> ClusterCondition:
+def condition_of(
+    cluster: KkpCluster, problems: Mapping[str, AllocationProblem | None]
+) -> ClusterCondition:
     """Return the condition that a cluster has to have, without its time."""
     reported = [
         (pool, problem) for pool, problem in sorted(problems.items()) if problem is not None
@@ -140,7 +142,9 @@ class ClusterReconciler:
             log.debug("The cluster is gone", cluster=str(key))
         return SETTLED
 
-    def _awaits_pools(self, cluster: Cluster, problems: Mapping[str, Problem | None]) -> bool:
+    def _awaits_pools(
+        self, cluster: KkpCluster, problems: Mapping[str, AllocationProblem | None]
+    ) -> bool:
         """Return whether a pool of its datacenter has had no pass yet; its pass leads to the next.
 
         So it is when this process has just begun: what the one before wrote stays until then. A
@@ -153,7 +157,7 @@ class ClusterReconciler:
             for pool in self._caches.pools_in([cluster.datacenter])
         )
 
-    def _reported_of(self, cluster: Cluster) -> _Reported:
+    def _reported_of(self, cluster: KkpCluster) -> _Reported:
         """Return the last report about a cluster; empty for a new cluster of the same name."""
         meta = cluster.metadata
         reported = self._reported.get(meta.key)
@@ -162,7 +166,10 @@ class ClusterReconciler:
         return reported
 
     def _record(
-        self, cluster: Cluster, problems: Mapping[str, Problem | None], reported: _Reported
+        self,
+        cluster: KkpCluster,
+        problems: Mapping[str, AllocationProblem | None],
+        reported: _Reported,
     ) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         texts = {

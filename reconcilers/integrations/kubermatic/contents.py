@@ -19,12 +19,12 @@ from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     JOURNALS,
     POOLS,
-    Cluster,
     IPAMAllocation,
     IPAMPool,
+    KkpCluster,
 )
 from reconcilers.integrations.kubermatic.holdings import (
-    Held,
+    AllocationHoldings,
     parse_holding,
 )
 from reconcilers.integrations.kubermatic.reading import (
@@ -56,7 +56,7 @@ class DatacenterContents:
     space: DatacenterSpace | None
     fault: str
     allocations: tuple[IPAMAllocation, ...]
-    waiting: tuple[Cluster, ...]
+    waiting: tuple[KkpCluster, ...]
     clusters: Mapping[str, str]
     unreadable: Sequence[UnreadableObject] = ()
 
@@ -117,8 +117,17 @@ def contents_of(
                     key=_key,
                 )
             )
-            waiting = tuple(_waiting(caches, pool, name, space, not_read))
-            yield DatacenterContents(pool, name, space, fault, here, waiting, clusters, unreadable)
+            waiting = tuple(_waiting(caches, pool, name=name, space=space, not_read=not_read))
+            yield DatacenterContents(
+                pool,
+                name,
+                space=space,
+                fault=fault,
+                allocations=here,
+                waiting=waiting,
+                clusters=clusters,
+                unreadable=unreadable,
+            )
 
 
 def _key(allocation: IPAMAllocation) -> Key:
@@ -131,7 +140,7 @@ def _waiting(
     name: str,
     space: DatacenterSpace | None,
     not_read: Sequence[NotRead],
-) -> Iterator[Cluster]:
+) -> Iterator[KkpCluster]:
     """Yield the clusters of a datacenter that have less than they should."""
     for cluster in caches.list_served(name):
         key = Key(cluster.namespace, pool.metadata.name)
@@ -147,6 +156,6 @@ def _waiting(
             yield cluster
 
 
-def _has_all(holding: Held, space: DatacenterSpace) -> bool:
+def _has_all(holding: AllocationHoldings, space: DatacenterSpace) -> bool:
     """Return whether an allocation has as much as it should have."""
     return holding.prefix is not None if space.prefixes else holding.count >= space.block_count

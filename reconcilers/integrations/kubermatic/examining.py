@@ -11,9 +11,9 @@ from itertools import chain
 
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.allocations import is_owned
-from reconcilers.integrations.kubermatic.api import Cluster, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.api import IPAMAllocation, IPAMPool, KkpCluster
 from reconcilers.integrations.kubermatic.facts import holder_in
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import (
     ClusterAsker,
     PoolContent,
@@ -22,11 +22,11 @@ from reconcilers.integrations.kubermatic.planning import (
 )
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.queue import Row
-from reconcilers.promises.shares import Limits, Verdict
+from reconcilers.promises.shares import Limits, ShareVerdict
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class HolderFinding:
     """What a pass found out about one holder.
 
     Args:
@@ -44,9 +44,9 @@ class Finding:
     holder: Holder
     cluster: Key | None = None
     is_decided: bool = False
-    problem: Problem | None = None
+    problem: AllocationProblem | None = None
     surplus: IPAMAllocation | None = None
-    moved: tuple[IPAMAllocation, Cluster] | None = None
+    moved: tuple[IPAMAllocation, KkpCluster] | None = None
     repair: tuple[IPAMAllocation, str] | None = None
     is_settled: bool = True
     open_row: Row | None = None
@@ -57,7 +57,7 @@ class _Decision:
     """What is reported for a Cluster; the fields are those of `Finding`."""
 
     is_decided: bool = False
-    problem: Problem | None = None
+    problem: AllocationProblem | None = None
     is_unserved: bool = False
     is_settled: bool = True
     open_row: Row | None = None
@@ -91,9 +91,9 @@ class Situation:
     content: PoolContent
     planned: PoolPlan
     limits: Limits
-    invalid: Mapping[str, Problem]
-    shared: Mapping[str, Problem] | None
-    find_served: Callable[[str], Cluster | None]
+    invalid: Mapping[str, AllocationProblem]
+    shared: Mapping[str, AllocationProblem] | None
+    find_served: Callable[[str], KkpCluster | None]
     has_unreadable_clusters: bool
     omitted: Collection[Holder]
 
@@ -126,7 +126,7 @@ class Examiner:
         omitted = self.situation.omitted
         return chain(promised, self._granted, self._planned.refused, omitted)
 
-    def examine(self, holder: Holder) -> Finding:
+    def examine(self, holder: Holder) -> HolderFinding:
         """Return the finding about a holder."""
         allocation = self._content.find(holder)
         if allocation is not None and allocation.metadata.terminating:
@@ -137,11 +137,11 @@ class Examiner:
         settings = self.situation.pool.spec.datacenters.get(cluster.datacenter)
         if settings is None:
             moved = None if allocation is None else (allocation, cluster)
-            return Finding(holder, moved=moved, is_settled=moved is None)
+            return HolderFinding(holder, moved=moved, is_settled=moved is None)
         decision = self._decide(holder, cluster)
         repair = self._find_repair(allocation, settings.type)
         is_promised = allocation is not None and allocation.metadata.uid in self._promised
-        return Finding(
+        return HolderFinding(
             holder,
             cluster.metadata.key,
             is_decided=decision.is_decided,
@@ -167,17 +167,19 @@ class Examiner:
         is_right = is_owned_by_pool and allocation.spec.type == allocation_type
         return None if is_right else (allocation, allocation_type)
 
-    def _examine_unserved(self, holder: Holder, allocation: IPAMAllocation | None) -> Finding:
+    def _examine_unserved(
+        self, holder: Holder, allocation: IPAMAllocation | None
+    ) -> HolderFinding:
         """Return the finding about a holder without a served Cluster."""
         pool = self.situation.pool
         if allocation is None or not allocation.empty or not is_owned(allocation, pool):
-            return Finding(holder)
+            return HolderFinding(holder)
         # It may be of a cluster that cannot be decoded.
         may_be_used = self.situation.has_unreadable_clusters
         is_kept = may_be_used or allocation.metadata.uid in self._promised
-        return Finding(holder, surplus=None if is_kept else allocation, is_settled=False)
+        return HolderFinding(holder, surplus=None if is_kept else allocation, is_settled=False)
 
-    def _decide(self, holder: Holder, cluster: Cluster) -> _Decision:
+    def _decide(self, holder: Holder, cluster: KkpCluster) -> _Decision:
         """Return the report for a Cluster, with the addresses that its datacenter shares."""
         if invalid := self.situation.invalid.get(cluster.datacenter):
             return _Decision(is_decided=True, problem=invalid)
@@ -203,7 +205,7 @@ class Examiner:
         allocation. If there is neither, and the Cluster waits, a later pass decides.
         """
         verdict = self._eligibility.judge(asker.metadata, self.situation.limits.tenant_of(holder))
-        if asker.metadata.uid in self._promised or verdict is not Verdict.ELIGIBLE:
+        if asker.metadata.uid in self._promised or verdict is not ShareVerdict.ELIGIBLE:
             return _DECIDED_LATER
         facts, planned = self._content.holdings.facts(holder), self._planned
         problem = self._content.problem_of(asker)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from allocator import InvalidPool
 from allocator.addresses import BITS
 from controller.meta import Key
-from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation, IPAMPool
+from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation, IPAMPool, KkpCluster
 from reconcilers.integrations.kubermatic.holdings import parse_holding
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
 from reconcilers.promises.holdings import Facts, Holdings, Layouts
@@ -77,7 +77,7 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
 def holder_facts(
     holder: Holder,
     allocation: IPAMAllocation | None,
-    cluster: Cluster | None,
+    cluster: KkpCluster | None,
     spaces: Spaces,
 ) -> Facts | None:
     """Return the ranges of a holder, and its place in the queue if its Cluster waits.
@@ -100,7 +100,7 @@ def holder_facts(
     if allocation is not None and is_complete(allocation, cluster.datacenter, asked_space):
         return Facts(ranges)
     place = cluster.metadata.creationTimestamp or _LAST, holder
-    request = _request(holder, allocation, cluster, asked_space)
+    request = _request(holder, allocation, cluster=cluster, space=asked_space)
     return Facts(ranges, place, ClusterRow(holder.kind, cluster.datacenter, request))
 
 
@@ -120,7 +120,7 @@ def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[Promi
 
 
 def _request(
-    holder: Holder, allocation: IPAMAllocation | None, cluster: Cluster, space: DatacenterSpace
+    holder: Holder, allocation: IPAMAllocation | None, cluster: KkpCluster, space: DatacenterSpace
 ) -> int | Holder:
     """Return the request of a Cluster: a number of free blocks, or the holder of its blocks."""
     if allocation is None or allocation.empty:
@@ -135,7 +135,7 @@ def holdings_of(
     pool: str,
     spaces: Spaces,
     allocations: Iterable[IPAMAllocation],
-    cluster_in: Callable[[str], Cluster | None],
+    cluster_in: Callable[[str], KkpCluster | None],
     namespaces: Iterable[str],
 ) -> Holdings:
     """Return the holdings of a pool.
@@ -152,7 +152,9 @@ def holdings_of(
     holdings = Holdings(layouts_of(spaces))
     for key in keys:
         holder = holder_in(key.namespace, key.name)
-        facts = holder_facts(holder, by_key.get(key), cluster_in(key.namespace), spaces)
+        facts = holder_facts(
+            holder, by_key.get(key), cluster=cluster_in(key.namespace), spaces=spaces
+        )
         if facts is not None:
             holdings.put(holder, facts)
     return holdings

@@ -26,19 +26,19 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.allocationproblems import AllocationProblems
 from reconcilers.integrations.kubermatic.api import (
-    Cluster,
     IPAMAllocation,
     IPAMPool,
-    PoolSpec,
+    KkpCluster,
+    KkpPoolSpec,
 )
-from reconcilers.integrations.kubermatic.examining import Examiner, Finding
+from reconcilers.integrations.kubermatic.examining import Examiner, HolderFinding
 from reconcilers.integrations.kubermatic.facts import Spaces, holder_in
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import ClusterGrant
 from reconcilers.integrations.kubermatic.reading import (
     NAMESPACE_INDEX,
+    KkpView,
     KubermaticCaches,
-    View,
     concerns,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
@@ -60,11 +60,11 @@ class Examination:
         shared: the problems of datacenters that share addresses, by name; None if not known.
     """
 
-    findings: Sequence[Finding] = ()
+    findings: Sequence[HolderFinding] = ()
     is_whole: bool = False
-    rows: Mapping[Row, Problem] = field(default_factory=dict)
+    rows: Mapping[Row, AllocationProblem] = field(default_factory=dict)
     refused_rows: frozenset[Row] = frozenset()
-    shared: Mapping[str, Problem] | None = None
+    shared: Mapping[str, AllocationProblem] | None = None
 
     @property
     def surplus(self) -> list[IPAMAllocation]:
@@ -72,7 +72,7 @@ class Examination:
         return [finding.surplus for finding in self.findings if finding.surplus is not None]
 
     @property
-    def moved(self) -> list[tuple[IPAMAllocation, Cluster]]:
+    def moved(self) -> list[tuple[IPAMAllocation, KkpCluster]]:
         """The allocations whose Clusters are in no datacenter of the pool."""
         return [finding.moved for finding in self.findings if finding.moved is not None]
 
@@ -111,7 +111,7 @@ class KeptPool:
     """
 
     uid: str
-    spec: PoolSpec
+    spec: KkpPoolSpec
     problems: AllocationProblems
     is_listed: bool
     checked_at: float
@@ -119,9 +119,9 @@ class KeptPool:
     unsettled: set[Holder] = field(default_factory=set)
     recomputed: set[Holder] = field(default_factory=set)
     clusters: dict[Holder, Key] = field(default_factory=dict)
-    rows: Mapping[Row, Problem] = field(default_factory=dict)
+    rows: Mapping[Row, AllocationProblem] = field(default_factory=dict)
     refused_rows: frozenset[Row] = frozenset()
-    shared: Mapping[str, Problem] | None = None
+    shared: Mapping[str, AllocationProblem] | None = None
     is_known: bool = False
     is_checked: bool = False
 
@@ -138,8 +138,8 @@ class BlockedPool:
     """
 
     uid: str
-    spec: PoolSpec
-    problem: Problem
+    spec: KkpPoolSpec
+    problem: AllocationProblem
     changed: set[Holder] = field(default_factory=set)
 
 
@@ -180,7 +180,7 @@ class KeptFindings:
         self._pools.pop(pool, None)
 
     def bring_up_to_date(
-        self, pool: IPAMPool, spaces: Spaces, view: View, holdings: Holdings
+        self, pool: IPAMPool, spaces: Spaces, view: KkpView, holdings: Holdings
     ) -> KeptPool:
         """Bring the problems of a pool's allocations up to date; return the record of the pool.
 
@@ -217,7 +217,7 @@ class KeptFindings:
         self._pools[name] = kept
         return kept
 
-    def report_unreadable(self, pool: IPAMPool, problem: Problem) -> None:
+    def report_unreadable(self, pool: IPAMPool, problem: AllocationProblem) -> None:
         """Report a problem for each Cluster that waits, while allocations cannot be decoded.
 
         A Cluster may have its addresses already if its own allocation cannot be decoded. Once all
@@ -245,7 +245,7 @@ class KeptFindings:
         self._pools[name] = blocked
         self._reports.note(name, clusters)
 
-    def examine(self, kept: KeptPool, view: View, examiner: Examiner) -> Examination:
+    def examine(self, kept: KeptPool, view: KkpView, examiner: Examiner) -> Examination:
         """Examine the holders for which something may be different than at the last pass.
 
         Args:
@@ -281,9 +281,9 @@ class KeptFindings:
     def commit(
         self,
         pool: IPAMPool,
-        view: View,
+        view: KkpView,
         examination: Examination,
-        failed: Mapping[Holder, tuple[Key, Problem]],
+        failed: Mapping[Holder, tuple[Key, AllocationProblem]],
     ) -> None:
         """Report what a pass found out, once it has come to its end.
 
@@ -322,7 +322,7 @@ class KeptFindings:
         pool: str,
         kept: KeptPool,
         examination: Examination,
-        failed: Mapping[Holder, tuple[Key, Problem]],
+        failed: Mapping[Holder, tuple[Key, AllocationProblem]],
     ) -> None:
         """Report the problems of Clusters; forget the reports of those that are served no longer.
 
@@ -376,7 +376,7 @@ class KeptFindings:
         has_addresses = allocation is not None and not allocation.empty
         return has_addresses or holder.key in allocations.unreadable
 
-    def _check_problems(self, pool: str, kept: KeptPool, view: View) -> bool:
+    def _check_problems(self, pool: str, kept: KeptPool, view: KkpView) -> bool:
         """Compute the problems of all allocations of a pool again; log where they differ.
 
         Returns:
@@ -388,7 +388,9 @@ class KeptFindings:
             self._on_difference(pool, parts)
         return not parts
 
-    def _check_findings(self, pool: str, kept: KeptPool, findings: Iterable[Finding]) -> None:
+    def _check_findings(
+        self, pool: str, kept: KeptPool, findings: Iterable[HolderFinding]
+    ) -> None:
         """Log where findings differ from what is kept, although nothing has changed for them."""
         parts = [
             part for finding in findings for part in self._list_differences(pool, kept, finding)
@@ -396,7 +398,9 @@ class KeptFindings:
         if parts:
             self._on_difference(pool, parts)
 
-    def _list_differences(self, pool: str, kept: KeptPool, finding: Finding) -> Iterator[str]:
+    def _list_differences(
+        self, pool: str, kept: KeptPool, finding: HolderFinding
+    ) -> Iterator[str]:
         """Yield in what a finding differs from what is kept."""
         holder, cluster = finding.holder, finding.cluster
         if kept.clusters.get(holder) != cluster:
@@ -417,7 +421,7 @@ class KeptFindings:
         """Note that an allocation can no longer be decoded, or can be again."""
         self._note(key.name, key.namespace)
 
-    def _note_cluster_change(self, change: Change[Cluster]) -> None:
+    def _note_cluster_change(self, change: Change[KkpCluster]) -> None:
         if concerns(change):
             for cluster in (change.old, change.new):
                 if cluster is not None:
@@ -429,7 +433,7 @@ class KeptFindings:
         if cluster is not None:
             self._note_cluster(cluster)
 
-    def _note_cluster(self, cluster: Cluster) -> None:
+    def _note_cluster(self, cluster: KkpCluster) -> None:
         if not cluster.namespace:
             return
         for name, kept in self._pools.items():
@@ -446,7 +450,7 @@ class KeptFindings:
 
 
 def _list_due_in_rows(
-    kept: KeptPool, refused_rows: Mapping[Row, Problem], queue: Rows[Place]
+    kept: KeptPool, refused_rows: Mapping[Row, AllocationProblem], queue: Rows[Place]
 ) -> Iterator[Holder]:
     """Yield the Clusters that wait in rows, and for which something else is reported now.
 
@@ -481,5 +485,5 @@ class Decided:
     journal: Journal
     grants: Sequence[ClusterGrant] = ()
     examination: Examination = field(default_factory=Examination)
-    problems: Sequence[Problem] = ()
+    problems: Sequence[AllocationProblem] = ()
     more: bool = False

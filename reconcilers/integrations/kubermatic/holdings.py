@@ -13,8 +13,8 @@ from allocator.errors import MalformedText
 from controller.meta import Object
 from controller.plaintext import escape_text
 from reconcilers.integrations.kubermatic.api import (
-    AllocationOutline,
     AllocationSpec,
+    KkpOutline,
 )
 from reconcilers.integrations.kubermatic.spaces import parse_prefix, parse_range
 
@@ -22,7 +22,7 @@ OVERLAPPING = "Overlapping"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class AllocationHoldings:
     """What one allocation holds.
 
     Args:
@@ -54,7 +54,7 @@ class Held:
 
 
 @lru_cache(maxsize=16_384)
-def parse_holding(spec: AllocationSpec) -> Held:
+def parse_holding(spec: AllocationSpec) -> AllocationHoldings:
     """Return the addresses, the prefix and the faults of an allocation's spec."""
     addresses, faults = [], []
     prefix = None
@@ -68,7 +68,7 @@ def parse_holding(spec: AllocationSpec) -> Held:
             prefix = parse_prefix(spec.cidr)
         except MalformedText:
             faults.append(f"wrong ip format: {quote_value(spec.cidr)}")
-    return Held(tuple(addresses), prefix, tuple(faults))
+    return AllocationHoldings(tuple(addresses), prefix, tuple(faults))
 
 
 def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
@@ -77,7 +77,7 @@ def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
     Returns:
         The ranges; None if the addresses cannot be read either, so that it may hold any.
     """
-    if not isinstance(outline, AllocationOutline):
+    if not isinstance(outline, KkpOutline):
         return None
     cidr, addresses = outline.spec.cidr or "", outline.spec.addresses or ()
     texts = (addresses,) if isinstance(addresses, str) else addresses
@@ -90,7 +90,7 @@ def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AllocationProblem:
     """What is wrong: a reason in one word, and a sentence.
 
     Args:

@@ -5,7 +5,13 @@ from typing import Any
 
 from controller.cache import Change
 from controller.resource import Resource
-from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import (
+    Live,
+    PlatformSource,
+    WatchedResource,
+    either,
+    names_of,
+)
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.kubermatic.api import (
@@ -13,9 +19,9 @@ from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
     KINDS,
     POOLS,
-    Cluster,
     IPAMAllocation,
     IPAMPool,
+    KkpCluster,
 )
 from reconcilers.integrations.kubermatic.contents import contents_of
 from reconcilers.integrations.kubermatic.picture import picture_of
@@ -28,7 +34,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.spaces.offers import PoolName
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
     """Return the IPAMPools; None where one of KKP's kinds is not served."""
     if not all(kind in served_kinds for kind in KINDS):
         return None
@@ -37,7 +43,7 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
     clusters = source.informer(CLUSTERS, CLUSTER_INDEXES)
     caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache)
 
-    def of_cluster(change: Change[Cluster]) -> Iterable[PoolName]:
+    def of_cluster(change: Change[KkpCluster]) -> Iterable[PoolName]:
         # Any pool may show its name, as whose an allocation is.
         same = change.old and change.new and _place(change.old) == _place(change.new)
         return () if same else names_of(POOLS.kind, pools.cache)
@@ -57,13 +63,13 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
         )
 
     watched = [
-        Watched(pools, either(itself)),
-        Watched(allocations, either(of_allocation)),
-        Watched(clusters, of_cluster),
+        WatchedResource(pools, either(itself)),
+        WatchedResource(allocations, either(of_allocation)),
+        WatchedResource(clusters, of_cluster),
     ]
     return Live(watched, names, make_views)
 
 
-def _place(cluster: Cluster) -> tuple[str, str, bool]:
+def _place(cluster: KkpCluster) -> tuple[str, str, bool]:
     """Return the fields of a cluster that views show; its status has more, and changes often."""
     return cluster.datacenter, cluster.namespace, cluster.is_served("")

@@ -321,7 +321,10 @@ class KubermaticObserver(AllKindsIntegration):
         observed = extension.informer(ALLOCATIONS)
         self.holders.observed = observed
         reconciler = ConflictReconciler(
-            observed.cache, self._pools.cache, self._allocations.cache, self._recorder
+            observed.cache,
+            self._pools.cache,
+            allocations=self._allocations.cache,
+            recorder=self._recorder,
         )
         watches: list[Watch[IPAMAllocation] | Watch[IPAllocation]] = [
             Watch(observed, to_self),

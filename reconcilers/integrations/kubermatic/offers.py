@@ -9,17 +9,17 @@ from allocator import InvalidPool
 from reconcilers.integrations.kubermatic.api import POOLS, IPAMPool
 from reconcilers.integrations.kubermatic.spaces import space_of
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer, PoolName, Site, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
 
 PLATFORM = "kubermatic"
 
 
-def offers_of(pool: IPAMPool) -> tuple[Offer, ...]:
+def offers_of(pool: IPAMPool) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool's datacenters, without those whose settings are invalid."""
     return tuple(offer for name in pool.spec.datacenters for offer in offers_in(pool, name))
 
 
-def offers_in(pool: IPAMPool, datacenter: str) -> tuple[Offer, ...]:
+def offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
     """Return the offers of one datacenter of a pool; empty if its settings are invalid."""
     try:
         space = space_of(pool.spec.datacenters[datacenter])

@@ -33,7 +33,9 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
             cluster = after.find_cluster(allocation.metadata.namespace)
             gets = _describe_added(before.allocations.get(allocation.metadata.key), allocation)
             if cluster is not None and gets and allocation.spec.dc == content.name:
-                yield _build_planned(pool, content.name, cluster.metadata.key, gets, "")
+                yield _build_planned(
+                    pool, content.name, cluster=cluster.metadata.key, gets=gets, reason=""
+                )
         for cluster in after.list_served(content.name):
             condition = cluster.status.conditions.get(CONDITION)
             if condition is None or condition.status != "False":
@@ -42,7 +44,9 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
             for message in _FAILURE.split(condition.message):
                 if subject in message:
                     reason = f"{condition.reason}: {message}"
-                    yield _build_planned(pool, content.name, cluster.metadata.key, "", reason)
+                    yield _build_planned(
+                        pool, content.name, cluster=cluster.metadata.key, gets="", reason=reason
+                    )
 
 
 def _describe_added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
@@ -58,4 +62,4 @@ def _build_planned(
     pool: IPAMPool, datacenter: str, cluster: Key, gets: str, reason: str
 ) -> Planned:
     name = f"{POOLS.kind} {pool.metadata.name} in {datacenter}"
-    return Planned(CLUSTERS.group, CLUSTERS.kind, cluster, name, gets, reason)
+    return Planned(CLUSTERS.group, CLUSTERS.kind, key=cluster, pool=name, gets=gets, reason=reason)

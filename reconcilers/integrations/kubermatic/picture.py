@@ -27,12 +27,12 @@ def picture_of(contents: DatacenterContents) -> PoolPicture:
     return PoolPicture(
         PoolName(POOLS.kind, contents.pool.metadata.key),
         POOLS.group,
-        [_family(contents)],
-        order_requests(_waiting(contents)),
-        "False" if contents.fault else "True",
-        contents.fault,
-        contents.name,
-        [str(unreadable) for unreadable in contents.unreadable],
+        families=[_family(contents)],
+        waiting=order_requests(_waiting(contents)),
+        ready="False" if contents.fault else "True",
+        reason=contents.fault,
+        part=contents.name,
+        not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 
 
@@ -50,8 +50,8 @@ def _family(contents: DatacenterContents) -> PoolFamily:
     return PoolFamily(
         offers,
         cidr.text,
-        cidr,
-        usable,
+        cidr=cidr,
+        usable=usable,
         held_addresses=list(_list_held_addresses(contents, space)),
         capacity_of=partial(_capacity, contents, space),
         prefix_length=settings.allocationPrefix if space.prefixes else None,
@@ -80,8 +80,8 @@ def _list_held_addresses(
         holder = AddressHolder(
             ALLOCATIONS.kind,
             part.key,
-            contents.clusters.get(part.key.namespace, part.key.namespace),
-            PURPOSE,
+            tenant=contents.clusters.get(part.key.namespace, part.key.namespace),
+            purpose=PURPOSE,
             promised=part.state == "promised",
             releasing=allocation is not None and allocation.metadata.terminating,
             since=allocation.metadata.creationTimestamp if allocation is not None else None,
@@ -97,8 +97,8 @@ def _waiting(contents: DatacenterContents) -> Iterator[PoolRequest]:
         yield PoolRequest(
             CLUSTERS.kind,
             Key("", cluster.metadata.name),
-            cluster.metadata.name,
-            PURPOSE,
-            cluster.metadata.creationTimestamp,
+            tenant=cluster.metadata.name,
+            purpose=PURPOSE,
+            since=cluster.metadata.creationTimestamp,
             families=families,
         )

@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 
 from allocator import AddressRange, PoolExhausted, Space
 from controller.meta import Key, ObjectMeta
-from reconcilers.integrations.kubermatic.api import JOURNALS, Cluster, IPAMAllocation
+from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation, KkpCluster
 from reconcilers.integrations.kubermatic.facts import holder_in, is_complete
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem, parse_holding
+from reconcilers.integrations.kubermatic.holdings import (
+    OVERLAPPING,
+    AllocationProblem,
+    parse_holding,
+)
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
 from reconcilers.promises.choosing import Refused, Taken, choose, exclude_ranges
 from reconcilers.promises.holdings import Holdings
@@ -37,7 +41,7 @@ class ClusterGrant:
         ranges: what it gets in addition, or, of another datacenter, altogether.
     """
 
-    cluster: Cluster
+    cluster: KkpCluster
     datacenter: str
     allocation: IPAMAllocation | None
     ranges: tuple[AddressRange, ...]
@@ -56,9 +60,9 @@ class PoolPlan:
     """
 
     grants: Sequence[ClusterGrant] = ()
-    refused: Mapping[Holder, Problem] = field(default_factory=dict)
-    exhausted: Mapping[str, Problem] = field(default_factory=dict)
-    rows: Mapping[Row, Problem] = field(default_factory=dict)
+    refused: Mapping[Holder, AllocationProblem] = field(default_factory=dict)
+    exhausted: Mapping[str, AllocationProblem] = field(default_factory=dict)
+    rows: Mapping[Row, AllocationProblem] = field(default_factory=dict)
     more: bool = False
 
 
@@ -103,8 +107,8 @@ class PoolContent:
     datacenters: Mapping[str, Content]
     holdings: Holdings
     find: Find[IPAMAllocation]
-    find_cluster: Callable[[str], Cluster | None]
-    problems: Mapping[Key, Problem] = field(default_factory=dict)
+    find_cluster: Callable[[str], KkpCluster | None]
+    problems: Mapping[Key, AllocationProblem] = field(default_factory=dict)
     promises: Sequence[Promise] = ()
 
     def find_asker(self, holder: Holder) -> "ClusterAsker | None":
@@ -115,7 +119,7 @@ class PoolContent:
         is_leaving = allocation is not None and allocation.metadata.terminating
         return None if is_leaving else ClusterAsker(cluster, allocation)
 
-    def problem_of(self, asker: "ClusterAsker") -> Problem | None:
+    def problem_of(self, asker: "ClusterAsker") -> AllocationProblem | None:
         """Return the problem of a cluster's allocation, if it is of the cluster's datacenter."""
         allocation = asker.allocation
         if allocation is None or allocation.spec.dc != asker.cluster.datacenter:
@@ -131,7 +135,7 @@ class ClusterAsker:
         allocation: its allocation; None if it has none yet.
     """
 
-    cluster: Cluster
+    cluster: KkpCluster
     allocation: IPAMAllocation | None
 
     @property
@@ -167,21 +171,22 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
             ClusterGrant(asker.cluster, name, allocation=asker.allocation, ranges=ranges)
         )
     refused = {
-        refusal.holder: Problem(refusal.reason, refusal.message) for refusal in choice.refusals
+        refusal.holder: AllocationProblem(refusal.reason, refusal.message)
+        for refusal in choice.refusals
     }
-    rows: dict[Row, Problem] = {
+    rows: dict[Row, AllocationProblem] = {
         content.holdings.facts(refusal.holder).row: refused[refusal.holder]
         for refusal in choice.refusals
         if refusal.is_shown
     }
-    exhausted: dict[str, Problem] = {}
+    exhausted: dict[str, AllocationProblem] = {}
     for refusal in choice.refusals:
         if refusal.reason == POOL_EXHAUSTED:
             exhausted.setdefault(refusal.asker.cluster.datacenter, refused[refusal.holder])
     return PoolPlan(grants, refused, exhausted=exhausted, rows=rows, more=choice.more)
 
 
-def is_blocking(problem: Problem | None) -> bool:
+def is_blocking(problem: AllocationProblem | None) -> bool:
     """Return whether only a person can correct the allocation of a cluster."""
     return problem is not None and problem.reason != OVERLAPPING and not problem.harmless
 

@@ -18,14 +18,14 @@ from reconcilers.integrations.core.platforms import (
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
-    from reconcilers.integrations.core.live import Live, Source
+    from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.integrations.core.sharing import HoldersBeside
     from reconcilers.specrules.verdict import Validator
 
 
@@ -47,7 +47,7 @@ class KubermaticPlatform(Platform):
     content_kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
         from reconcilers.integrations.kubermatic.offers import offers_of
 
         return offers_of(pool)
@@ -72,7 +72,9 @@ class KubermaticPlatform(Platform):
 
         caches = caches_of(objects)
         pools = list(contents_of(caches, not_read=objects.not_read))
-        troubles = list(audit(caches, pools, objects.unreadable, objects.not_read))
+        troubles = list(
+            audit(caches, pools, unreadable=objects.unreadable, not_read=objects.not_read)
+        )
         return Views([picture_of(pool) for pool in pools], troubles)
 
     @override
@@ -86,15 +88,15 @@ class KubermaticPlatform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "Source"
+        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.kubermatic.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "Sharing":
-        from reconcilers.integrations.core.sharing import NOTHING_SHARED, Sharing
+    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
+        from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 
         if not parts.settings.kubermatic.observe:
             from reconcilers.integrations.kubermatic.serving import Kubermatic
@@ -104,7 +106,7 @@ class KubermaticPlatform(Platform):
         from reconcilers.integrations.kubermatic.observing import KubermaticObserver
 
         observer = KubermaticObserver(parts)
-        return Sharing([observer], observed=observer.holders)
+        return HoldersBeside([observer], observed=observer.holders)
 
     @override
     def validators(

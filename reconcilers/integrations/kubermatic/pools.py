@@ -35,14 +35,14 @@ from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
     JOURNALS,
     POOLS,
-    Cluster,
     IPAMAllocation,
     IPAMPool,
+    KkpCluster,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
 from reconcilers.integrations.kubermatic.facts import holder_in, spaces_of
 from reconcilers.integrations.kubermatic.findings import Decided, KeptFindings
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
 from reconcilers.integrations.kubermatic.offers import offers_in
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
@@ -54,9 +54,9 @@ from reconcilers.integrations.kubermatic.planning import (
 )
 from reconcilers.integrations.kubermatic.reading import (
     KeptClusters,
+    KkpReader,
+    KkpView,
     KubermaticCaches,
-    Reader,
-    View,
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.rules import describe_datacenter_fault, list_pool_faults
@@ -82,7 +82,7 @@ from reconcilers.promises.settling import find_promised_version, settle
 from reconcilers.promises.shares import Limits, Shares, TenantOf, tenant_of_namespace
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
-    Unreadable,
+    UnreadableHoldings,
     holders_unknown_message,
 )
 from reconcilers.reporting.releaselog import GONE, GoneHolders
@@ -110,8 +110,8 @@ PoolAllotment = Allotment[IPAMAllocation, DecidedPool]
 
 
 class Pools(
-    AnnotatedPools[IPAMPool, IPAMAllocation, View, DecidedPool],
-    RequestKind[IPAMPool, IPAMAllocation, View],
+    AnnotatedPools[IPAMPool, IPAMAllocation, KkpView, DecidedPool],
+    RequestKind[IPAMPool, IPAMAllocation, KkpView],
 ):
     """IPAMPools, as passes over pools of all kinds see them.
 
@@ -131,7 +131,7 @@ class Pools(
         self,
         client: Client,
         caches: KubermaticCaches,
-        reader: Reader,
+        reader: KkpReader,
         reports: Reports,
         clock: Clock,
         settings: PoolSettings,
@@ -189,34 +189,36 @@ class Pools(
         return (self,)
 
     @override
-    def tenants(self, reading: View) -> TenantOf:
+    def tenants(self, reading: KkpView) -> TenantOf:
         return tenant_of_namespace
 
     @override
     async def read(
         self, pool: IPAMPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
-    ) -> View:
+    ) -> KkpView:
         revision = journal.revisions.get(JOURNALS.kind, 0)
         return await self._reader.read_up_to(pool.metadata.name, revision)
 
     @override
-    def needs_fence(self, pool: IPAMPool, journal: Journal, reading: View, limits: Limits) -> bool:
+    def needs_fence(
+        self, pool: IPAMPool, journal: Journal, reading: KkpView, limits: Limits
+    ) -> bool:
         revision = journal.revisions.get(JOURNALS.kind)
         if revision is not None:
             return reading.position < revision
-        return bool(self._decide(pool, journal, reading, limits).grants)
+        return bool(self._decide(pool, journal, view=reading, limits=limits).grants)
 
     @override
-    async def void_earlier(self, pool: IPAMPool, reading: View) -> Fenced:
+    async def void_earlier(self, pool: IPAMPool, reading: KkpView) -> Fenced:
         view = await self._reader.live(pool.metadata.name)
         allocations = await self._allocations.fence.void_earlier(view.list_allocations())
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
 
     @override
     def choose(
-        self, pool: IPAMPool, journal: Journal, reading: View, limits: Limits
+        self, pool: IPAMPool, journal: Journal, reading: KkpView, limits: Limits
     ) -> PoolAllotment:
-        decided = self._decide(pool, journal, reading, limits)
+        decided = self._decide(pool, journal, view=reading, limits=limits)
         existing = {
             grant.cluster.metadata.key: grant.allocation
             for grant in decided.grants
@@ -229,10 +231,10 @@ class Pools(
         self,
         pool: IPAMPool,
         journal: Journal,
-        reading: View,
+        reading: KkpView,
         choice: PoolAllotment,
         limits: Limits,
-    ) -> tuple[View, PoolAllotment]:
+    ) -> tuple[KkpView, PoolAllotment]:
         """Create the missing allocations, and delete those that stay without addresses.
 
         If the allocation of a cluster cannot be created, for want of its namespace for example,
@@ -253,17 +255,19 @@ class Pools(
                 break
             failed += refused
             omitted = _list_unmade(pool, failed).keys()
-            reading, decided = await self._decide_again(pool, journal, reading, limits, omitted)
+            reading, decided = await self._decide_again(
+                pool, journal, view=reading, limits=limits, omitted=omitted
+            )
         await self._delete_leftovers(pool, decided)
         return reading, _make_allotment(decided, created, failed)
 
     @override
-    def find_request(self, reading: View, promise: Promise) -> IPAMAllocation | None:
+    def find_request(self, reading: KkpView, promise: Promise) -> IPAMAllocation | None:
         return find_promised_version(promise, reading.find(promise.holder))
 
     @override
     async def keep(
-        self, pool: IPAMPool, reading: View, granted: Sequence[Granted[IPAMAllocation]]
+        self, pool: IPAMPool, reading: KkpView, granted: Sequence[Granted[IPAMAllocation]]
     ) -> list[Kept[IPAMAllocation]]:
         """Write what is promised.
 
@@ -276,7 +280,9 @@ class Pools(
                 served_allocations.append((promise, allocation))
                 continue
             why = f"datacenter {datacenter} has left the pool"
-            refused.append(Kept(promise, allocation, WriteResult.REFUSED, why, retry_after=RETRY))
+            refused.append(
+                Kept(promise, allocation, result=WriteResult.REFUSED, why=why, retry_after=RETRY)
+            )
         return [*refused, *await self._allocations.keep(served_allocations, pool)]
 
     @override
@@ -289,7 +295,7 @@ class Pools(
     async def finish(
         self,
         pool: IPAMPool,
-        reading: View,
+        reading: KkpView,
         choice: PoolAllotment,
         kept: Sequence[Kept[IPAMAllocation]],
         shares: Shares,
@@ -310,9 +316,11 @@ class Pools(
         return next_after_quiet_period(work, self._settings.quiet_period)
 
     @override
-    async def report_unreadable(self, pool: IPAMPool, unreadable: Unreadable) -> float | None:
+    async def report_unreadable(
+        self, pool: IPAMPool, unreadable: UnreadableHoldings
+    ) -> float | None:
         """Report it as an event on the pool, and for each cluster that waits for addresses."""
-        problem = Problem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
+        problem = AllocationProblem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
         self._findings.report_unreadable(pool, problem)
         self._reports.record_pool(pool, [problem])
         return None
@@ -325,7 +333,7 @@ class Pools(
         self,
         pool: IPAMPool,
         stored: Journal,
-        view: View,
+        view: KkpView,
         limits: Limits,
         omitted: Collection[Holder] = frozenset(),
     ) -> Decided:
@@ -336,7 +344,7 @@ class Pools(
         holdings = self._kept.holdings(name, spaces, view)
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
 
-        def find_cluster(namespace: str) -> Cluster | None:
+        def find_cluster(namespace: str) -> KkpCluster | None:
             is_omitted = holder_in(namespace, name) in omitted
             return None if is_omitted else self._caches.find_cluster(namespace)
 
@@ -376,7 +384,7 @@ class Pools(
             more=planned.more,
         )
 
-    def _find_shared(self, pool: IPAMPool) -> Mapping[str, Problem] | None:
+    def _find_shared(self, pool: IPAMPool) -> Mapping[str, AllocationProblem] | None:
         """Return the problems of datacenters that share addresses with other pools, by name.
 
         Returns:
@@ -389,7 +397,7 @@ class Pools(
             for name in sorted(pool.spec.datacenters)
         }
         return {
-            name: Problem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
+            name: AllocationProblem(OVERLAPPING, f"datacenter {name}: {sentence}", harmless=True)
             for name, sentence in sentences.items()
             if sentence
         }
@@ -413,10 +421,10 @@ class Pools(
         self,
         pool: IPAMPool,
         stored: Journal,
-        view: View,
+        view: KkpView,
         limits: Limits,
         omitted: Collection[Holder],
-    ) -> tuple[View, Decided]:
+    ) -> tuple[KkpView, Decided]:
         """Decide by what there is now, later in a pass.
 
         A promise that was kept meanwhile is settled, but its addresses are not among those that
@@ -429,7 +437,7 @@ class Pools(
         view = await self._reader.read_up_to(pool.metadata.name, revision)
         if view.position < revision:
             raise Behind
-        return view, self._decide(pool, stored, view, limits, omitted)
+        return view, self._decide(pool, stored, view=view, limits=limits, omitted=omitted)
 
     async def _delete_leftovers(self, pool: IPAMPool, decided: Decided) -> None:
         """Delete allocations of other datacenters, and those that stay without addresses."""
@@ -441,7 +449,7 @@ class Pools(
         await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
 
     async def _confirm_leftovers(
-        self, pool: IPAMPool, candidates: Sequence[tuple[IPAMAllocation, Cluster]]
+        self, pool: IPAMPool, candidates: Sequence[tuple[IPAMAllocation, KkpCluster]]
     ) -> list[IPAMAllocation]:
         """Return the allocations whose cluster is in no datacenter of the pool, by live reads.
 
@@ -466,13 +474,13 @@ class Pools(
 
     def _list_refused(
         self, kept: Sequence[Kept[IPAMAllocation]]
-    ) -> dict[Holder, tuple[Key, Problem]]:
+    ) -> dict[Holder, tuple[Key, AllocationProblem]]:
         """Return the clusters whose addresses could not be written for good, with the problem."""
         refused = {}
         for entry in kept:
             cluster = self._caches.find_cluster(entry.request.metadata.namespace)
             if entry.result is WriteResult.REFUSED and cluster is not None:
-                problem = Problem(RECONCILING_ERROR, entry.why)
+                problem = AllocationProblem(RECONCILING_ERROR, entry.why)
                 refused[entry.promise.holder] = cluster.metadata.key, problem
         return refused
 
@@ -482,23 +490,23 @@ def _list_promised(journal: Journal, datacenter: str) -> list[AddressRange]:
     return [part for promise in journal.promises for part in promise.in_space(datacenter)]
 
 
-def _find_invalid(pool: IPAMPool) -> dict[str, Problem]:
+def _find_invalid(pool: IPAMPool) -> dict[str, AllocationProblem]:
     """Return the problems of datacenters that cannot be served, by name."""
     invalid = {}
     for name, settings in sorted(pool.spec.datacenters.items()):
         try:
             space_of(settings)
         except InvalidPool as error:
-            invalid[name] = Problem(INVALID_POOL, "; ".join(error.messages))
+            invalid[name] = AllocationProblem(INVALID_POOL, "; ".join(error.messages))
     return invalid
 
 
 def _list_problems(
     pool: IPAMPool,
     planned: PoolPlan,
-    invalid: Mapping[str, Problem],
-    shared: Mapping[str, Problem],
-) -> list[Problem]:
+    invalid: Mapping[str, AllocationProblem],
+    shared: Mapping[str, AllocationProblem],
+) -> list[AllocationProblem]:
     """Return the problems of a pool.
 
     Args:
@@ -506,16 +514,18 @@ def _list_problems(
         invalid: the problems of datacenters that cannot be served, by name.
         shared: the problems of datacenters that share addresses with other pools, by name.
     """
-    problems = [Problem(INVALID_POOL, fault) for fault in list_pool_faults(pool)]
+    problems = [AllocationProblem(INVALID_POOL, fault) for fault in list_pool_faults(pool)]
     problems += (
-        Problem(INVALID_POOL, f"datacenter {name}: {problem.message}")
+        AllocationProblem(INVALID_POOL, f"datacenter {name}: {problem.message}")
         for name, problem in invalid.items()
     )
     for name in sorted(pool.spec.datacenters.keys() - invalid.keys()):
         if problem := planned.exhausted.get(name):
-            problems.append(Problem(POOL_EXHAUSTED, f"datacenter {name}: {problem.message}"))
+            problems.append(
+                AllocationProblem(POOL_EXHAUSTED, f"datacenter {name}: {problem.message}")
+            )
         if fault := describe_datacenter_fault(pool, name):
-            problems.append(Problem(INVALID_POOL, fault))
+            problems.append(AllocationProblem(INVALID_POOL, fault))
     return [*problems, *shared.values()]
 
 
@@ -536,17 +546,19 @@ def _make_allotment(
     keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
     pairs = [(grant, allocations[key]) for grant, key in keys if key in allocations]
     granted = [(promise_of(grant, allocation), allocation) for grant, allocation in pairs]
-    return Allotment(decided.journal, granted, decided.more, DecidedPool(decided, failed))
+    return Allotment(
+        decided.journal, granted, more=decided.more, detail=DecidedPool(decided, failed)
+    )
 
 
 def _list_unmade(
     pool: IPAMPool, failed: Sequence[tuple[ClusterGrant, ControllerError]]
-) -> dict[Holder, tuple[Key, Problem]]:
+) -> dict[Holder, tuple[Key, AllocationProblem]]:
     """Return the clusters whose allocations could not be created, with the problem."""
     return {
         holder_in(grant.cluster.namespace, pool.metadata.name): (
             grant.cluster.metadata.key,
-            Problem(RECONCILING_ERROR, str(error)),
+            AllocationProblem(RECONCILING_ERROR, str(error)),
         )
         for grant, error in failed
     }

@@ -15,15 +15,15 @@ from controller.clock import Clock
 from controller.indexes import IndexFunction
 from controller.meta import Key
 from controller.unreadables import find_near
-from reconcilers.integrations.core.objects import Objects, is_of
+from reconcilers.integrations.core.objects import ObjectsByKind, is_of
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
     JOURNALS,
     POOLS,
-    Cluster,
     IPAMAllocation,
     IPAMPool,
+    KkpCluster,
 )
 from reconcilers.integrations.kubermatic.facts import (
     Spaces,
@@ -55,7 +55,7 @@ ALLOCATION_INDEXES: Mapping[str, IndexFunction[IPAMAllocation]] = {
     POOL_INDEX: lambda allocation: (allocation.metadata.name,),
     NAMESPACE_INDEX: lambda allocation: (allocation.metadata.namespace,),
 }
-CLUSTER_INDEXES: Mapping[str, IndexFunction[Cluster]] = {
+CLUSTER_INDEXES: Mapping[str, IndexFunction[KkpCluster]] = {
     DATACENTER_INDEX: lambda cluster: (cluster.datacenter,),
     NAMESPACE_INDEX: lambda cluster: (cluster.namespace,) if cluster.namespace else (),
 }
@@ -74,7 +74,7 @@ class KubermaticCaches:
 
     pools: Cache[IPAMPool]
     allocations: Cache[IPAMAllocation]
-    clusters: Cache[Cluster]
+    clusters: Cache[KkpCluster]
     worker: str = ""
 
     @property
@@ -87,7 +87,7 @@ class KubermaticCaches:
         caches = (self.pools, self.allocations, self.clusters)
         return all(cache.history_confirmed for cache in caches)
 
-    def list_served(self, datacenter: str) -> list[Cluster]:
+    def list_served(self, datacenter: str) -> list[KkpCluster]:
         """Return the clusters of a datacenter that are served, the oldest first."""
         clusters = self.clusters.by_index(DATACENTER_INDEX, datacenter)
         served_clusters = [cluster for cluster in clusters if self._is_served(cluster)]
@@ -102,19 +102,19 @@ class KubermaticCaches:
         by_name = {pool.metadata.name: pool for pool in chain.from_iterable(pools)}
         return [pool for _, pool in sorted(by_name.items())]
 
-    def find_cluster(self, namespace: str) -> Cluster | None:
+    def find_cluster(self, namespace: str) -> KkpCluster | None:
         """Return the cluster whose namespace this is, if it is served."""
         clusters = self.clusters.by_index(NAMESPACE_INDEX, namespace)
         return next((cluster for cluster in clusters if self._is_served(cluster)), None)
 
-    def _is_served(self, cluster: Cluster) -> bool:
+    def _is_served(self, cluster: KkpCluster) -> bool:
         """Return whether a cluster is served; what cannot be decoded shows an older version."""
         return cluster.is_served(self.worker) and cluster.metadata.key not in (
             self.clusters.unreadable
         )
 
 
-def caches_of(objects: Objects) -> KubermaticCaches:
+def caches_of(objects: ObjectsByKind) -> KubermaticCaches:
     """Return the caches of what was read; clusters of any worker name count as served by none."""
     return KubermaticCaches(
         objects.cache(POOLS, indexes=POOL_INDEXES),
@@ -151,20 +151,20 @@ def may_be_of(allocation: Key, pool: str) -> bool:
     return allocation.name == pool or not allocation.namespace
 
 
-def concerns(change: Change[Cluster]) -> bool:
+def concerns(change: Change[KkpCluster]) -> bool:
     """Return whether a change of a Cluster may concern its addresses."""
     old, new = change.old, change.new
     return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
 
 
-def _list_seen_fields(cluster: Cluster) -> tuple[object, ...]:
+def _list_seen_fields(cluster: KkpCluster) -> tuple[object, ...]:
     meta = cluster.metadata
     paused = cluster.spec.pause
     return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class KkpView:
     """The allocations of one pool, as they were read.
 
     Args:
@@ -198,16 +198,16 @@ class KeptClusters:
                 indexed_source(
                     caches.allocations,
                     POOL_INDEX,
-                    lambda allocation: (allocation.metadata.name,),
-                    lambda allocation: holder_in(
+                    pools=lambda allocation: (allocation.metadata.name,),
+                    holder=lambda allocation: holder_in(
                         allocation.metadata.namespace, allocation.metadata.name
                     ),
                 ),
                 Source(
                     caches.clusters,
                     self._clusters_of,
-                    self._pools_of,
-                    lambda cluster, pool: holder_in(cluster.namespace, pool),
+                    pools=self._pools_of,
+                    holder=lambda cluster, pool: holder_in(cluster.namespace, pool),
                 ),
             ],
             self._facts_of,
@@ -216,7 +216,7 @@ class KeptClusters:
             check_interval=check_interval,
         )
 
-    def holdings(self, pool: str, spaces: Spaces, view: View) -> Holdings:
+    def holdings(self, pool: str, spaces: Spaces, view: KkpView) -> Holdings:
         """Return the holdings of a pool; valid until the next await.
 
         Args:
@@ -243,9 +243,11 @@ class KeptClusters:
         """Return the ranges of a holder and its request, as the caches show them."""
         del pool
         allocation = self._caches.allocations.get(holder.key)
-        return holder_facts(holder, allocation, self._cluster_in(holder.key.namespace), spaces)
+        return holder_facts(
+            holder, allocation, cluster=self._cluster_in(holder.key.namespace), spaces=spaces
+        )
 
-    def _cluster_in(self, namespace: str) -> Cluster | None:
+    def _cluster_in(self, namespace: str) -> KkpCluster | None:
         """Return the served Cluster of a namespace, even if it cannot be decoded just now.
 
         Passes leave such a Cluster out themselves: no change of the cache tells of that.
@@ -255,13 +257,13 @@ class KeptClusters:
             (cluster for cluster in clusters if cluster.is_served(self._caches.worker)), None
         )
 
-    def _clusters_of(self, pool: str, spaces: Spaces) -> Iterable[Cluster]:
+    def _clusters_of(self, pool: str, spaces: Spaces) -> Iterable[KkpCluster]:
         """Return the Clusters of all datacenters of a pool that have a namespace."""
         del pool
         by_datacenter = (self._caches.clusters.by_index(DATACENTER_INDEX, name) for name in spaces)
         return [cluster for cluster in chain.from_iterable(by_datacenter) if cluster.namespace]
 
-    def _pools_of(self, cluster: Cluster) -> Iterable[str]:
+    def _pools_of(self, cluster: KkpCluster) -> Iterable[str]:
         """Return the kept pools that a Cluster concerns."""
         if not cluster.namespace:
             return ()
@@ -269,7 +271,7 @@ class KeptClusters:
         return [pool for pool, spaces in kept if cluster.datacenter in spaces]
 
 
-class Reader:
+class KkpReader:
     """Reads the allocations of pools.
 
     Args:
@@ -285,7 +287,7 @@ class Reader:
         self._allocations = allocations
         self._wait = CacheWait(clock, patience)
 
-    async def read_up_to(self, pool: str, revision: int) -> View:
+    async def read_up_to(self, pool: str, revision: int) -> KkpView:
         """Return a view that has read as far as `revision`, or all that there are now.
 
         Raises:
@@ -298,12 +300,12 @@ class Reader:
         if self._wait.has_read(cache, revision, pool):
             list_allocations = partial(cache.by_index, POOL_INDEX, pool)
             find = find_by_key(JOURNALS.kind, cache.get)
-            return View(
+            return KkpView(
                 cache.position, list_allocations, find=find, unreadable=cache.unreadable.keys()
             )
         return await self.live(pool)
 
-    async def live(self, pool: str) -> View:
+    async def live(self, pool: str) -> KkpView:
         """Return the view of a list that begins now.
 
         Raises:
@@ -315,8 +317,12 @@ class Reader:
         self._wait.note_list(pool, page.items)
         by_key = {allocation.metadata.key: allocation for allocation in page.items}
         find = find_by_key(JOURNALS.kind, by_key.get)
-        return View(
-            page.revision, lambda: page.items, find, page.unreadable.keys(), is_listed=True
+        return KkpView(
+            page.revision,
+            lambda: page.items,
+            find=find,
+            unreadable=page.unreadable.keys(),
+            is_listed=True,
         )
 
     def forget(self, pool: str) -> None:

@@ -14,11 +14,11 @@ from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
     JOURNALS,
     POOLS,
-    Cluster,
     IPAMAllocation,
     IPAMPool,
+    KkpCluster,
 )
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.promises.identities import Find, Holder
 
 RECONCILING_ERROR = "ReconcilingError"
@@ -34,20 +34,20 @@ class Reports:
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
-        self._clusters: dict[Key, dict[str, Problem | None]] = {}
+        self._clusters: dict[Key, dict[str, AllocationProblem | None]] = {}
         self._by_pool: dict[str, set[Key]] = {}
-        self._pools: dict[str, tuple[str, frozenset[Problem]]] = {}
+        self._pools: dict[str, tuple[str, frozenset[AllocationProblem]]] = {}
         """By pool: its uid, and the problems that events were recorded of."""
         self._allocations: dict[str, EventMemory[Key]] = {}
         """By pool and allocation: the problem of the last event."""
         self.changed: Callable[[Key], None] = lambda _: None
         """Called with the key of a Cluster for which something else is noted."""
 
-    def of_cluster(self, cluster: Key) -> Mapping[str, Problem | None]:
+    def of_cluster(self, cluster: Key) -> Mapping[str, AllocationProblem | None]:
         """Return the problem of a cluster with each pool; None if there is none."""
         return self._clusters.get(cluster, {})
 
-    def note(self, pool: str, clusters: Mapping[Key, Problem | None]) -> None:
+    def note(self, pool: str, clusters: Mapping[Key, AllocationProblem | None]) -> None:
         """Note what one pass over a pool found for clusters; what is missing stays as it is."""
         for key, problem in clusters.items():
             known = self._clusters.setdefault(key, {})
@@ -56,7 +56,7 @@ class Reports:
                 known[pool] = problem
                 self.changed(key)
 
-    def is_noted(self, pool: str, cluster: Key, problem: Problem | None) -> bool:
+    def is_noted(self, pool: str, cluster: Key, problem: AllocationProblem | None) -> bool:
         """Return whether this was noted last of a pool for a cluster."""
         known = self._clusters.get(cluster, {})
         return pool in known and known[pool] == problem
@@ -85,14 +85,14 @@ class Reports:
         self._pools.pop(pool, None)
         self._allocations.pop(pool, None)
 
-    def record_pool(self, pool: IPAMPool, problems: Sequence[Problem]) -> None:
+    def record_pool(self, pool: IPAMPool, problems: Sequence[AllocationProblem]) -> None:
         """Record the problems of a pool that it did not have at the last pass."""
         name = pool.metadata.name
         texts: dict[str, list[str]] = {}
         for reported_problem in problems:
             texts.setdefault(reported_problem.reason, []).append(reported_problem.message)
         reported_problems = frozenset(
-            Problem(reason, "; ".join(messages)) for reason, messages in texts.items()
+            AllocationProblem(reason, "; ".join(messages)) for reason, messages in texts.items()
         )
         uid, known = self._pools.get(name, ("", frozenset()))
         if uid != pool.metadata.uid:
@@ -108,7 +108,7 @@ class Reports:
     def record_allocations(
         self,
         pool: str,
-        problems: Mapping[Key, Problem | None],
+        problems: Mapping[Key, AllocationProblem | None],
         find: Find[IPAMAllocation],
         *,
         are_all: bool = False,
@@ -137,7 +137,7 @@ class Reports:
                     action=ACTION,
                 )
 
-    def record_error(self, cluster: Cluster, pool: IPAMPool, message: str) -> None:
+    def record_error(self, cluster: KkpCluster, pool: IPAMPool, message: str) -> None:
         """Record on a Cluster why it did not get addresses of a pool, with the words of KKP."""
         self._recorder.record(
             CLUSTERS,

@@ -22,9 +22,9 @@ from reconcilers.integrations.kubermatic.api import (
     GROUP,
     KINDS,
     POOLS,
-    Cluster,
     IPAMAllocation,
     IPAMPool,
+    KkpCluster,
 )
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
 from reconcilers.integrations.kubermatic.pools import Pools
@@ -34,8 +34,8 @@ from reconcilers.integrations.kubermatic.reading import (
     DATACENTER_INDEX,
     NAMESPACE_INDEX,
     POOL_INDEXES,
+    KkpReader,
     KubermaticCaches,
-    Reader,
     concerns,
     may_be_of,
 )
@@ -59,15 +59,27 @@ class Kubermatic(AllKindsIntegration):
         allocations = extension.informer(ALLOCATIONS, indexes=ALLOCATION_INDEXES)
         clusters = extension.informer(CLUSTERS, indexes=CLUSTER_INDEXES)
         worker = self._settings.kubermatic.worker_name
-        caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache, worker)
+        caches = KubermaticCaches(
+            pools.cache, allocations.cache, clusters=clusters.cache, worker=worker
+        )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         settings, reports = self._settings.pool, Reports(self._recorder)
-        reader = Reader(client, allocations.cache, self._clock, settings.cache_patience)
-        kind = Pools(client, caches, reader, reports, self._clock, settings, spaces=self._spaces)
+        reader = KkpReader(
+            client, allocations.cache, clock=self._clock, patience=settings.cache_patience
+        )
+        kind = Pools(
+            client,
+            caches,
+            reader=reader,
+            reports=reports,
+            clock=self._clock,
+            settings=settings,
+            spaces=self._spaces,
+        )
         extension.controller(
             "kubermatic-ipampool",
-            PoolPasses(kind, client, self._clock, settings).reconcile,
-            watches=self._watches(caches, pools, allocations, clusters),
+            PoolPasses(kind, client, clock=self._clock, settings=settings).reconcile,
+            watches=self._watches(caches, pools, allocations=allocations, clusters=clusters),
             concurrency=self._settings.concurrency,
         )
 
@@ -81,7 +93,7 @@ class Kubermatic(AllKindsIntegration):
 
         condition = extension.controller(
             "kubermatic-cluster",
-            ClusterReconciler(client, caches, reports, self._clock).reconcile,
+            ClusterReconciler(client, caches, reports=reports, clock=self._clock).reconcile,
             # A condition may wait for the pass over a pool that comes, or for one that goes.
             watches=[
                 Watch(clusters, to_self, unreadable=lambda cluster: [cluster]),
@@ -96,13 +108,17 @@ class Kubermatic(AllKindsIntegration):
         allocations.cache.subscribe(figures.note)
         allocations.cache.subscribe_unreadable(figures.note)
 
-        def note(change: Change[Cluster]) -> None:
+        def note(change: Change[KkpCluster]) -> None:
             if concerns(change):
                 figures.note(change)
 
         clusters.cache.subscribe(note)
         pool_gauges = PoolGauges(
-            gauges.METRICS, "an IPAMPool", gauges.LABELS, figures, clock=self._clock
+            gauges.METRICS,
+            "an IPAMPool",
+            labels=gauges.LABELS,
+            list_figures=figures,
+            clock=self._clock,
         )
         return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
 
@@ -111,11 +127,11 @@ class Kubermatic(AllKindsIntegration):
         caches: KubermaticCaches,
         pools: Informer[IPAMPool],
         allocations: Informer[IPAMAllocation],
-        clusters: Informer[Cluster],
+        clusters: Informer[KkpCluster],
     ) -> list[Trigger]:
         """Return the triggers: which changes lead to a pass over which pools."""
 
-        def of_cluster(cluster: Cluster) -> Iterable[Key]:
+        def of_cluster(cluster: KkpCluster) -> Iterable[Key]:
             yield from (pool.metadata.key for pool in caches.pools_in([cluster.datacenter]))
             theirs = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (allocation.pool for allocation in theirs)

@@ -77,14 +77,14 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
             raise InvalidPool(["allocation range should be greater than zero"])
         holes = _read(datacenter.excludeRanges, parse_range)
         layout = _block_layout(whole, holes, 0)
-        return DatacenterSpace(layout, 0, datacenter.allocationRange, False)
+        return DatacenterSpace(layout, 0, block_count=datacenter.allocationRange, prefixes=False)
     if datacenter.type != PREFIX:
         raise InvalidPool([f"unknown allocation type {quote_value(datacenter.type)}"])
     shift = BITS[written.family] - datacenter.allocationPrefix
     if not 0 <= shift <= whole.size.bit_length() - 1:
         raise InvalidPool([INVALID_PREFIX])
     holes = _read(datacenter.excludePrefixes, parse_prefix)
-    return DatacenterSpace(_block_layout(whole, holes, shift), shift, 1, True)
+    return DatacenterSpace(_block_layout(whole, holes, shift), shift, block_count=1, prefixes=True)
 
 
 def parse_range(range_text: str) -> AddressRange:

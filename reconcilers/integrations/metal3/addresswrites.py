@@ -34,7 +34,10 @@ class AddressWrites:
     def __init__(self, client: Client, caches: Metal3Caches) -> None:
         self._objects = {
             kind: AddressObjects(
-                client, side.side.addresses, side.side.address_finalizer, caches.logged
+                client,
+                side.side.addresses,
+                finalizer=side.side.address_finalizer,
+                logged=caches.logged,
             )
             for kind, side in caches.sides.items()
         }
@@ -68,15 +71,15 @@ class AddressWrites:
         for known in side.addresses_of(meta.key):
             is_of_pool = kind.pool_of_address(known) == pool.metadata.key
             if is_of_pool and parse_single(known.spec.address) == address:
-                return await self.repair(kind, known, claim, pool)
-        body = body_of(kind, claim, pool, space, address)
+                return await self.repair(kind, known, claim=claim, pool=pool)
+        body = body_of(kind, claim, pool=pool, space=space, address=address)
         known, is_new = await self._objects[kind.claim_kind].create(body)
         if is_new:
             return known
         is_same = parse_single(known.spec.address) == address
         is_of_pool = kind.pool_of_address(known) == pool.metadata.key
         if is_same and is_of_pool and kind.is_of(known, claim):
-            return await self.repair(kind, known, claim, pool)
+            return await self.repair(kind, known, claim=claim, pool=pool)
         why = "is not of the claim" if is_same else f"is {known.spec.address!r}"
         raise AddressInTheWay(f"IPAddress {known.metadata.key} exists and {why}")
 
@@ -85,7 +88,7 @@ class AddressWrites:
     ) -> Address:
         """Replace an IPAddress that is being deleted by one that stays, with the same address."""
         fields = _release_fields(side, address, "it is being deleted; its claim gets another one")
-        body = recreated_body(side, address, claim, pool)
+        body = recreated_body(side, address, claim=claim, pool=pool)
         return await self._objects[side.claim_kind].recreate(address, body, fields)
 
     async def repair(
@@ -97,7 +100,11 @@ class AddressWrites:
             name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
         }
         patch = missing_metadata(
-            meta, side.address_finalizer, side.owners(claim, pool), labels, side.is_owner_kind
+            meta,
+            side.address_finalizer,
+            owners=side.owners(claim, pool),
+            labels=labels,
+            is_stale=side.is_owner_kind,
         )
         return await self._objects[side.claim_kind].repair(address, patch)
 
@@ -121,7 +128,7 @@ def _release_fields(side: ClaimSide, address: Address, reason: str) -> dict[str,
     """Return the fields of the log line about the release of an IPAddress."""
     claim, pool = side.claim_of_address(address), side.pool_of_address(address)
     holder = f"{side.claims.kind} {claim or address.metadata.key}"
-    return holder_fields(holder, [address.spec.address], f"{POOL} {pool}", reason)
+    return holder_fields(holder, [address.spec.address], pool=f"{POOL} {pool}", reason=reason)
 
 
 def body_of(
@@ -136,9 +143,9 @@ def body_of(
         address: a single one.
     """
     settings = space.settings_of(address)
-    spec = side.spec_of(claim, pool.metadata.key, address, settings)
+    spec = side.spec_of(claim, pool.metadata.key, address=address, settings=settings)
     return {
-        "metadata": _metadata_of(side, claim, pool, space.name_of(address)),
+        "metadata": _metadata_of(side, claim, pool=pool, name=space.name_of(address)),
         "spec": spec,
     }
 
@@ -151,8 +158,8 @@ def recreated_body(
     parsed = parse_single(address.spec.address)
     assert parsed is not None, "its address is on record"
     return {
-        "metadata": _metadata_of(side, claim, pool, address.metadata.name),
-        "spec": side.spec_of(claim, pool.metadata.key, parsed, settings),
+        "metadata": _metadata_of(side, claim, pool=pool, name=address.metadata.name),
+        "spec": side.spec_of(claim, pool.metadata.key, address=parsed, settings=settings),
     }
 
 

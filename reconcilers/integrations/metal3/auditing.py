@@ -44,7 +44,13 @@ def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
     """Yield addresses that several claims hold, and addresses outside of the entries."""
     key = content.pool.metadata.key
     if not content.space.entries:
-        yield Trouble("InvalidPool", "error", POOLS.kind, key, f"hands out nothing: {NOTHING}")
+        yield Trouble(
+            "InvalidPool",
+            "error",
+            subject=POOLS.kind,
+            key=key,
+            sentence=f"hands out nothing: {NOTHING}",
+        )
         return
     for family in picture_of(content).families:
         for extent in family.extents:
@@ -58,10 +64,14 @@ def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
                     f"holds {address} of {POOL} {key}, which {holder_names} has, too; delete the"
                     " claim whose machine does not use the address"
                 )
-                yield Trouble("Overlap", "error", last.kind, last.key, sentence)
+                yield Trouble(
+                    "Overlap", "error", subject=last.kind, key=last.key, sentence=sentence
+                )
             elif extent.state is AddressState.STRAY:
                 sentence = f"holds {address}, which {POOL} {key} does not hand out"
-                yield Trouble("OutOfRange", "warning", last.kind, last.key, sentence)
+                yield Trouble(
+                    "OutOfRange", "warning", subject=last.kind, key=last.key, sentence=sentence
+                )
 
 
 def _of_statuses(
@@ -84,14 +94,14 @@ def _of_statuses(
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
                     " no address; delete the claim, or create the IPAddress"
                 )
-                yield Trouble("Dangling", "error", kind, key, sentence)
+                yield Trouble("Dangling", "error", subject=kind, key=key, sentence=sentence)
         elif address is not None and side.side.claim_of_address(address) != key:
             sentence = (
                 f"its status names IPAddress {name}, which is of"
                 f" {side.side.claim_of_address(address)}; delete the claim whose machine does not"
                 " use the address"
             )
-            yield Trouble("Overlap", "error", kind, key, sentence)
+            yield Trouble("Overlap", "error", subject=kind, key=key, sentence=sentence)
 
 
 def _of_missing_pools(
@@ -104,4 +114,6 @@ def _of_missing_pools(
             continue
         if not is_left_out(POOLS, pool, not_read):
             sentence = f"names {POOL} {pool}, which does not exist; it waits"
-            yield Trouble("UnknownPool", "error", side.side.claims.kind, key, sentence)
+            yield Trouble(
+                "UnknownPool", "error", subject=side.side.claims.kind, key=key, sentence=sentence
+            )

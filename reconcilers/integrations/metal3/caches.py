@@ -134,7 +134,7 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
     def facts_of(
         self, pool: Key, space: EntrySpace, claim: Claim | None, addresses: Sequence[Address]
     ) -> Facts | None:
-        return facts_of(self.side, pool, space, claim, addresses)
+        return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,14 +65,14 @@ class Metal3Claims:
         self._caches = caches
         side = caches.side
         self.restored = RestoredRequests(
-            caches.claims, parts.clock, side.waits, claim_indexes(side)[SPACE_INDEX]
+            caches.claims, parts.clock, waits=side.waits, spaces=claim_indexes(side)[SPACE_INDEX]
         )
         """The claims that may still get an IPAddress from a restore."""
         self.requests: Metal3Requests = ClaimKind(
             POOLS,
             lambda pool: pool.metadata.key,
-            caches,
-            parts.reader,
+            source=caches,
+            reader=parts.reader,
             statuses=side,
             writes=make_claim_writes(
                 parts.client,
@@ -99,10 +99,10 @@ class Metal3Claims:
         return EntryTaker(
             self._parts.caches,
             self._caches.side,
-            pool,
-            reading.space,
-            reading.views[self._caches.claim_kind],
-            unavailable,
+            pool=pool,
+            space=reading.space,
+            view=reading.views[self._caches.claim_kind],
+            unavailable=unavailable,
             restores=self.restored.seconds_left,
             generator=self._parts.generator,
         )

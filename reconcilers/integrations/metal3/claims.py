@@ -200,7 +200,7 @@ class Metal3ClaimReconciler:
         if current is None or current.metadata.terminating:
             current = await self._recreate_address(claim, pool, current)
         else:
-            await self._addresses.repair(self._side, current, claim, pool)
+            await self._addresses.repair(self._side, current, claim=claim, pool=pool)
         if current is None:
             return
         now = self._clock.now()
@@ -238,7 +238,7 @@ class Metal3ClaimReconciler:
         if holdings.other_holder(address, holder, part.space) is not None:
             return None
         if current is not None:
-            return await self._addresses.recreate(self._side, current, claim, pool)
+            return await self._addresses.recreate(self._side, current, claim=claim, pool=pool)
         try:
             return await self._addresses.ensure(self._of_side, claim, pool, space, address)
         except AddressInTheWay:

@@ -18,7 +18,7 @@ from reconcilers.integrations.core.claimreading import (
     holder_of_address,
     holder_of_claim,
 )
-from reconcilers.integrations.core.objects import SPACE_INDEX, Objects
+from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind
 from reconcilers.integrations.core.views import Wanted, every_pool
 from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
@@ -115,14 +115,21 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         facts = (
             (holder, holder_facts)
             for holder in holders
-            if (holder_facts := find_facts(caches.sides.values(), key, holder, space)) is not None
+            if (holder_facts := find_facts(caches.sides.values(), key, holder=holder, space=space))
+            is not None
         )
         unreadable = [
             unreadable_object
             for side in caches.sides.values()
             for unreadable_object in find_unreadable(partial(check_source, side, key))
         ]
-        yield IPPoolContents(pool, space, Holdings(space.layouts, facts), caches, unreadable)
+        yield IPPoolContents(
+            pool,
+            space,
+            holdings=Holdings(space.layouts, facts),
+            caches=caches,
+            unreadable=unreadable,
+        )
 
 
 def _holders(side: SideCaches, pool: Key, space: EntrySpace) -> Iterator[Holder]:
@@ -132,7 +139,7 @@ def _holders(side: SideCaches, pool: Key, space: EntrySpace) -> Iterator[Holder]
         yield holder_of_address(side, address)
 
 
-def caches_of(objects: Objects, contract: Objects) -> Metal3Caches:
+def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
     """Return objects as reconcilers read them.
 
     Args:
@@ -148,8 +155,8 @@ def caches_of(objects: Objects, contract: Objects) -> Metal3Caches:
             SideCaches(
                 side,
                 kinds.cache(side.claims, indexes=claim_indexes(side)),
-                kinds.cache(side.addresses, indexes=address_indexes(side)),
-                pools,
+                addresses=kinds.cache(side.addresses, indexes=address_indexes(side)),
+                pools=pools,
             )
             for side, kinds in ((metal3, objects), (of_contract, contract))
         ),

@@ -176,11 +176,11 @@ def space_of(spec: Metal3PoolSpec) -> EntrySpace:
     return EntrySpace(
         spec.namePrefix,
         entries,
-        layouts,
-        AddressSettings(spec.prefix, spec.gateway, spec.dnsServers),
-        preallocations,
-        preallocated,
-        spec.allocationStrategy == RANDOM,
+        layouts=layouts,
+        defaults=AddressSettings(spec.prefix, spec.gateway, spec.dnsServers),
+        preallocations=preallocations,
+        preallocated=preallocated,
+        is_random=spec.allocationStrategy == RANDOM,
     )
 
 

@@ -49,9 +49,9 @@ def make_claim_writes(
     return ClaimWrites(
         client,
         POOLS,
-        side,
-        ensure_address,
-        void,
+        statuses=side,
+        ensure_address=ensure_address,
+        void=void,
         recorder=recorder,
         clock=clock,
         settings=settings,

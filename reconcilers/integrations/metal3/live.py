@@ -5,7 +5,13 @@ from typing import Any
 
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import (
+    Live,
+    PlatformSource,
+    WatchedResource,
+    either,
+    names_of,
+)
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.metal3.api import KINDS, POOLS, Metal3Pool
@@ -23,7 +29,7 @@ from reconcilers.spaces.offers import PoolName
 _CONTRACT = tuple((claims(version), addresses(version)) for version in CONTRACT_VERSIONS)
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
     """Return the pools; None where a kind of metal3 is not served."""
     metal3_kinds: Sequence[Resource[Any]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
@@ -34,14 +40,16 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
             sides.append(ContractSide(claim_kind, address_kind))
             break
     pools = source.informer(POOLS, POOL_INDEXES)
-    watched = [Watched(pools, either(_name_itself))]
+    watched = [WatchedResource(pools, either(_name_itself))]
     side_caches: list[SideCaches] = []
     for side in sides:
         of_claims = source.informer(side.claims, claim_indexes(side))
         of_addresses = source.informer(side.addresses, address_indexes(side))
-        watched.append(Watched(of_claims, either(_naming(side.pool_of_claim))))
-        watched.append(Watched(of_addresses, either(_naming(side.pool_of_address))))
-        side_caches.append(SideCaches(side, of_claims.cache, of_addresses.cache, pools.cache))
+        watched.append(WatchedResource(of_claims, either(_naming(side.pool_of_claim))))
+        watched.append(WatchedResource(of_addresses, either(_naming(side.pool_of_address))))
+        side_caches.append(
+            SideCaches(side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache)
+        )
     caches = make_caches(pools.cache, *side_caches)
 
     def names() -> list[PoolName]:

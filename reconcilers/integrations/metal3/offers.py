@@ -2,10 +2,10 @@
 
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.entries import space_of
-from reconcilers.spaces.offers import Offer, PoolName, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 
 
-def offers_of(pool: Metal3Pool) -> tuple[Offer, ...]:
+def offers_of(pool: Metal3Pool) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool; none for entries that cannot be parsed."""
     layouts = space_of(pool.spec).layouts.values()
     blocks = [block for layout in layouts for block in layout.blocks]

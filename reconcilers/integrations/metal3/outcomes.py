@@ -28,7 +28,9 @@ def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
             gets = _address_of(after, side, current)
             reason = "" if gets else _reason(after, side, current)
             group, kind_name = side.claims.group, side.claims.kind
-            yield Planned(group, kind_name, key, f"{POOL} {pool}", gets, reason)
+            yield Planned(
+                group, kind_name, key=key, pool=f"{POOL} {pool}", gets=gets, reason=reason
+            )
 
 
 def _address_of(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:

@@ -37,10 +37,10 @@ def picture_of(contents: IPPoolContents) -> PoolPicture:
     return PoolPicture(
         PoolName(POOLS.kind, pool.metadata.key),
         POOLS.group,
-        families,
-        order_requests(_waiting(contents)),
-        "False" if why else "True",
-        why,
+        families=families,
+        waiting=order_requests(_waiting(contents)),
+        ready="False" if why else "True",
+        reason=why,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 
@@ -78,7 +78,13 @@ def capacity_of(contents: IPPoolContents, family: Family) -> Capacity:
     # A claim that asks for a hole gets it, and then it counts.
     total += len(_granted_holes(contents, family))
     fragmentation = 100 - 100 * largest // free if free else 0
-    return Capacity(total, total - free, free, largest, fragmentation)
+    return Capacity(
+        total,
+        total - free,
+        available=free,
+        largest_free=largest,
+        fragmentation_percent=fragmentation,
+    )
 
 
 def _granted_holes(contents: IPPoolContents, family: Family) -> set[AddressRange]:
@@ -121,11 +127,11 @@ def _family(contents: IPPoolContents, family: Family) -> PoolFamily:
     return PoolFamily(
         describe_entries(contents.pool.spec),
         cidr.text,
-        cidr,
-        usable,
-        list(_list_holes(contents, family, cidr)),
-        held_addresses,
-        partial(capacity_of, contents, family),
+        cidr=cidr,
+        usable=usable,
+        reserved=list(_list_holes(contents, family, cidr)),
+        held_addresses=held_addresses,
+        capacity_of=partial(capacity_of, contents, family),
         owns_cidr=False,
         all_known=not contents.unreadable,
     )
@@ -152,8 +158,8 @@ def _holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool) -> A
     return AddressHolder(
         _kind(contents, holder),
         holder.key,
-        str(holder.key) if claim is None else _tenant(claim),
-        PURPOSE,
+        tenant=str(holder.key) if claim is None else _tenant(claim),
+        purpose=PURPOSE,
         promised=is_promised,
         releasing=meta is not None and meta.terminating,
         since=None if meta is None else meta.creationTimestamp,
@@ -183,9 +189,9 @@ def _waiting(contents: IPPoolContents) -> Iterator[PoolRequest]:
         yield PoolRequest(
             side.side.claims.kind,
             meta.key,
-            _tenant(claim),
-            PURPOSE,
-            meta.creationTimestamp,
-            side.side.error_of(claim) or "not looked at yet",
-            tuple(families),
+            tenant=_tenant(claim),
+            purpose=PURPOSE,
+            since=meta.creationTimestamp,
+            reason=side.side.error_of(claim) or "not looked at yet",
+            families=tuple(families),
         )

@@ -19,14 +19,14 @@ from reconcilers.integrations.core.platforms import Operations, Platform, Platfo
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND, CLAIMS, KINDS, POOLS
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
     from controller.client import Client
-    from reconcilers.integrations.core.live import Live, Source
+    from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.integrations.core.sharing import HoldersBeside
     from reconcilers.specrules.verdict import Validator
 
 _CONTRACT = tuple(kind(version) for version in CONTRACT_VERSIONS for kind in (claims, addresses))
@@ -50,14 +50,14 @@ class Metal3Platform(Platform):
     fenced_pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
         from reconcilers.integrations.metal3.offers import offers_of
 
         return offers_of(pool)
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
-        return list_implied(bodies, POOLS, CLUSTERS, attrgetter("cluster"))
+        return list_implied(bodies, POOLS, implied=CLUSTERS, find=attrgetter("cluster"))
 
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
@@ -72,7 +72,7 @@ class Metal3Platform(Platform):
         caches = caches_of(objects, contract)
         pools = list(contents_of(caches))
         not_read = (*objects.not_read, *contract.not_read)
-        troubles = list(audit(caches, pools, objects.unreadable, not_read))
+        troubles = list(audit(caches, pools, unreadable=objects.unreadable, not_read=not_read))
         return Views([picture_of(pool) for pool in pools], troubles)
 
     @override
@@ -91,14 +91,14 @@ class Metal3Platform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "Source"
+        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.metal3.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.metal3.serving import Metal3
 

@@ -55,7 +55,7 @@ from reconcilers.promises.passes import (
 )
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
-from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.unreadable import UnreadableHoldings
 
 Metal3Choice = Allotment[Any, Choice[Any]]
 
@@ -218,7 +218,9 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         return next_after_quiet_period(work, self._parts.settings.quiet_period)
 
     @override
-    async def report_unreadable(self, pool: Metal3Pool, unreadable: Unreadable) -> float | None:
+    async def report_unreadable(
+        self, pool: Metal3Pool, unreadable: UnreadableHoldings
+    ) -> float | None:
         return await self._refuse_waiting(pool, str(unreadable))
 
     @override

@@ -14,7 +14,7 @@ from typing_extensions import override
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.core.discovery import Look, Work
+from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import Integration
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
@@ -70,7 +70,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
 
     @override
     async def _find_served(self) -> ServedMetal3Kinds:
-        look, versions = Look(self._manager.client), clusterapi.CONTRACT_VERSIONS
+        look, versions = ServedKindsLook(self._manager.client), clusterapi.CONTRACT_VERSIONS
         resources: Sequence[Resource[Any]] = KINDS
         are_served = [await look.first_served([kind]) is not None for kind in resources]
         kinds_served = ServedMetal3Kinds(
@@ -124,8 +124,8 @@ class Metal3(Integration[ServedMetal3Kinds]):
             side.claim_kind: SideCaches(
                 side,
                 informers[side.claim_kind].claims.cache,
-                informers[side.claim_kind].addresses.cache,
-                pools.cache,
+                addresses=informers[side.claim_kind].addresses.cache,
+                pools=pools.cache,
             )
             for side in kinds_served.sides
         }
@@ -133,16 +133,36 @@ class Metal3(Integration[ServedMetal3Kinds]):
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._clock, self._recorder
         patience, check_interval = settings.cache_patience, settings.contents_check
-        reader = Metal3Reader(client, [*sides.values()], clock, patience, check_interval)
+        reader = Metal3Reader(
+            client,
+            [*sides.values()],
+            clock=clock,
+            patience=patience,
+            check_interval=check_interval,
+        )
         addresses = AddressWrites(client, caches)
         parts = Metal3Parts(
-            client, caches, reader, addresses, recorder, clock, settings, SystemRandom()
+            client,
+            caches,
+            reader=reader,
+            addresses=addresses,
+            recorder=recorder,
+            clock=clock,
+            settings=settings,
+            generator=SystemRandom(),
         )
         self._kinds = ServedKinds(clock, [Metal3Claims(parts, side) for side in sides.values()])
-        kind = Metal3Pools(client, parts, self._kinds, PoolIndexes(client, caches, clock))
-        passes = PoolPasses(kind, client, clock, settings)
+        kind = Metal3Pools(
+            client, parts, served_kinds=self._kinds, indexes=PoolIndexes(client, caches, clock)
+        )
+        passes = PoolPasses(kind, client, clock=clock, settings=settings)
         watches = Metal3Watches(
-            caches, pools, informers, clusters, settings.gather, self._overlaps
+            caches,
+            pools,
+            sides=informers,
+            clusters=clusters,
+            gather=settings.gather,
+            overlaps=self._overlaps,
         )
         extension.controller(
             "metal3-ippool",
@@ -153,7 +173,13 @@ class Metal3(Integration[ServedMetal3Kinds]):
         )
         for name, side in sides.items():
             reconciler = Metal3ClaimReconciler(
-                client, caches, side, addresses, reader, recorder=recorder, clock=clock
+                client,
+                caches,
+                side=side,
+                addresses=addresses,
+                reader=reader,
+                recorder=recorder,
+                clock=clock,
             )
             extension.controller(
                 f"metal3-{side.side.claims.kind.lower()}",
@@ -170,5 +196,5 @@ class Metal3(Integration[ServedMetal3Kinds]):
         for side in sides.values():
             side.claims.subscribe(figures.note)
             side.addresses.subscribe(figures.note)
-        gauges = PoolGauges(METRICS, "an IPPool", LABELS, figures, clock=clock)
+        gauges = PoolGauges(METRICS, "an IPPool", labels=LABELS, list_figures=figures, clock=clock)
         return with_gauges(gauges, self._manager.metrics.registry, extension.run)

@@ -49,7 +49,7 @@ from reconcilers.integrations.metal3.api import (
     pool_of_pool_ref,
 )
 from reconcilers.integrations.metal3.entries import AddressSettings
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 
 
 class ClaimSide(ClaimFields[Key]):
@@ -332,20 +332,22 @@ class ContractSide(ClaimSide):
 
     @override
     def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
-        return shows(claim, Finding(READY, False, problem.reason, problem.message))
+        return shows(
+            claim, ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
+        )
 
     @override
     def status_of_problem(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
-        finding = Finding(READY, False, problem.reason, problem.message)
-        return with_ready(claim, finding, self.claims.version, now)
+        finding = ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
+        return with_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
-        return granted_status(claim, address, self.claims.version, now)
+        return granted_status(claim, address, version=self.claims.version, now=now)
 
     @override
     def correction(

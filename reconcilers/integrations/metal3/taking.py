@@ -15,7 +15,7 @@ from reconcilers.integrations.core.claimproblems import (
     ClaimProblem,
 )
 from reconcilers.integrations.core.claimreading import Address, Claim
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.integrations.metal3.api import (
     CONFLICTING,
     EXHAUSTED,
@@ -78,7 +78,7 @@ class EntryTaker:
         side: ClaimSide,
         pool: Metal3Pool,
         space: EntrySpace,
-        view: View[Claim],
+        view: SpaceView[Claim],
         unavailable: TakenAddresses,
         *,
         restores: Callable[[Claim], float],

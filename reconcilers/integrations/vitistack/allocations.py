@@ -31,13 +31,13 @@ from reconcilers.integrations.vitistack.api import (
     LABEL_NETWORK,
     PENDING,
     RELEASED,
-    IPAllocation,
     NetworkConfiguration,
     Static,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
-    Problem,
     VitistackCaches,
+    VitistackProblem,
     problem_of,
     static_of,
 )
@@ -45,7 +45,7 @@ from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
     RELEASE,
-    Writer,
+    VitistackWriter,
     expiry,
     lifetime,
     of_network,
@@ -97,7 +97,7 @@ class AllocationReconciler:
         self,
         client: Client,
         caches: VitistackCaches,
-        writer: Writer,
+        writer: VitistackWriter,
         recorder: Recorder,
         clock: Clock,
     ) -> None:
@@ -108,7 +108,7 @@ class AllocationReconciler:
         self._clock = clock
         caches.allocations.subscribe(GoneHolders(RELEASE, self._describe_gone).log)
 
-    def _describe_gone(self, gone: IPAllocation) -> dict[str, str] | None:
+    def _describe_gone(self, gone: VitistackAllocation) -> dict[str, str] | None:
         """Return the fields of the log line about an IPAllocation that went with its address."""
         network = self._caches.network_of(gone)
         is_ours = network is None or self._caches.is_ours(network)
@@ -132,7 +132,7 @@ class AllocationReconciler:
         except (Conflict, NotFound):
             return Again(RETRY)  # it was written or deleted meanwhile
 
-    async def _reconcile(self, allocation: IPAllocation) -> Outcome:
+    async def _reconcile(self, allocation: VitistackAllocation) -> Outcome:
         if allocation.status.phase == RELEASED:
             return await self._request_again(allocation)
         if allocation.status.phase and await self._adopt(allocation):
@@ -146,7 +146,7 @@ class AllocationReconciler:
             return _again_in(await self._writer.write_problems([(allocation, problem)]))
         return SETTLED
 
-    async def _adopt(self, allocation: IPAllocation) -> bool:
+    async def _adopt(self, allocation: VitistackAllocation) -> bool:
         """Put labels and the owner on an IPAllocation that others made; return whether it did."""
         expected_labels = labels_of(
             allocation.spec.networkNamespaceName, allocation.spec.networkConfigurationName
@@ -174,7 +174,7 @@ class AllocationReconciler:
         cache = self._caches.configurations
         return configuration in cache and configuration not in cache.unreadable
 
-    async def _is_used(self, allocation: IPAllocation) -> bool:
+    async def _is_used(self, allocation: VitistackAllocation) -> bool:
         """Return whether the NetworkConfiguration of an IPAllocation exists, by a live read.
 
         Its metadata is enough: one that cannot be decoded uses the address, too.
@@ -184,11 +184,11 @@ class AllocationReconciler:
             is not None
         )
 
-    async def _configuration(self, allocation: IPAllocation) -> NetworkConfiguration | None:
+    async def _configuration(self, allocation: VitistackAllocation) -> NetworkConfiguration | None:
         """Return the NetworkConfiguration of an IPAllocation, as the API server has it now."""
         return await self._client.find(CONFIGURATIONS, allocation.configuration)
 
-    async def _keep(self, allocation: IPAllocation) -> Outcome:
+    async def _keep(self, allocation: VitistackAllocation) -> Outcome:
         """Show what changed of the network, and see to the expiry."""
         static = static_of(self._caches.network_of(allocation))
         changes = _changes(allocation, static)
@@ -212,7 +212,7 @@ class AllocationReconciler:
             await self._client.patch_status(ALLOCATIONS, allocation, changes)
         return Again(max(seconds - margin, SOONEST))
 
-    async def _release(self, allocation: IPAllocation) -> Outcome:
+    async def _release(self, allocation: VitistackAllocation) -> Outcome:
         name, address = allocation.spec.networkConfigurationName, allocation.status.address
         message = (
             f"{address} was released: it expired, and NetworkConfiguration {name} is not there"
@@ -221,7 +221,7 @@ class AllocationReconciler:
         self._recorder.record(ALLOCATIONS, written, "Normal", EXPIRED, message, action=ACTION)
         return SETTLED
 
-    async def _request_again(self, allocation: IPAllocation) -> Outcome:
+    async def _request_again(self, allocation: VitistackAllocation) -> Outcome:
         """Have a released IPAllocation wait again if its NetworkConfiguration is there."""
         configuration = self._caches.configurations.get(allocation.configuration)
         if configuration is None or allocation.owner not in {"", configuration.metadata.uid}:
@@ -237,7 +237,9 @@ class AllocationReconciler:
             return SETTLED
         message = f"NetworkConfiguration {live.metadata.name} is there again"
         return _again_in(
-            await self._writer.write_problems([(allocation, Problem(PENDING, "", message))])
+            await self._writer.write_problems(
+                [(allocation, VitistackProblem(PENDING, "", message))]
+            )
         )
 
 
@@ -246,7 +248,7 @@ def _again_in(seconds: float | None) -> Outcome:
     return SETTLED if seconds is None else Again(seconds)
 
 
-def _changes(allocation: IPAllocation, static: Static | None) -> dict[str, Any]:
+def _changes(allocation: VitistackAllocation, static: Static | None) -> dict[str, Any]:
     """Return the settings of a network that the IPAllocation lacks, as a merge patch."""
     if static is None:
         return {}

@@ -61,7 +61,7 @@ class NetworkSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class NetworkSummary:
     """How much of a network is in use."""
 
     type: str = ""
@@ -78,7 +78,7 @@ class NetworkStatus:
     provisioningPhase: str = ""
     ipv4Prefix: str = ""
     vlanId: int = 0
-    ipAllocationSummary: Summary | None = None
+    ipAllocationSummary: NetworkSummary | None = None
     conditions: tuple[Condition, ...] = ()
 
 
@@ -92,7 +92,7 @@ class NetworkNamespace:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationSpec:
+class VitistackAllocationSpec:
     """Of which network an address is wanted, and for whom."""
 
     networkNamespaceName: str = ""
@@ -116,11 +116,11 @@ class AllocationStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class IPAllocation:
+class VitistackAllocation:
     """One address of one interface."""
 
     metadata: ObjectMeta
-    spec: AllocationSpec = field(default_factory=AllocationSpec)
+    spec: VitistackAllocationSpec = field(default_factory=VitistackAllocationSpec)
     status: AllocationStatus = field(default_factory=AllocationStatus)
 
     @property
@@ -199,7 +199,7 @@ class AllocationOutlineSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class AllocationOutline:
+class VitistackOutline:
     """The part of an IPAllocation that can be decoded where the whole cannot.
 
     The index functions of a cache of IPAllocations return the same values for it.
@@ -239,10 +239,10 @@ NETWORKS = Resource(GROUP, "v1alpha2", "NetworkNamespace", "networknamespaces", 
 ALLOCATIONS = Resource(
     GROUP,
     "v1alpha2",
-    "IPAllocation",
+    "VitistackAllocation",
     "ipallocations",
-    IPAllocation,
-    outline=AllocationOutline,
+    VitistackAllocation,
+    outline=VitistackOutline,
 )
 CONFIGURATIONS = Resource(
     GROUP,

@@ -41,7 +41,7 @@ def audit(
         key, static = network.metadata.key, static_of(network)
         if static is not None and (warning := addresstexts.describe_host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
-            yield Trouble(HOST_BITS, "warning", NETWORKS.kind, key, sentence)
+            yield Trouble(HOST_BITS, "warning", subject=NETWORKS.kind, key=key, sentence=sentence)
     yield from _of_allocations(caches, now, not_read)
 
 
@@ -49,11 +49,17 @@ def _of_network(content: NetworkContents) -> Iterator[Trouble]:
     key = content.network.metadata.key
     if content.space is None:
         yield Trouble(
-            "InvalidPool", "error", NETWORKS.kind, key, f"hands out nothing: {content.fault}"
+            "InvalidPool",
+            "error",
+            subject=NETWORKS.kind,
+            key=key,
+            sentence=f"hands out nothing: {content.fault}",
         )
         return
     layout, kind = content.space.layout, ALLOCATIONS.full_name
-    for extent in list_extents(layout.cidr, layout.blocks, (), list(list_held(content))):
+    for extent in list_extents(
+        layout.cidr, layout.blocks, reserved=(), held_addresses=list(list_held(content))
+    ):
         if not extent.holders:
             continue
         *others, last = extent.holders
@@ -62,10 +68,18 @@ def _of_network(content: NetworkContents) -> Iterator[Trouble]:
             holder_names = ", ".join(other.text for other in others)
             sentence = f"holds {address} of NetworkNamespace {key}, which {holder_names} has, too"
             seen = content.allocations.get(last.key)
-            yield Trouble("Overlap", "error", kind, last.key, sentence, seen, removable=True)
+            yield Trouble(
+                "Overlap",
+                "error",
+                subject=kind,
+                key=last.key,
+                sentence=sentence,
+                seen=seen,
+                removable=True,
+            )
         elif extent.state is AddressState.STRAY:
             sentence = f"holds {address}, which NetworkNamespace {key} does not hand out"
-            yield Trouble("OutOfRange", "warning", kind, last.key, sentence)
+            yield Trouble("OutOfRange", "warning", subject=kind, key=last.key, sentence=sentence)
 
 
 def _of_allocations(
@@ -82,7 +96,7 @@ def _of_allocations(
             sentence = (
                 f"names {NETWORKS.kind} {allocation.network}, which does not exist; it waits"
             )
-            yield Trouble("UnknownPool", "error", kind, key, sentence)
+            yield Trouble("UnknownPool", "error", subject=kind, key=key, sentence=sentence)
         machines = caches.configurations
         may_have_machine = allocation.configuration in machines.unreadable or is_left_out(
             CONFIGURATIONS, allocation.configuration, not_read
@@ -92,8 +106,16 @@ def _of_allocations(
                 f"its {CONFIGURATIONS.kind} {allocation.configuration} does not exist; its address"
             )
             sentence = f"{sentence} is free when it expires"
-            yield Trouble("Unclaimed", "warning", kind, key, sentence, allocation, removable=True)
+            yield Trouble(
+                "Unclaimed",
+                "warning",
+                subject=kind,
+                key=key,
+                sentence=sentence,
+                seen=allocation,
+                removable=True,
+            )
         expired = moment(allocation.status.expiresAt)
         if allocation.holds and expired is not None and now - expired > LATE_AFTER:
             sentence = f"expired at {expired.isoformat()}, and was not renewed or released"
-            yield Trouble("Expired", "warning", kind, key, sentence)
+            yield Trouble("Expired", "warning", subject=kind, key=key, sentence=sentence)

@@ -17,7 +17,7 @@ from controller.meta import Key, Object
 from controller.plaintext import escape_text
 from controller.unreadables import find_near
 from reconcilers.api.names import DNS_SUBDOMAIN, NAME_MAX, short_hash, shorten
-from reconcilers.integrations.core.objects import SPACE_INDEX, Objects, is_of
+from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, is_of
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -28,13 +28,13 @@ from reconcilers.integrations.vitistack.api import (
     PROVISIONED,
     RELEASED,
     STATIC,
-    AllocationOutline,
     ConfigurationOutline,
     Interface,
-    IPAllocation,
     NetworkConfiguration,
     NetworkNamespace,
     Static,
+    VitistackAllocation,
+    VitistackOutline,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.promises.holdings import Facts, Holdings
@@ -56,12 +56,12 @@ INVALID_RANGE = "InvalidRange"
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9]+")
 
 
-def space_name(allocation: IPAllocation) -> Iterable[str]:
+def space_name(allocation: VitistackAllocation) -> Iterable[str]:
     """Return the network of an allocation, for an index."""
     return (str(allocation.network),)
 
 
-def configuration_name(allocation: IPAllocation) -> Iterable[str]:
+def configuration_name(allocation: VitistackAllocation) -> Iterable[str]:
     """Return the NetworkConfiguration of an allocation, for an index."""
     return (str(allocation.configuration),)
 
@@ -71,7 +71,7 @@ def namespace_of(obj: Object) -> Iterable[str]:
     return (obj.metadata.namespace,)
 
 
-ALLOCATION_INDEXES: Mapping[str, IndexFunction[IPAllocation]] = {
+ALLOCATION_INDEXES: Mapping[str, IndexFunction[VitistackAllocation]] = {
     SPACE_INDEX: space_name,
     CONFIGURATION_INDEX: configuration_name,
     NAMESPACE_INDEX: namespace_of,
@@ -79,12 +79,12 @@ ALLOCATION_INDEXES: Mapping[str, IndexFunction[IPAllocation]] = {
 """The indexes of a cache of IPAllocations."""
 
 
-def holder_of(allocation: IPAllocation) -> Holder:
+def holder_of(allocation: VitistackAllocation) -> Holder:
     """Return the holder that an allocation speaks of: itself."""
     return Holder(JOURNALS.kind, allocation.metadata.key)
 
 
-def allocation_facts(allocation: IPAllocation, space: NetworkSpace) -> Facts:
+def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Facts:
     """Return the range of an allocation in its network, and whether it waits."""
     meta, status = allocation.metadata, allocation.status
     if status.phase == RELEASED:
@@ -106,7 +106,7 @@ def allocation_facts(allocation: IPAllocation, space: NetworkSpace) -> Facts:
     )
 
 
-def network_holdings(allocations: Iterable[IPAllocation], space: NetworkSpace) -> Holdings:
+def network_holdings(allocations: Iterable[VitistackAllocation], space: NetworkSpace) -> Holdings:
     """Return the holdings of a network that all of these allocations name.
 
     Args:
@@ -119,7 +119,7 @@ def network_holdings(allocations: Iterable[IPAllocation], space: NetworkSpace) -
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class VitistackProblem:
     """Why something has no address.
 
     Args:
@@ -150,7 +150,7 @@ class VitistackCaches:
     """
 
     networks: Cache[NetworkNamespace]
-    allocations: Cache[IPAllocation]
+    allocations: Cache[VitistackAllocation]
     configurations: Cache[NetworkConfiguration]
     provider: str
     unnamed: bool = True
@@ -203,7 +203,7 @@ class VitistackCaches:
             """
             if key.namespace not in {"", network.namespace}:
                 return False
-            if isinstance(outline, AllocationOutline):
+            if isinstance(outline, VitistackOutline):
                 return outline.spec.networkNamespaceName == network.name
             if not isinstance(outline, ConfigurationOutline):
                 return True
@@ -255,7 +255,7 @@ class VitistackCaches:
                 return True
             outline = outline_of(failure)
             of_network = (
-                isinstance(outline, AllocationOutline) and outline.spec.networkNamespaceName
+                isinstance(outline, VitistackOutline) and outline.spec.networkNamespaceName
             )
             is_of_other = of_network and of_network != network.metadata.name
             return bool(lacking) and not machines and not is_of_other
@@ -270,7 +270,7 @@ class VitistackCaches:
             default=None,
         )
 
-    def network_of(self, allocation: IPAllocation) -> NetworkNamespace | None:
+    def network_of(self, allocation: VitistackAllocation) -> NetworkNamespace | None:
         """Return the network that an allocation names; None if it does not exist."""
         return self.networks.get(allocation.network)
 
@@ -284,11 +284,11 @@ class VitistackCaches:
         networks = self.networks if not holder.namespace else self.networks_in(holder.namespace)
         return [network.metadata.key for network in networks]
 
-    def of_network(self, network: Key) -> list[IPAllocation]:
+    def of_network(self, network: Key) -> list[VitistackAllocation]:
         """Return the allocations that name a network."""
         return list(self.allocations.by_index(SPACE_INDEX, str(network)))
 
-    def of_configuration(self, configuration: Key) -> list[IPAllocation]:
+    def of_configuration(self, configuration: Key) -> list[VitistackAllocation]:
         """Return the allocations that name a NetworkConfiguration, by their names."""
         allocations = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(allocations, key=lambda allocation: allocation.metadata.name)
@@ -304,12 +304,12 @@ def _machines_named_by(failure: str) -> set[str]:
     metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
     owners = metadata.ownerReferences if metadata is not None else ()
     machines = {owner.name for owner in owners if owner.kind == CONFIGURATIONS.kind}
-    if isinstance(outline, AllocationOutline):
+    if isinstance(outline, VitistackOutline):
         machines.add(outline.spec.networkConfigurationName)
     return machines - {""}
 
 
-def caches_of(objects: Objects) -> VitistackCaches:
+def caches_of(objects: ObjectsByKind) -> VitistackCaches:
     """Return the caches of what was read."""
     by_namespace = {NAMESPACE_INDEX: namespace_of}
     return VitistackCaches(
@@ -354,7 +354,7 @@ def interface_names(machine: NetworkConfiguration) -> Sequence[str]:
     ]
 
 
-def is_made_for(allocation: IPAllocation, configuration: NetworkConfiguration) -> bool:
+def is_made_for(allocation: VitistackAllocation, configuration: NetworkConfiguration) -> bool:
     """Return whether an IPAllocation that waits was made for the address that a machine has."""
     if not allocation.waits or not allocation.spec.requestedAddress:
         return False
@@ -377,27 +377,27 @@ def static_of(network: NetworkNamespace | None) -> Static | None:
     return how.static if how is not None and how.type == STATIC else None
 
 
-def problem_of(network: NetworkNamespace | None, name: str) -> Problem | None:
+def problem_of(network: NetworkNamespace | None, name: str) -> VitistackProblem | None:
     """Return why a network hands out nothing; None if it does.
 
     Args:
         network: the network; None if it does not exist.
     """
     if network is None:
-        return Problem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')
+        return VitistackProblem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')
     if network.metadata.terminating:
         message = f'NetworkNamespace "{name}" is being deleted'
-        return Problem(PENDING, NOT_PROVISIONED, message)
+        return VitistackProblem(PENDING, NOT_PROVISIONED, message)
     phase = network.status.provisioningPhase
     if phase != PROVISIONED:
         message = f'waiting for NetworkNamespace "{name}" provisioning (phase: {phase})'
-        return Problem(PENDING, NOT_PROVISIONED, message)
+        return VitistackProblem(PENDING, NOT_PROVISIONED, message)
     static = static_of(network)
     if static is None:
         message = f'NetworkNamespace "{name}" has no static IP configuration'
-        return Problem(ERROR, NO_STATIC_CONFIGURATION, message)
+        return VitistackProblem(ERROR, NO_STATIC_CONFIGURATION, message)
     try:
         space_of(static)
     except InvalidPool as invalid:
-        return Problem(ERROR, INVALID_RANGE, "; ".join(invalid.messages))
+        return VitistackProblem(ERROR, INVALID_RANGE, "; ".join(invalid.messages))
     return None

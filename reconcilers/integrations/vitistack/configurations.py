@@ -29,10 +29,10 @@ from reconcilers.integrations.vitistack.api import (
     FINALIZER,
     RELEASED,
     STATIC,
-    IPAllocation,
     NetworkConfiguration,
     NetworkNamespace,
     Static,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
@@ -50,7 +50,7 @@ from reconcilers.integrations.vitistack.interfaces import (
 )
 from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.writing import release
-from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 
 RETRY = 0.2
 
@@ -92,7 +92,8 @@ class ConfigurationReconciler:
             # What it shows its machine has, and no other is given it meanwhile.
             interfaces = configuration.status.networkInterfaces
             await self._write_status(
-                configuration, WantedStatus(ERROR, FAILED, ERROR, network, interfaces)
+                configuration,
+                WantedStatus(ERROR, FAILED, reason=ERROR, message=network, interfaces=interfaces),
             )
             return SETTLED
         how = network.spec.ipAllocation
@@ -108,7 +109,10 @@ class ConfigurationReconciler:
             # It may hold the address of an interface: none is made beside it, and none is wiped.
             interfaces = configuration.status.networkInterfaces
             await self._write_status(
-                configuration, WantedStatus(ERROR, FAILED, ERROR, str(unreadable), interfaces)
+                configuration,
+                WantedStatus(
+                    ERROR, FAILED, reason=ERROR, message=str(unreadable), interfaces=interfaces
+                ),
             )
             return Blocked("Unreadable")
         configuration = await add_finalizer(self._client, CONFIGURATIONS, configuration, FINALIZER)
@@ -150,7 +154,7 @@ class ConfigurationReconciler:
         namespace = configuration.metadata.namespace
         for name in allocation_names(configuration.metadata.name, interface):
             try:
-                body = allocation_for(configuration, network, interface, name)
+                body = allocation_for(configuration, network, interface=interface, name=name)
                 await self._client.create(ALLOCATIONS, namespace, body)
             except AlreadyExists:
                 there = await self._client.find(ALLOCATIONS, Key(namespace, name))
@@ -162,8 +166,8 @@ class ConfigurationReconciler:
     async def _remove(
         self,
         configuration: NetworkConfiguration,
-        allocations: Sequence[IPAllocation],
-        used: Iterable[IPAllocation],
+        allocations: Sequence[VitistackAllocation],
+        used: Iterable[VitistackAllocation],
     ) -> None:
         """Take away the IPAllocations that no interface has any more, and those of a predecessor.
 
@@ -187,10 +191,13 @@ class ConfigurationReconciler:
     ) -> None:
         """Write the status of a NetworkConfiguration if it differs."""
         now, meta, has = self._clock.now(), configuration.metadata, configuration.status
-        finding = Finding(
-            READY, wanted_status.phase == READY, wanted_status.reason, wanted_status.message
+        finding = ConditionFinding(
+            READY,
+            wanted_status.phase == READY,
+            reason=wanted_status.reason,
+            message=wanted_status.message,
         )
-        conditions = with_findings(has.conditions, [finding], meta.generation, now)
+        conditions = with_findings(has.conditions, [finding], generation=meta.generation, now=now)
         status: dict[str, Any] = {
             "phase": wanted_status.phase,
             "status": wanted_status.status,

@@ -19,8 +19,8 @@ from reconcilers.integrations.vitistack.api import (
     JOURNALS,
     NETWORKS,
     RELEASED,
-    IPAllocation,
     NetworkNamespace,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
@@ -50,7 +50,7 @@ class NetworkContents:
     space: NetworkSpace | None
     fault: str
     holdings: Holdings | None
-    allocations: Mapping[Key, IPAllocation]
+    allocations: Mapping[Key, VitistackAllocation]
     unreadable: Sequence[UnreadableObject] = ()
 
     def list_held_parts(self) -> Iterator[HeldPart]:
@@ -102,7 +102,21 @@ def contents_of(
         try:
             space = space_of(static)
         except InvalidPool:
-            yield NetworkContents(network, None, fault, None, allocations, unreadable)
+            yield NetworkContents(
+                network,
+                None,
+                fault=fault,
+                holdings=None,
+                allocations=allocations,
+                unreadable=unreadable,
+            )
             continue
         holdings = network_holdings(allocations.values(), space)
-        yield NetworkContents(network, space, fault, holdings, allocations, unreadable)
+        yield NetworkContents(
+            network,
+            space,
+            fault=fault,
+            holdings=holdings,
+            allocations=allocations,
+            unreadable=unreadable,
+        )

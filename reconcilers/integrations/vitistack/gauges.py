@@ -8,7 +8,7 @@ from reconcilers.integrations.core.gauges import Labels
 from reconcilers.integrations.vitistack.api import JOURNALS, NETWORKS, NetworkNamespace
 from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.integrations.vitistack.reading import VitistackReader
 from reconcilers.pictures.poolpicture import FamilyFigures, PoolFigures
 from reconcilers.promises.settling import settle
 from reconcilers.promises.unreadable import find_unreadable
@@ -30,7 +30,7 @@ class NetworkFigures:
         reader: keeps what is held of each network.
     """
 
-    def __init__(self, caches: VitistackCaches, reader: Reader) -> None:
+    def __init__(self, caches: VitistackCaches, reader: VitistackReader) -> None:
         self._caches = caches
         self._reader = reader
 
@@ -51,7 +51,7 @@ class NetworkFigures:
             ]
             created = [allocation.metadata.creationTimestamp for allocation in waiting]
             since = min((moment for moment in created if moment is not None), default=None)
-            return PoolFigures(name, "", (), len(waiting), since)
+            return PoolFigures(name, "", families=(), waiting=len(waiting), waiting_since=since)
         view = self._reader.read_cached(key, space)
         holdings = view.holdings
         with holdings.trial():
@@ -64,9 +64,9 @@ class NetworkFigures:
         return PoolFigures(
             name,
             "",
-            (FamilyFigures(capacity, holdings.outside_count),),
-            holdings.waiting_count,
-            holdings.oldest_wait,
+            families=(FamilyFigures(capacity, holdings.outside_count),),
+            waiting=holdings.waiting_count,
+            waiting_since=holdings.oldest_wait,
             is_known=not find_unreadable(check),
         )
 

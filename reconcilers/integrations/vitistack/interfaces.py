@@ -15,8 +15,8 @@ from reconcilers.integrations.vitistack.api import (
     ERROR,
     STATIC,
     Interface,
-    IPAllocation,
     NetworkConfiguration,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
     addresses_of,
@@ -66,15 +66,15 @@ class WantedStatus:
 
 
 def by_interface(
-    configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
-) -> Mapping[str, IPAllocation]:
+    configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
+) -> Mapping[str, VitistackAllocation]:
     """Return the IPAllocation of each interface that has one.
 
     Args:
         configuration: whose interfaces.
         allocations: those that name it.
     """
-    by_name: dict[str, IPAllocation] = {}
+    by_name: dict[str, VitistackAllocation] = {}
     names = interface_names(configuration)
     for name in names:
         own_names = allocation_names(configuration.metadata.name, name)
@@ -101,7 +101,7 @@ def by_interface(
 
 
 def wanted_status(
-    configuration: NetworkConfiguration, allocations: Mapping[str, IPAllocation]
+    configuration: NetworkConfiguration, allocations: Mapping[str, VitistackAllocation]
 ) -> WantedStatus:
     """Return the status that a NetworkConfiguration has to have, by its IPAllocations.
 
@@ -136,18 +136,22 @@ def wanted_status(
             errors.append(_error(name, allocation.status.message))
     all_interfaces = tuple(interfaces)
     if errors:
-        return WantedStatus(ERROR, FAILED, ERROR, "; ".join(errors), all_interfaces)
+        return WantedStatus(
+            ERROR, FAILED, reason=ERROR, message="; ".join(errors), interfaces=all_interfaces
+        )
     if waiting or not all_interfaces:
         message = f"waiting for the addresses of {', '.join(waiting)}"
         return WantedStatus(
             "Pending",
             "Pending",
-            RECONCILING,
-            message if waiting else "no interfaces",
-            all_interfaces,
+            reason=RECONCILING,
+            message=message if waiting else "no interfaces",
+            interfaces=all_interfaces,
         )
     message = f"All {len(all_interfaces)} interfaces allocated static IPs via IPAllocation CRs"
-    return WantedStatus(READY, "Success", CONFIGURED, message, all_interfaces)
+    return WantedStatus(
+        READY, "Success", reason=CONFIGURED, message=message, interfaces=all_interfaces
+    )
 
 
 def _error(name: str, message: str) -> str:
@@ -156,7 +160,7 @@ def _error(name: str, message: str) -> str:
     return f"interface {name}: {message}"
 
 
-def _subnet(allocation: IPAllocation) -> str | None:
+def _subnet(allocation: VitistackAllocation) -> str | None:
     """Return the network of an IPAllocation's address; None if a person wrote what is none."""
     try:
         return AddressRange.parse_cidr(
@@ -167,7 +171,7 @@ def _subnet(allocation: IPAllocation) -> str | None:
 
 
 def _interface(
-    interface: Interface, allocation: IPAllocation | None, before: Interface | None
+    interface: Interface, allocation: VitistackAllocation | None, before: Interface | None
 ) -> dict[str, Any]:
     """Return the status of an interface.
 

@@ -8,7 +8,13 @@ from typing import Any
 
 from controller.cache import Cache
 from controller.resource import Resource
-from reconcilers.integrations.core.live import Live, Source, Watched, either, names_of
+from reconcilers.integrations.core.live import (
+    Live,
+    PlatformSource,
+    WatchedResource,
+    either,
+    names_of,
+)
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
@@ -16,8 +22,8 @@ from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
     NETWORKS,
-    IPAllocation,
     NetworkNamespace,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import VitistackCaches, space_name
 from reconcilers.integrations.vitistack.contents import contents_of
@@ -25,7 +31,7 @@ from reconcilers.integrations.vitistack.picture import picture_of
 from reconcilers.spaces.offers import PoolName
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
     """Return the networks; None where they or their IPAllocations are not served."""
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
@@ -33,7 +39,7 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
     allocations = source.informer(ALLOCATIONS, {SPACE_INDEX: space_name})
     caches = VitistackCaches(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
 
-    def of_allocation(allocation: IPAllocation) -> Iterable[PoolName]:
+    def of_allocation(allocation: VitistackAllocation) -> Iterable[PoolName]:
         return (PoolName(NETWORKS.kind, allocation.network),)
 
     def itself(network: NetworkNamespace) -> Iterable[PoolName]:
@@ -46,5 +52,8 @@ def make_live(served_kinds: Collection[Resource[Any]], source: Source) -> Live |
         del not_read  # an IPAllocation says itself whether it waits
         return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 
-    watched = [Watched(networks, either(itself)), Watched(allocations, either(of_allocation))]
+    watched = [
+        WatchedResource(networks, either(itself)),
+        WatchedResource(allocations, either(of_allocation)),
+    ]
     return Live(watched, names, make_views)

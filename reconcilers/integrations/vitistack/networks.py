@@ -30,35 +30,35 @@ from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.eventmemory import EventMemory
-from reconcilers.integrations.core.rules import View, needs_fence
+from reconcilers.integrations.core.rules import SpaceView, needs_fence
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     ERROR,
     JOURNALS,
     NETWORKS,
     PENDING,
-    IPAllocation,
     NetworkNamespace,
     Static,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
     INVALID_RANGE,
-    Problem,
     VitistackCaches,
+    VitistackProblem,
     holder_of,
     problem_of,
     static_of,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
-from reconcilers.integrations.vitistack.reading import Reader, ShownAddresses
+from reconcilers.integrations.vitistack.reading import ShownAddresses, VitistackReader
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
     NetworkStatuses,
-    Writer,
+    VitistackWriter,
     has_problem,
 )
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Refusal, Refused, Taken, choose, exclude_ranges
+from reconcilers.promises.choosing import AskerRefusal, Refused, Taken, choose, exclude_ranges
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
@@ -75,7 +75,7 @@ from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
 from reconcilers.promises.unreadable import (
     HOLDERS_UNKNOWN,
-    Unreadable,
+    UnreadableHoldings,
     holders_unknown_message,
 )
 from reconcilers.spaces.index import SpaceIndex
@@ -97,7 +97,7 @@ class NetworkReading:
 
     static: Static
     space: NetworkSpace
-    view: View[IPAllocation]
+    view: SpaceView[VitistackAllocation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +109,16 @@ class Unserved:
         leaving_error: those in phase Error that leave it first, and get an address later.
     """
 
-    refusals: Sequence[Refusal[IPAllocation]]
-    leaving_error: Sequence[IPAllocation]
+    refusals: Sequence[AskerRefusal[VitistackAllocation]]
+    leaving_error: Sequence[VitistackAllocation]
 
 
-NetworkChoice = Allotment[IPAllocation, Unserved]
+NetworkChoice = Allotment[VitistackAllocation, Unserved]
 
 
 class Networks(
-    AnnotatedPools[NetworkNamespace, IPAllocation, NetworkReading, Unserved],
-    RequestKind[NetworkNamespace, IPAllocation, NetworkReading],
+    AnnotatedPools[NetworkNamespace, VitistackAllocation, NetworkReading, Unserved],
+    RequestKind[NetworkNamespace, VitistackAllocation, NetworkReading],
 ):
     """NetworkNamespaces, as passes over pools of all kinds see them.
 
@@ -139,8 +139,8 @@ class Networks(
         self,
         client: Client,
         caches: VitistackCaches,
-        reader: Reader,
-        writer: Writer,
+        reader: VitistackReader,
+        writer: VitistackWriter,
         *,
         recorder: Recorder,
         clock: Clock,
@@ -156,7 +156,9 @@ class Networks(
         self._recorded = EventMemory[Key]()
         """By network: the problem of the last event about it."""
         self._shown = ShownAddresses(caches)
-        self._statuses = NetworkStatuses(client, caches, recorder, clock, spaces=spaces)
+        self._statuses = NetworkStatuses(
+            client, caches, recorder=recorder, clock=clock, spaces=spaces
+        )
 
     @property
     @override
@@ -224,7 +226,9 @@ class Networks(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> NetworkChoice:
         shown_addresses = self._shown.of_network(pool.metadata.key)
-        return self._choose(pool, journal, reading, limits, shown_addresses)
+        return self._choose(
+            pool, journal, reading=reading, limits=limits, shown_texts=shown_addresses
+        )
 
     @override
     async def confirm(
@@ -241,7 +245,9 @@ class Networks(
         # What IPAllocations hold is read again: the choice must not mix two moments.
         shown_addresses = await self._shown.read_live(self._client, pool.metadata.key)
         reading = await self.read(pool, journal)
-        return reading, self._choose(pool, journal, reading, limits, shown_addresses)
+        return reading, self._choose(
+            pool, journal, reading=reading, limits=limits, shown_texts=shown_addresses
+        )
 
     def _choose(
         self,
@@ -268,16 +274,24 @@ class Networks(
             for address_text, configuration in shown_texts.items()
             if (address := space.address(address_text)) is not None and address not in held_ranges
         }
-        taker = NetworkTaker(network.metadata.name, space, view, settled.promises, shown_ranges)
+        taker = NetworkTaker(
+            network.metadata.name,
+            space,
+            view=view,
+            promises=settled.promises,
+            shown_ranges=shown_ranges,
+        )
         room = min(self._settings.batch, JOURNALS.room(settled))
         with exclude_ranges(view.holdings, promised, map(PromisedRange, shown_ranges)):
             choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         unserved = Unserved(choice.refusals, taker.leaving_error)
-        return Allotment(settled, granted, choice.more, unserved)
+        return Allotment(settled, granted, more=choice.more, detail=unserved)
 
     @override
-    def find_request(self, reading: NetworkReading, promise: Promise) -> IPAllocation | None:
+    def find_request(
+        self, reading: NetworkReading, promise: Promise
+    ) -> VitistackAllocation | None:
         return reading.view.at_version(promise)
 
     @override
@@ -285,13 +299,13 @@ class Networks(
         self,
         pool: NetworkNamespace,
         reading: NetworkReading,
-        granted: Sequence[Granted[IPAllocation]],
-    ) -> list[Kept[IPAllocation]]:
+        granted: Sequence[Granted[VitistackAllocation]],
+    ) -> list[Kept[VitistackAllocation]]:
         return await self._writer.keep(granted, reading.static)
 
     @override
     async def void_refused(
-        self, pool: NetworkNamespace, refused: Sequence[Kept[IPAllocation]]
+        self, pool: NetworkNamespace, refused: Sequence[Kept[VitistackAllocation]]
     ) -> Sequence[WriteResult]:
         return await self._writer.void_refused(refused)
 
@@ -301,32 +315,36 @@ class Networks(
         pool: NetworkNamespace,
         reading: NetworkReading,
         choice: NetworkChoice,
-        kept: Sequence[Kept[IPAllocation]],
+        kept: Sequence[Kept[VitistackAllocation]],
         shares: Shares,
     ) -> float | None:
         refused = [
             (refusal.asker, _problem(refusal.reason, refusal.message))
             for refusal in choice.detail.refusals
         ]
-        retry = Problem(PENDING, "", "trying again")
+        retry = VitistackProblem(PENDING, "", "trying again")
         leaving = ((allocation, retry) for allocation in choice.detail.leaving_error)
         later = await self._writer.write_problems([*refused, *leaving])
         full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
         self._record(pool, full[0] if full else None)
         holdings = self._reader.read_cached(pool.metadata.key, reading.space).holdings
-        await self._statuses.write(pool, reading.static, reading.space, holdings)
+        await self._statuses.write(pool, reading.static, space=reading.space, holdings=holdings)
         return later
 
     @override
-    def next_pass(self, work: PassWork[NetworkNamespace, IPAllocation, Unserved]) -> Outcome:
+    def next_pass(
+        self, work: PassWork[NetworkNamespace, VitistackAllocation, Unserved]
+    ) -> Outcome:
         return next_after_quiet_period(work, self._settings.quiet_period)
 
     @override
     async def report_unreadable(
-        self, pool: NetworkNamespace, unreadable: Unreadable
+        self, pool: NetworkNamespace, unreadable: UnreadableHoldings
     ) -> float | None:
         """Report it as an event on the network, and on each IPAllocation that waits."""
-        problem = Problem(PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
+        problem = VitistackProblem(
+            PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable))
+        )
         self._record(pool, problem)
         undecoded = self._caches.allocations.unreadable
         waiting = [
@@ -341,7 +359,7 @@ class Networks(
     async def report_pool_refused(self, pool: NetworkNamespace, error: ApiError) -> None:
         """Leave that to the log: nothing is written on IPAllocations of a network."""
 
-    def _record(self, network: NetworkNamespace, problem: Problem | None) -> None:
+    def _record(self, network: NetworkNamespace, problem: VitistackProblem | None) -> None:
         """Record an event for what is wrong with a network, once until it changes."""
         key, uid = network.metadata.key, network.metadata.uid
         if problem is None:
@@ -370,12 +388,12 @@ class NetworkTaker:
         self,
         network: str,
         space: NetworkSpace,
-        view: View[IPAllocation],
+        view: SpaceView[VitistackAllocation],
         promises: Sequence[Promise] = (),
         shown_ranges: Mapping[AddressRange, Key] = _NOTHING_SHOWN,
     ) -> None:
         self.find = view.find
-        self.leaving_error: list[IPAllocation] = []
+        self.leaving_error: list[VitistackAllocation] = []
         """The IPAllocations that leave Error by Pending."""
         self._shown = shown_ranges
         self._network = network
@@ -384,7 +402,7 @@ class NetworkTaker:
         self._promised = set(ranges_of(promises))
         self._requested: dict[AddressRange, Key] = {}
 
-    def take(self, asker: IPAllocation) -> Taken | None:
+    def take(self, asker: VitistackAllocation) -> Taken | None:
         """Take the address of an IPAllocation; None if it leaves Error first.
 
         Raises:
@@ -401,12 +419,12 @@ class NetworkTaker:
             return None
         return Taken((PromisedRange(address),))
 
-    def shows(self, asker: IPAllocation, refused: Refused) -> bool:
+    def shows(self, asker: VitistackAllocation, refused: Refused) -> bool:
         """Return whether an IPAllocation shows a refusal already."""
         problem = _problem(refused.reason, refused.message)
         return has_problem(asker, problem)
 
-    def _own(self, allocation: IPAllocation) -> AddressRange | None:
+    def _own(self, allocation: VitistackAllocation) -> AddressRange | None:
         """Return the address that it shows already, where no other holds it."""
         address = (
             self._space.address(allocation.status.address) if allocation.status.address else None
@@ -422,7 +440,7 @@ class NetworkTaker:
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
-    def _exactly(self, address_text: str, allocation: IPAllocation) -> AddressRange:
+    def _exactly(self, address_text: str, allocation: VitistackAllocation) -> AddressRange:
         """Take a requested address."""
         key = allocation.metadata.key
         address = self._space.address(address_text)
@@ -458,5 +476,5 @@ class NetworkTaker:
         return Refused(ADDRESS_UNAVAILABLE, f"requested address {quote_value(address_text)} {why}")
 
 
-def _problem(reason: str, message: str) -> Problem:
-    return Problem(ERROR, reason, message)
+def _problem(reason: str, message: str) -> VitistackProblem:
+    return VitistackProblem(ERROR, reason, message)

@@ -8,12 +8,12 @@ from allocator import InvalidPool
 from reconcilers.integrations.vitistack.api import NETWORKS, NetworkNamespace
 from reconcilers.integrations.vitistack.caches import static_of
 from reconcilers.integrations.vitistack.ranges import space_of
-from reconcilers.spaces.offers import Offer, PoolName, Site, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
 
 PLATFORM = "vitistack"
 
 
-def offers_of(network: NetworkNamespace) -> tuple[Offer, ...]:
+def offers_of(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
     """Return the offers of a network, now or once it is provisioned.
 
     A network that is being deleted, has no static configuration or cannot be served hands out

@@ -27,10 +27,10 @@ def picture_of(contents: NetworkContents) -> PoolPicture:
     return PoolPicture(
         PoolName(NETWORKS.kind, contents.network.metadata.key),
         NETWORKS.group,
-        [_family(contents)],
-        order_requests(_waiting(contents)),
-        "False" if contents.fault else "True",
-        contents.fault,
+        families=[_family(contents)],
+        waiting=order_requests(_waiting(contents)),
+        ready="False" if contents.fault else "True",
+        reason=contents.fault,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 
@@ -45,11 +45,11 @@ def _family(contents: NetworkContents) -> PoolFamily:
     return PoolFamily(
         space.text,
         space.layout.cidr.text,
-        space.layout.cidr,
-        space.layout.blocks,
-        [Reserved(gateway, "gateway")] if gateway is not None else [],
-        list(list_held(contents)),
-        partial(_capacity, contents, holdings),
+        cidr=space.layout.cidr,
+        usable=space.layout.blocks,
+        reserved=[Reserved(gateway, "gateway")] if gateway is not None else [],
+        held_addresses=list(list_held(contents)),
+        capacity_of=partial(_capacity, contents, holdings),
         all_known=not contents.unreadable,
     )
 
@@ -70,8 +70,8 @@ def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:
         holder = AddressHolder(
             ALLOCATIONS.full_name,
             part.key,
-            str(allocation.configuration),
-            PURPOSE,
+            tenant=str(allocation.configuration),
+            purpose=PURPOSE,
             promised=part.state == "promised",
             releasing=allocation.metadata.terminating,
             phase=allocation.status.phase,
@@ -87,8 +87,8 @@ def _waiting(contents: NetworkContents) -> Iterator[PoolRequest]:
             yield PoolRequest(
                 ALLOCATIONS.full_name,
                 key,
-                str(allocation.configuration),
-                PURPOSE,
-                allocation.metadata.creationTimestamp,
+                tenant=str(allocation.configuration),
+                purpose=PURPOSE,
+                since=allocation.metadata.creationTimestamp,
                 families=(FAMILY,),
             )

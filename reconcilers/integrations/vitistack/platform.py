@@ -11,13 +11,13 @@ from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.platforms import Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, KINDS, NETWORKS
-from reconcilers.spaces.offers import Offer
+from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
 if TYPE_CHECKING:
-    from reconcilers.integrations.core.live import Live, Source
+    from reconcilers.integrations.core.live import Live, PlatformSource
     from reconcilers.integrations.core.serving import IntegrationParts
-    from reconcilers.integrations.core.sharing import Sharing
+    from reconcilers.integrations.core.sharing import HoldersBeside
 
 
 class VitistackPlatform(Platform):
@@ -32,7 +32,7 @@ class VitistackPlatform(Platform):
     removable: ClassVar[Mapping[str, Resource[Any]]] = {kind.full_name: kind for kind in KINDS}
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[Offer]:
+    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
         from reconcilers.integrations.vitistack.offers import offers_of
 
         return offers_of(pool)
@@ -57,7 +57,13 @@ class VitistackPlatform(Platform):
 
         caches = caches_of(objects)
         networks = list(contents_of(caches))
-        troubles = audit(caches, networks, objects.unreadable, all_objects.now, objects.not_read)
+        troubles = audit(
+            caches,
+            networks,
+            unreadable=objects.unreadable,
+            now=all_objects.now,
+            not_read=objects.not_read,
+        )
         return Views([picture_of(network) for network in networks], list(troubles))
 
     @override
@@ -71,14 +77,14 @@ class VitistackPlatform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "Source"
+        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.vitistack.live import make_live
 
         return make_live(served_kinds, source)
 
     @override
-    def add_services(self, parts: "IntegrationParts") -> "Sharing":
+    def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
         from reconcilers.integrations.core.sharing import NOTHING_SHARED
         from reconcilers.integrations.vitistack.serving import Vitistack
 

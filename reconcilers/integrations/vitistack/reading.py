@@ -11,13 +11,13 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
     JOURNALS,
-    IPAllocation,
     NetworkConfiguration,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
@@ -39,7 +39,7 @@ from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.reading import CacheWait
 
 
-class Reader:
+class VitistackReader:
     """Reads what the IPAllocations of a network hold.
 
     Args:
@@ -61,7 +61,7 @@ class Reader:
         self._caches = caches
         self._wait = CacheWait(clock, patience)
         self._kept = KeptHoldings[str, NetworkSpace](
-            [indexed_source(caches.allocations, SPACE_INDEX, space_name, holder_of)],
+            [indexed_source(caches.allocations, SPACE_INDEX, pools=space_name, holder=holder_of)],
             self._facts_of,
             lambda space: space.layouts,
             clock=clock,
@@ -75,20 +75,20 @@ class Reader:
             return None
         return allocation_facts(allocation, space)
 
-    def read_cached(self, network: Key, space: NetworkSpace) -> View[IPAllocation]:
+    def read_cached(self, network: Key, space: NetworkSpace) -> SpaceView[VitistackAllocation]:
         """Return the view that the cache gives, however old it is."""
         allocations = self._caches.allocations
-        return View(
+        return SpaceView(
             allocations.position,
             self._kept.holdings(str(network), space),
-            find_by_key(JOURNALS.kind, allocations.get),
-            allocations.get,
-            allocations.unreadable.keys(),
+            find=find_by_key(JOURNALS.kind, allocations.get),
+            answer=allocations.get,
+            unreadable=allocations.unreadable.keys(),
         )
 
     async def read_up_to(
         self, network: Key, space: NetworkSpace, revision: int
-    ) -> View[IPAllocation]:
+    ) -> SpaceView[VitistackAllocation]:
         """Return a view that has read as far as `revision`, or all that there are now.
 
         Raises:
@@ -101,9 +101,14 @@ class Reader:
             return self.read_cached(network, space)
         allocations, position = await self.live(network)
         find = find_by_key(JOURNALS.kind, allocations.get)
-        return View(position, network_holdings(allocations.values(), space), find, allocations.get)
+        return SpaceView(
+            position,
+            network_holdings(allocations.values(), space),
+            find=find,
+            answer=allocations.get,
+        )
 
-    async def live(self, network: Key) -> tuple[dict[Key, IPAllocation], int]:
+    async def live(self, network: Key) -> tuple[dict[Key, VitistackAllocation], int]:
         """Return the IPAllocations of a network by a list that begins now, and its revision.
 
         Raises:
@@ -213,14 +218,14 @@ class ShownAddresses:
             if configuration is not None:
                 self._noted.add(configuration.metadata.key)
 
-    def _note_allocation(self, change: Change[IPAllocation]) -> None:
+    def _note_allocation(self, change: Change[VitistackAllocation]) -> None:
         for allocation in (change.old, change.new):
             if allocation is not None:
                 self._noted.add(allocation.configuration)
 
 
 def _shown_by(
-    configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
+    configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
 ) -> frozenset[str]:
     """Return the addresses of a machine: those that it shows, or an IPAllocation requests.
 
@@ -240,7 +245,7 @@ def _shown_by(
 
 
 def _shown_unheld(
-    configuration: NetworkConfiguration, allocations: Sequence[IPAllocation]
+    configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
 ) -> frozenset[str]:
     """Return the addresses of a machine that none of its IPAllocations holds.
 

@@ -23,9 +23,9 @@ from reconcilers.integrations.vitistack.api import (
     GROUP,
     KINDS,
     NETWORKS,
-    IPAllocation,
     NetworkConfiguration,
     NetworkNamespace,
+    VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
@@ -35,8 +35,8 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.networks import Networks
-from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.integrations.vitistack.reading import VitistackReader
+from reconcilers.integrations.vitistack.writing import VitistackWriter
 from reconcilers.promises.passes import PoolPasses
 
 
@@ -64,19 +64,25 @@ class Vitistack(AllKindsIntegration):
         caches = VitistackCaches(
             networks.cache,
             allocations.cache,
-            configurations.cache,
-            provider.provider.strip().lower(),
-            provider.unnamed,
+            configurations=configurations.cache,
+            provider=provider.provider.strip().lower(),
+            unnamed=provider.unnamed,
         )
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
         clock, recorder = self._clock, self._recorder
-        writer = Writer(client, recorder, clock, settings)
-        reader = Reader(client, caches, clock, settings.cache_patience, settings.contents_check)
+        writer = VitistackWriter(client, recorder, clock=clock, settings=settings)
+        reader = VitistackReader(
+            client,
+            caches,
+            clock=clock,
+            patience=settings.cache_patience,
+            check_interval=settings.contents_check,
+        )
         kind = Networks(
             client,
             caches,
-            reader,
-            writer,
+            reader=reader,
+            writer=writer,
             recorder=recorder,
             clock=clock,
             settings=settings,
@@ -84,26 +90,38 @@ class Vitistack(AllKindsIntegration):
         )
         extension.controller(
             "vitistack-networknamespace",
-            PoolPasses(kind, client, clock, settings).reconcile,
-            watches=self._of_networks(caches, networks, allocations, configurations),
+            PoolPasses(kind, client, clock=clock, settings=settings).reconcile,
+            watches=self._of_networks(
+                caches, networks, allocations=allocations, configurations=configurations
+            ),
             concurrency=self._settings.concurrency,
         )
         extension.controller(
             "vitistack-ipallocation",
-            AllocationReconciler(client, caches, writer, recorder, clock).reconcile,
-            watches=_of_allocations(caches, networks, allocations, configurations),
+            AllocationReconciler(
+                client, caches, writer=writer, recorder=recorder, clock=clock
+            ).reconcile,
+            watches=_of_allocations(
+                caches, networks, allocations=allocations, configurations=configurations
+            ),
             concurrency=settings.width,
         )
         extension.controller(
             "vitistack-networkconfiguration",
             ConfigurationReconciler(client, caches, clock).reconcile,
-            watches=_of_configurations(caches, networks, allocations, configurations),
+            watches=_of_configurations(
+                caches, networks, allocations=allocations, configurations=configurations
+            ),
             concurrency=settings.width,
         )
 
         figures = gauges.NetworkFigures(caches, reader)
         pool_gauges = PoolGauges(
-            gauges.METRICS, "a NetworkNamespace", gauges.LABELS, figures, clock=clock
+            gauges.METRICS,
+            "a NetworkNamespace",
+            labels=gauges.LABELS,
+            list_figures=figures,
+            clock=clock,
         )
         return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
 
@@ -111,7 +129,7 @@ class Vitistack(AllKindsIntegration):
         self,
         caches: VitistackCaches,
         networks: Informer[NetworkNamespace],
-        allocations: Informer[IPAllocation],
+        allocations: Informer[VitistackAllocation],
         configurations: Informer[NetworkConfiguration],
     ) -> list[Trigger]:
         """Return the triggers: which changes lead to a pass over which networks."""
@@ -140,9 +158,9 @@ class Vitistack(AllKindsIntegration):
 def _of_allocations(
     caches: VitistackCaches,
     networks: Informer[NetworkNamespace],
-    allocations: Informer[IPAllocation],
+    allocations: Informer[VitistackAllocation],
     configurations: Informer[NetworkConfiguration],
-) -> list[Watch[IPAllocation] | Watch[NetworkNamespace] | Watch[NetworkConfiguration]]:
+) -> list[Watch[VitistackAllocation] | Watch[NetworkNamespace] | Watch[NetworkConfiguration]]:
     """Return the watches: which changes lead to a pass over which IPAllocations."""
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
@@ -173,9 +191,9 @@ def _of_allocations(
 def _of_configurations(
     caches: VitistackCaches,
     networks: Informer[NetworkNamespace],
-    allocations: Informer[IPAllocation],
+    allocations: Informer[VitistackAllocation],
     configurations: Informer[NetworkConfiguration],
-) -> list[Watch[NetworkConfiguration] | Watch[NetworkNamespace] | Watch[IPAllocation]]:
+) -> list[Watch[NetworkConfiguration] | Watch[NetworkNamespace] | Watch[VitistackAllocation]]:
     """Return the watches: which changes lead to a pass over which NetworkConfigurations."""
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
@@ -215,13 +233,13 @@ def came_or_went(change: Change[NetworkConfiguration]) -> bool:
     return (was.uid, was.terminating) != (is_now.uid, is_now.terminating)
 
 
-def concerns(change: Change[IPAllocation]) -> bool:
+def concerns(change: Change[VitistackAllocation]) -> bool:
     """Return whether a change of an IPAllocation may concern what its network hands out."""
     old, new = change.old, change.new
     return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
 
 
-def _list_seen_fields(allocation: IPAllocation) -> tuple[object, ...]:
+def _list_seen_fields(allocation: VitistackAllocation) -> tuple[object, ...]:
     meta, status = allocation.metadata, allocation.status
     # The version of one that waits: a promise to the one before is void.
     version = meta.resourceVersion if allocation.waits else ""

@@ -27,12 +27,12 @@ from reconcilers.integrations.vitistack.api import (
     PENDING,
     RELEASED,
     STATIC,
-    IPAllocation,
     NetworkNamespace,
+    NetworkSummary,
     Static,
-    Summary,
+    VitistackAllocation,
 )
-from reconcilers.integrations.vitistack.caches import Problem, VitistackCaches
+from reconcilers.integrations.vitistack.caches import VitistackCaches, VitistackProblem
 from reconcilers.integrations.vitistack.offers import offers_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.promises.concurrency import run_concurrently
@@ -42,7 +42,7 @@ from reconcilers.promises.journal import Promise
 from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
-from reconcilers.reporting.conditions import Finding, render_conditions, with_findings
+from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -102,7 +102,9 @@ def build_released_status(message: str) -> dict[str, Any]:
     return {"phase": RELEASED, **NOTHING_HELD, "message": message}
 
 
-async def release(client: Client, allocation: IPAllocation, why: str) -> IPAllocation:
+async def release(
+    client: Client, allocation: VitistackAllocation, why: str
+) -> VitistackAllocation:
     """Show Released on an IPAllocation, whose address is free from then on; return it.
 
     Args:
@@ -118,15 +120,17 @@ async def release(client: Client, allocation: IPAllocation, why: str) -> IPAlloc
     return written
 
 
-def release_fields(allocation: IPAllocation, why: str) -> dict[str, str]:
+def release_fields(allocation: VitistackAllocation, why: str) -> dict[str, str]:
     """Return the fields of a log line about an IPAllocation that gives its address back."""
     address = allocation.status.address
     holder = f"{ALLOCATIONS.full_name} {allocation.metadata.key}"
     pool = f"NetworkNamespace {allocation.network}"
-    return holder_fields(holder, [address] if address else (), pool, why)
+    return holder_fields(holder, [address] if address else (), pool=pool, reason=why)
 
 
-def build_refused_status(allocation: IPAllocation, problem: Problem) -> dict[str, Any]:
+def build_refused_status(
+    allocation: VitistackAllocation, problem: VitistackProblem
+) -> dict[str, Any]:
     """Return the status of an IPAllocation that gets no address.
 
     An address that it shows while it waits may be another operator's gift, which a machine has: it
@@ -137,7 +141,7 @@ def build_refused_status(allocation: IPAllocation, problem: Problem) -> dict[str
     return {"phase": problem.phase, **held_fields, "message": problem.message}
 
 
-class Writer:
+class VitistackWriter:
     """Writes the statuses of IPAllocations.
 
     Args:
@@ -156,28 +160,38 @@ class Writer:
         self._width = settings.width
         self._refused = RefusedWrites(clock, settings.resync)
         self.fence = Fence(
-            client, ALLOCATIONS, lambda allocation: allocation.waits, self._void, settings.width
+            client,
+            ALLOCATIONS,
+            may_have_promise=lambda allocation: allocation.waits,
+            void=self._void,
+            width=settings.width,
         )
         """Voids promises that a network made before it was read."""
 
     async def keep(
-        self, granted: Sequence[Granted[IPAllocation]], static: Static
-    ) -> list[Kept[IPAllocation]]:
+        self, granted: Sequence[Granted[VitistackAllocation]], static: Static
+    ) -> list[Kept[VitistackAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
 
-        async def keep_one(promise: Promise, allocation: IPAllocation) -> Kept[IPAllocation]:
+        async def keep_one(
+            promise: Promise, allocation: VitistackAllocation
+        ) -> Kept[VitistackAllocation]:
             [promised] = promise.in_space()
             status = build_allocated_status(static, promised.start_text, self._clock.now())
             try:
                 await self._client.patch_status(ALLOCATIONS, allocation, status)
             except ControllerError as error:
-                return Kept(promise, allocation, WriteResult.of_error(error), str(error))
+                return Kept(
+                    promise, allocation, result=WriteResult.of_error(error), why=str(error)
+                )
             return Kept(promise, allocation, WriteResult.WRITTEN)
 
         work = [partial(keep_one, promise, allocation) for promise, allocation in granted]
         return await run_concurrently(work, self._width)
 
-    async def void_refused(self, refused: Sequence[Kept[IPAllocation]]) -> list[WriteResult]:
+    async def void_refused(
+        self, refused: Sequence[Kept[VitistackAllocation]]
+    ) -> list[WriteResult]:
         """Void promises whose write was refused for good; show on the IPAllocations why.
 
         Args:
@@ -187,9 +201,9 @@ class Writer:
             What became of each voiding write, in order.
         """
 
-        async def void_one(entry: Kept[IPAllocation]) -> WriteResult:
+        async def void_one(entry: Kept[VitistackAllocation]) -> WriteResult:
             message = refused_message(entry.why, self._clock.now())
-            problem = Problem(PENDING, ALLOCATION_FAILED, message)
+            problem = VitistackProblem(PENDING, ALLOCATION_FAILED, message)
             status = {"phase": problem.phase, "message": problem.message}
             try:
                 written = await self._client.patch_status(ALLOCATIONS, entry.request, status)
@@ -203,7 +217,7 @@ class Writer:
         return await run_concurrently([partial(void_one, entry) for entry in refused], self._width)
 
     async def write_problems(
-        self, problems: Sequence[tuple[IPAllocation, Problem]]
+        self, problems: Sequence[tuple[VitistackAllocation, VitistackProblem]]
     ) -> float | None:
         """Write on each IPAllocation why it has no address, unless it says so already.
 
@@ -221,7 +235,9 @@ class Writer:
         )
         return self._refused.next_in(allocation.metadata for allocation, _ in fresh)
 
-    async def _write_problem(self, allocation: IPAllocation, problem: Problem) -> None:
+    async def _write_problem(
+        self, allocation: VitistackAllocation, problem: VitistackProblem
+    ) -> None:
         """Write a problem; other IPAllocations wait for the same network if that is refused."""
         write = partial(
             self._client.patch_status,
@@ -237,7 +253,7 @@ class Writer:
                 ALLOCATIONS, written, "Warning", problem.reason, problem.message, action=ACTION
             )
 
-    async def _void(self, allocation: IPAllocation) -> IPAllocation:
+    async def _void(self, allocation: VitistackAllocation) -> VitistackAllocation:
         """Write an allocation once, so that no promise to its present version can be kept.
 
         The server makes no new version of an unchanged object; the time, to the microsecond, sees
@@ -251,7 +267,7 @@ class Writer:
         return await self._client.patch_status(ALLOCATIONS, allocation, status)
 
 
-def has_problem(allocation: IPAllocation, problem: Problem) -> bool:
+def has_problem(allocation: VitistackAllocation, problem: VitistackProblem) -> bool:
     """Return whether an IPAllocation says already why it has no address."""
     status = allocation.status
     may_show_address = problem.phase == PENDING
@@ -300,7 +316,7 @@ class NetworkStatuses:
         Raises:
             Conflict: the network changed meanwhile.
         """
-        await self._write(network, self._counts(network, static, space, holdings))
+        await self._write(network, self._counts(network, static, space=space, holdings=holdings))
 
     async def write_overlaps(self, network: NetworkNamespace) -> None:
         """Write who else hands out what a network will once it is provisioned, if that differs.
@@ -316,7 +332,7 @@ class NetworkStatuses:
         has = network.status.conditions
         if overlapping is not None:
             now, generation = self._clock.now(), network.metadata.generation
-            conditions = with_findings(has, [overlapping], generation, now)
+            conditions = with_findings(has, [overlapping], generation=generation, now=now)
             if conditions != tuple(has):
                 patch["conditions"] = render_conditions(conditions)
         if not patch:
@@ -330,7 +346,7 @@ class NetworkStatuses:
                 NETWORKS, written, "Warning", OVERLAPPING, overlapping.message, action=ACTION
             )
 
-    def _overlapping(self, network: NetworkNamespace) -> Finding | None:
+    def _overlapping(self, network: NetworkNamespace) -> ConditionFinding | None:
         """Return the condition Overlapping; None if it stays as it is.
 
         A network that shares nothing, and never did, has no such condition.
@@ -346,7 +362,7 @@ class NetworkStatuses:
     ) -> dict[str, Any]:
         """Return the counts that differ from the status, as a merge patch; empty if none does."""
         how = network.spec.ipAllocation
-        summary = Summary(
+        summary = NetworkSummary(
             type=STATIC,
             provider=(how.provider if how is not None else "") or self._caches.provider,
             allocatedCount=holdings.in_use_count,
@@ -360,5 +376,5 @@ class NetworkStatuses:
             static.vlanId,
         ):
             return {}
-        counts: Mapping[str, Any] = {n: getattr(summary, n) for n in Summary.__slots__}
+        counts: Mapping[str, Any] = {n: getattr(summary, n) for n in NetworkSummary.__slots__}
         return {"ipv4Prefix": prefix, "vlanId": static.vlanId, "ipAllocationSummary": counts}

@@ -41,7 +41,7 @@ from reconcilers.loadbalancers.cilium.release import (
     NOT_NEEDED,
     Leader,
     ReleaseMemory,
-    Write,
+    ReleaseWrite,
     judge_takeover,
     next_step,
 )
@@ -81,7 +81,7 @@ _SOON = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class PoolReading(BalancerReading):
+class CiliumPoolReading(BalancerReading):
     """Cilium's pools in a tenant.
 
     Args:
@@ -99,7 +99,7 @@ class PoolReading(BalancerReading):
 
 
 @dataclass(slots=True)
-class ReadingMemory:
+class OperatorSilence:
     """Since when the operator of one tenant has not acknowledged the projection.
 
     Args:
@@ -133,20 +133,20 @@ class CiliumBalancer(LoadBalancer):
         self._client = client
         self._pools = PoolClient(client, memory.get_or_create(ServedVersion))
         self._kept_state = memory.get_or_create(CiliumKeptState)
-        self._reading = memory.get_or_create(ReadingMemory)
+        self._reading = memory.get_or_create(OperatorSilence)
         self._release = memory.get_or_create(ReleaseMemory)
         self._watched = watched
         self._clock = clock
         self._wait = wait
 
     @override
-    async def read(self) -> PoolReading:
+    async def read(self) -> CiliumPoolReading:
         try:
             pools, unreadable = await self._pools.list_readable()
         except BalancerBlocked as missing:
-            return PoolReading({}, missing.message)
+            return CiliumPoolReading({}, missing.message)
         targets = {name: offer_of(pool) for name, pool in sorted(pools.items()) if is_ours(pool)}
-        return PoolReading(targets, pools=pools, unreadable=unreadable)
+        return CiliumPoolReading(targets, pools=pools, unreadable=unreadable)
 
     @override
     async def read_targets(self) -> BalancerReading:
@@ -169,7 +169,7 @@ class CiliumBalancer(LoadBalancer):
     async def acknowledgement(
         self, reading: BalancerReading, withdrawal: Withdrawal
     ) -> Acknowledgement:
-        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
         if not reading.is_served:
             # The operator may stand still, and hand out what it had read as soon as it goes on.
             purpose = "to see that its kinds are not served any more"
@@ -178,17 +178,17 @@ class CiliumBalancer(LoadBalancer):
             return NotYet(f"{CILIUM_POOL.kind} {name} in the tenant cannot be read; delete it")
         now = self._clock.monotonic()
         leader = await read_leader(self._client) if withdrawal.release_note else NOT_NEEDED
-        step = next_step(reading.pools, withdrawal, self._release, now, leader)
+        step = next_step(reading.pools, withdrawal, memory=self._release, now=now, leader=leader)
         if step.write is not None:
             pool = reading.pools[pool_name(withdrawal.allocation)]
-            await self._write(pool, step.write, withdrawal, leader)
+            await self._write(pool, step.write, withdrawal=withdrawal, leader=leader)
         if isinstance(step.answer, Proven):
             last = await read_leader(self._client)
             return judge_takeover(last, self._clock.now(), self._wait)
         return step.answer
 
     async def _write(
-        self, pool: CiliumPool, write: Write, withdrawal: Withdrawal, leader: Leader
+        self, pool: CiliumPool, write: ReleaseWrite, withdrawal: Withdrawal, leader: Leader
     ) -> None:
         """Write the next step of a release, and remember the generation that it returned.
 
@@ -200,17 +200,17 @@ class CiliumBalancer(LoadBalancer):
         """
         spec: dict[str, object]
         match write:
-            case Write.DRAIN:
+            case ReleaseWrite.DRAIN:
                 spec = {"disabled": True}
-            case Write.EMPTY:
+            case ReleaseWrite.EMPTY:
                 edited = (*pool.spec.edited, "serviceSelector")
                 spec = {"blocks": body_of(()), **dict.fromkeys(edited)}
-            case Write.NONCE:
+            case ReleaseWrite.NONCE:
                 spec = {"allowFirstLastIPs": next_nonce(pool)}
         uid = withdrawal.allocation.uid
         annotations = annotations_of(withdrawal.position, withdrawal.owner, uid)
         is_noted = names.ANNOTATION_EMPTIED_UNDER in pool.metadata.annotations
-        if leader.holder and (write is Write.EMPTY or not is_noted):
+        if leader.holder and (write is ReleaseWrite.EMPTY or not is_noted):
             annotations[names.ANNOTATION_EMPTIED_UNDER] = leader.holder
         written = await self._pools.patch(
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
@@ -230,7 +230,7 @@ class CiliumBalancer(LoadBalancer):
         if memory.since is None or memory.entries != projection.entries:
             memory.entries, memory.since = projection.entries, now
         reason, message = problem
-        return Health(HealthState.NOT_READING, reason, message, memory.since)
+        return Health(HealthState.NOT_READING, reason, message=message, since=memory.since)
 
     async def _find_problem(self, projection: Projection) -> tuple[str, str] | None:
         """Return why Cilium does not use a pool of the projection; None if it uses all.
@@ -262,7 +262,7 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
-        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
         ours = [reading.pools[name] for name in reading.targets]
         for pool in ours:
             if conflict := find_conflict(pool):
@@ -292,7 +292,9 @@ class CiliumBalancer(LoadBalancer):
 
     def _projection(self) -> PoolProjection:
         now = self._clock.monotonic()
-        return PoolProjection(self._pools, self._list_services, self._kept_state, now)
+        return PoolProjection(
+            self._pools, self._list_services, kept_state=self._kept_state, now=now
+        )
 
     async def _list_services(self) -> Sequence[Service]:
         page = await self._client.list(SERVICE)
@@ -327,13 +329,17 @@ class CiliumKind(LoadBalancerKind):
     @property
     @override
     def watches(self) -> Sequence[WatchedKind]:
-        return [WatchedKind(CILIUM_POOL, "", "", is_concerned, may_be_edited)]
+        return [
+            WatchedKind(
+                CILIUM_POOL, "", fields="", is_concerned=is_concerned, may_matter=may_be_edited
+            )
+        ]
 
     @override
     def of(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> CiliumBalancer:
-        return CiliumBalancer(client, memory, watched, self._clock, self._wait)
+        return CiliumBalancer(client, memory, watched=watched, clock=self._clock, wait=self._wait)
 
     @override
     def serves(self, service: Service) -> ServiceView:
@@ -346,7 +352,7 @@ class CiliumKind(LoadBalancerKind):
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
         now = self._clock.monotonic()
-        since = memory.get_or_create(ReadingMemory).since
+        since = memory.get_or_create(OperatorSilence).since
         is_about_to_read = since is not None and now - since < MOMENT
         due = (
             _SOON if is_about_to_read else None,

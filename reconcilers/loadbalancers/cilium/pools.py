@@ -43,7 +43,7 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolSpec:
+class CiliumPoolSpec:
     """The spec of a pool; of ours, all of it is ours."""
 
     blocks: tuple[Block, ...] | None = None
@@ -81,7 +81,7 @@ class PoolCondition:
 
 
 @dataclass(frozen=True, slots=True)
-class PoolStatus:
+class CiliumPoolStatus:
     """The status of a pool."""
 
     conditions: tuple[PoolCondition, ...] | None = None
@@ -92,8 +92,8 @@ class CiliumPool:
     """A CiliumLoadBalancerIPPool in a tenant."""
 
     metadata: TracedMeta
-    spec: PoolSpec = field(default_factory=PoolSpec)
-    status: PoolStatus | None = None
+    spec: CiliumPoolSpec = field(default_factory=CiliumPoolSpec)
+    status: CiliumPoolStatus | None = None
 
     @property
     def blocks(self) -> tuple[Block, ...]:

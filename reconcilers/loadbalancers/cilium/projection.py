@@ -139,7 +139,7 @@ class PoolProjection:
         """
         by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
-        ours = await self._list_permitted(pools, by_name, projection, permit)
+        ours = await self._list_permitted(pools, by_name, projection=projection, permit=permit)
         for name in set(self._kept_state.written) - set(by_name):
             del self._kept_state.written[name]
         self._kept_state.forget_pauses(pools)
@@ -148,12 +148,14 @@ class PoolProjection:
             for name, ranges in by_name.items()
             if name not in pools and self._may_create(name)
         }
-        confirmed = await self._confirm_projection(ours | created, by_name, projection, confirm)
+        confirmed = await self._confirm_projection(
+            ours | created, by_name, projection=projection, confirm=confirm
+        )
         await self._delete_unconfirmed(created, by_name, confirmed)
         for name, ranges in by_name.items():
             pool = created.get(name) or ours.get(name)
             if pool is not None:
-                await self._keep(pool, ranges, projection, confirmed)
+                await self._keep(pool, ranges, projection=projection, confirmed=confirmed)
         uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
         for name, pool in ours.items():
             if name not in by_name and allocation_uid(pool) not in uids:
@@ -186,7 +188,7 @@ class PoolProjection:
             ranges = by_name.get(pool.metadata.name)
             spans = spans_of_ranges(ranges) if ranges is not None else ()
             uid = allocation_uid(pool) if ranges is None else ranges.allocation.uid
-            await self._write(pool, spans, projection, uid)
+            await self._write(pool, spans, projection=projection, uid=uid)
         return offer_of(newer[0]) if newer else None
 
     async def _list_permitted(
@@ -275,7 +277,7 @@ class PoolProjection:
         if edit and not self._kept_state.may_correct(edit, self._now):
             return
         if edit or self._differs(pool, ranges, projection):
-            await self._write(pool, spans, projection, ranges.allocation.uid)
+            await self._write(pool, spans, projection=projection, uid=ranges.allocation.uid)
         else:
             await self._ask_for_acknowledgement(pool, projection)
         if edit:
@@ -317,7 +319,9 @@ class PoolProjection:
         """Write the ranges of a pool, and remove the fields that others have set."""
         spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": False}
         spec |= selector_patch(pool.spec.selector, projection.selector)
-        return await self._patch(pool, spec | dict.fromkeys(pool.spec.edited), projection, uid)
+        return await self._patch(
+            pool, spec | dict.fromkeys(pool.spec.edited), projection=projection, uid=uid
+        )
 
     async def _patch(
         self, pool: CiliumPool, spec: Mapping[str, Any], projection: Projection, uid: str
@@ -341,9 +345,13 @@ class PoolProjection:
         if not users:
             return
         if not pool.spec.disabled:
-            await self._patch(pool, {"disabled": True}, projection, allocation_uid(pool))
+            await self._patch(
+                pool, {"disabled": True}, projection=projection, uid=allocation_uid(pool)
+            )
         elif is_acknowledged(pool) and not any(map(find_sharing_key, users)):
-            await self._patch(pool, {"blocks": []}, projection, allocation_uid(pool))
+            await self._patch(
+                pool, {"blocks": []}, projection=projection, uid=allocation_uid(pool)
+            )
         else:
             await self._ask_for_acknowledgement(pool, projection)
 
@@ -351,7 +359,7 @@ class PoolProjection:
         """Write a nonce to a pool that the operator has not acknowledged for a while."""
         if self._kept_state.needs_nonce(pool, self._now):
             nonce = {"allowFirstLastIPs": next_nonce(pool)}
-            await self._patch(pool, nonce, projection, allocation_uid(pool))
+            await self._patch(pool, nonce, projection=projection, uid=allocation_uid(pool))
 
     async def _remove_leftover(self, pool: CiliumPool, projection: Projection) -> None:
         """Empty a pool of no allocation; delete it once the operator has acknowledged that.
@@ -360,7 +368,7 @@ class PoolProjection:
         """
         _require_newest(pool, projection)
         if pool.blocks:
-            await self._write(pool, (), projection, allocation_uid(pool))
+            await self._write(pool, (), projection=projection, uid=allocation_uid(pool))
         elif is_acknowledged(pool):
             await self._pools.delete(pool)
         else:

@@ -58,7 +58,7 @@ _RESTART = (
 )
 
 
-class Write(Enum):
+class ReleaseWrite(Enum):
     """What is written next to the pool of an allocation that is being released.
 
     DRAIN: disable it, so that no Service is given an address.
@@ -141,7 +141,7 @@ class ReleaseMemory:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReleaseStep:
     """Where a release stands.
 
     Args:
@@ -150,7 +150,7 @@ class Step:
     """
 
     answer: Acknowledgement
-    write: Write | None = None
+    write: ReleaseWrite | None = None
 
 
 def next_step(
@@ -159,7 +159,7 @@ def next_step(
     memory: ReleaseMemory,
     now: float,
     leader: Leader = NOT_NEEDED,
-) -> Step:
+) -> ReleaseStep:
     """Return where the release of a range stands, by one live read of all pools.
 
     No Service shows an address of the range; that was read after the pools.
@@ -175,8 +175,8 @@ def next_step(
     pool = pools.get(name)
     if pool is None:
         purpose = f"to learn that there is no {CILIUM_POOL.kind} {name}"
-        return Step(Unprovable(purpose, ("no pool", 0)))
-    if first := _find_first_step(pool, withdrawal, memory, now):
+        return ReleaseStep(Unprovable(purpose, ("no pool", 0)))
+    if first := _find_first_step(pool, withdrawal, memory=memory, now=now):
         return first
     if not is_acknowledged(pool):
         return _step_waiting(pools, pool, now - memory.written_at)
@@ -209,21 +209,23 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
     return Unprovable(purpose, (leader.holder, 0))
 
 
-def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> Step:
+def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> ReleaseStep:
     """Return the step for an emptied pool of which a Service with a sharing key had an address."""
     if leader.problem:
-        return Step(NotYet(f"a Service with a sharing key had an address, and {leader.problem}"))
+        return ReleaseStep(
+            NotYet(f"a Service with a sharing key had an address, and {leader.problem}")
+        )
     emptied_under = pool.metadata.annotations.get(names.ANNOTATION_EMPTIED_UNDER, "")
     if not emptied_under or emptied_under == leader.holder:
-        return Step(NotYet(_RESTART), None if emptied_under else Write.NONCE)
+        return ReleaseStep(NotYet(_RESTART), None if emptied_under else ReleaseWrite.NONCE)
     if memory.leader != leader.holder:
-        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since it restarted"), Write.NONCE)
-    return Step(Proven())
+        return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} since it restarted"), ReleaseWrite.NONCE)
+    return ReleaseStep(Proven())
 
 
 def _find_first_step(
     pool: CiliumPool, withdrawal: Withdrawal, memory: ReleaseMemory, now: float
-) -> Step | None:
+) -> ReleaseStep | None:
     """Return the step for a pool that this process was not the last to write, for this release.
 
     Returns:
@@ -232,15 +234,17 @@ def _find_first_step(
     """
     name = pool.metadata.name
     if names_other_owner(pool, withdrawal.owner):
-        return Step(NotYet(f"{CILIUM_POOL.kind} {name} is another TenantCluster's"))
+        return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} is another TenantCluster's"))
     is_begun = pool.spec.disabled or not pool.blocks
     if not is_begun or basis_of(pool) < withdrawal.mark:
-        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since the release began"), Write.DRAIN)
+        return ReleaseStep(
+            NotYet(f"{_NOT_ACKNOWLEDGED} since the release began"), ReleaseWrite.DRAIN
+        )
     if pool.blocks and not has_exactly(pool, withdrawal.spans):
-        return Step(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), Write.EMPTY)
+        return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), ReleaseWrite.EMPTY)
     if not memory.is_own(pool):
-        write = Write.NONCE if memory.pause.end(pool, now) else None
-        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} since another process wrote it"), write)
+        write = ReleaseWrite.NONCE if memory.pause.end(pool, now) else None
+        return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} since another process wrote it"), write)
     return None
 
 
@@ -250,7 +254,7 @@ def _step_acknowledged(
     withdrawal: Withdrawal,
     *,
     is_confirmed: bool,
-) -> Step:
+) -> ReleaseStep:
     """Return the step after an acknowledgement.
 
     Args:
@@ -260,20 +264,22 @@ def _step_acknowledged(
         is_confirmed: whether an earlier generation of the pool was acknowledged, too.
     """
     if used := count(pool, IPS_USED):
-        return Step(NotYet(f"Cilium counts {used} addresses of the range in use", is_used=True))
+        return ReleaseStep(
+            NotYet(f"Cilium counts {used} addresses of the range in use", is_used=True)
+        )
     if pool.blocks:
-        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} without the range"), Write.EMPTY)
+        return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} without the range"), ReleaseWrite.EMPTY)
     if not is_confirmed:
-        return Step(NotYet(f"{_NOT_ACKNOWLEDGED} a second time"), Write.NONCE)
+        return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} a second time"), ReleaseWrite.NONCE)
     overlapping = [name for name, its in others.items() if overlaps_any(its, withdrawal.spans)]
     if overlapping:
         kind = CILIUM_POOL.kind
         why = f"{kind} {min(overlapping)} in the tenant has addresses of the range; take them out"
-        return Step(NotYet(why))
-    return Step(Proven())
+        return ReleaseStep(NotYet(why))
+    return ReleaseStep(Proven())
 
 
-def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> Step:
+def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> ReleaseStep:
     """Return the step for a write that the operator has not acknowledged.
 
     The operator does not repeat an acknowledgement whose write was lost. So after NONCE_SECONDS a
@@ -290,12 +296,12 @@ def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: flo
         waited: seconds since this process wrote the pool.
     """
     if waited < NONCE_SECONDS:
-        return Step(NotYet(_NOT_ACKNOWLEDGED))
+        return ReleaseStep(NotYet(_NOT_ACKNOWLEDGED))
     if not is_operator_silent(pools):
-        return Step(NotYet(_NOT_ACKNOWLEDGED), Write.NONCE)
+        return ReleaseStep(NotYet(_NOT_ACKNOWLEDGED), ReleaseWrite.NONCE)
     if pool.blocks:
-        return Step(NotYet(f"{_NOT_ACKNOWLEDGED}, nor any other"), Write.EMPTY)
-    return Step(
+        return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED}, nor any other"), ReleaseWrite.EMPTY)
+    return ReleaseStep(
         Unprovable(
             "to read its pools: it is unknown whether it does, because it has acknowledged none",
             (pool.metadata.uid, pool.generation),

@@ -34,7 +34,7 @@ from reconcilers.loadbalancers.metallb.kinds import (
 from reconcilers.loadbalancers.metallb.projection import (
     NOT_INSTALLED,
     POOL_NAME,
-    MetalLB,
+    TenantMetalLB,
     basis_of,
     is_empty,
     is_ours,
@@ -82,7 +82,7 @@ from reconcilers.loadbalancers.port import (
 
 
 @dataclass(frozen=True, slots=True)
-class PoolReading(BalancerReading):
+class MetalLBPoolReading(BalancerReading):
     """MetalLB's pools in a tenant.
 
     Args:
@@ -132,13 +132,13 @@ class MetalLBBalancer(LoadBalancer):
         )
 
     @override
-    async def read(self) -> PoolReading:
+    async def read(self) -> MetalLBPoolReading:
         try:
             pools = await self._metallb().pools()
         except BalancerBlocked as missing:
-            return PoolReading({}, missing.message)
+            return MetalLBPoolReading({}, missing.message)
         targets = {name: offer_of(pool) for name, pool in pools.items() if name == POOL_NAME}
-        return PoolReading(targets, pools=pools)
+        return MetalLBPoolReading(targets, pools=pools)
 
     @override
     async def read_targets(self) -> BalancerReading:
@@ -175,7 +175,9 @@ class MetalLBBalancer(LoadBalancer):
     async def acknowledgement(
         self, reading: BalancerReading, withdrawal: Withdrawal
     ) -> Acknowledgement:
-        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        assert isinstance(reading, MetalLBPoolReading), (
+            "the reading is of another kind of balancer"
+        )
         if not reading.is_served:
             # It may stand still, and hand out what it had read as soon as it goes on.
             purpose = "to see that its kinds are not served any more"
@@ -193,7 +195,7 @@ class MetalLBBalancer(LoadBalancer):
         if is_taken:
             owner = management_note(owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
         return await self._withdrawal_check.acknowledgement(
-            reading.pools, withdrawal, basis, owner
+            reading.pools, withdrawal, basis=basis, owner=owner
         )
 
     @override
@@ -206,7 +208,9 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
-        assert isinstance(reading, PoolReading), "the reading is of another kind of balancer"
+        assert isinstance(reading, MetalLBPoolReading), (
+            "the reading is of another kind of balancer"
+        )
         reported = await configuration_error(self._client, self._namespace)
         return stale_configuration(reading.pools, reported)
 
@@ -228,12 +232,14 @@ class MetalLBBalancer(LoadBalancer):
         except NotFound:
             return
 
-    def _metallb(self) -> MetalLB:
-        return MetalLB(self._client, self._namespace, self._kept_state, self._clock.monotonic())
+    def _metallb(self) -> TenantMetalLB:
+        return TenantMetalLB(
+            self._client, self._namespace, kept_state=self._kept_state, now=self._clock.monotonic()
+        )
 
     def _advertiser(self) -> Advertiser:
         now = self._clock.monotonic()
-        return Advertiser(self._client, self._namespace, self._kept_state, now)
+        return Advertiser(self._client, self._namespace, kept_state=self._kept_state, now=now)
 
 
 class MetalLBKind(LoadBalancerKind):
@@ -245,7 +251,7 @@ class MetalLBKind(LoadBalancerKind):
             one is waited for that cannot show what it has read.
     """
 
-    title = "MetalLB"
+    title = "TenantMetalLB"
     missing_reason = NOT_INSTALLED
     absent_reasons = frozenset({NOT_INSTALLED, BEING_INSTALLED})
     not_reading_reason = NOT_RUNNING
@@ -270,7 +276,11 @@ class MetalLBKind(LoadBalancerKind):
         )
         return [
             WatchedKind(
-                resource, self._namespace, f"metadata.name={name}", is_concerned, may_be_edited
+                resource,
+                self._namespace,
+                fields=f"metadata.name={name}",
+                is_concerned=is_concerned,
+                may_matter=may_be_edited,
             )
             for resource, name in kept
         ]

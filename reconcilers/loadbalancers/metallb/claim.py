@@ -37,7 +37,7 @@ class PodTemplate:
 
 
 @dataclass(frozen=True, slots=True)
-class DeploymentSpec:
+class BalancerDeploymentSpec:
     """How many pods of which kind there should be."""
 
     replicas: int = 1
@@ -45,11 +45,11 @@ class DeploymentSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Deployment:
+class BalancerDeployment:
     """A Deployment, as far as it says whether it serves Services without a class."""
 
     metadata: ObjectMeta
-    spec: DeploymentSpec = field(default_factory=DeploymentSpec)
+    spec: BalancerDeploymentSpec = field(default_factory=BalancerDeploymentSpec)
 
     @property
     def is_controller(self) -> bool:
@@ -63,7 +63,7 @@ class Deployment:
         return any(arg.startswith(_CLASS_FLAG) for pod in containers for arg in pod.args)
 
 
-DEPLOYMENT = Resource("apps", "v1", "Deployment", "deployments", Deployment)
+DEPLOYMENT = Resource("apps", "v1", "BalancerDeployment", "deployments", BalancerDeployment)
 
 
 async def find_claim(client: Client, namespace: str) -> str:

@@ -55,7 +55,7 @@ def basis_of(pool: IPAddressPool) -> int:
     return max(position_of(pool, name) for name in marks)
 
 
-class MetalLB:
+class TenantMetalLB:
     """The MetalLB of one tenant.
 
     Args:

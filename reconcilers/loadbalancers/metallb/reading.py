@@ -119,7 +119,7 @@ class ProjectionCheck:
             "MetalLB in the tenant has not read the pool: it does not run, or cannot use its"
             " configuration" + (f": {why}" if why else "")
         )
-        return Health(HealthState.NOT_READING, NOT_RUNNING, message, since)
+        return Health(HealthState.NOT_READING, NOT_RUNNING, message=message, since=since)
 
     async def _is_read(self, projection: Projection) -> bool:
         """Return whether MetalLB has counted the projected ranges, or does not count at all.

@@ -76,7 +76,7 @@ _CONTROLLER_STATE = "controller"
 _LONGEST = 300
 
 
-class Step(Enum):
+class UptakeStep(Enum):
     """What comes next for a range that is out of our pool.
 
     MARK: give the marker a number of addresses that MetalLB has not counted yet.
@@ -91,7 +91,7 @@ class Step(Enum):
 
 def next_step(
     pools: Mapping[str, IPAddressPool], mark: int, basis: int, management: str = ""
-) -> Step:
+) -> UptakeStep:
     """Return the next step of the proof, as MetalLB's pools show it.
 
     The marker carries the basis that was true when it was written: every range that was marked at
@@ -106,14 +106,14 @@ def next_step(
     """
     marker = pools.get(MARKER)
     if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
-        return Step.MARK
+        return UptakeStep.MARK
     if count_reported_addresses(marker.status) != marker_size(marker):
-        return Step.WAIT
+        return UptakeStep.WAIT
     if (marker.metadata.generation or 0) <= _NEW:
-        return Step.MARK
+        return UptakeStep.MARK
     if management not in {"", management_of(marker)}:
-        return Step.MARK
-    return Step.DONE if mark <= basis_of(marker) <= basis else Step.MARK
+        return UptakeStep.MARK
+    return UptakeStep.DONE if mark <= basis_of(marker) <= basis else UptakeStep.MARK
 
 
 def count_reported_addresses(status: AddressPoolStatus | None) -> int | None:
@@ -262,13 +262,13 @@ class WithdrawalCheck:
                 f"IPAddressPool {MARKER} was not created by this controller: rename or delete it"
             )
         management = owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-        step = next_step(pools, withdrawal.mark, basis, management)
-        if step is Step.DONE:
+        step = next_step(pools, withdrawal.mark, basis=basis, management=management)
+        if step is UptakeStep.DONE:
             return _may_still_be_created() if withdrawal.note.is_pending else Proven()
-        if step is Step.MARK and marker is not None:
-            await self._mark(marker, pools, basis, owner)
-        elif step is Step.MARK:
-            await self._create(pools, basis, owner, withdrawal.note)
+        if step is UptakeStep.MARK and marker is not None:
+            await self._mark(marker, pools, basis=basis, owner=owner)
+        elif step is UptakeStep.MARK:
+            await self._create(pools, basis, owner=owner, note=withdrawal.note)
         return NotYet(await self._not_read(pools))
 
     async def _counts(self, pools: Mapping[str, IPAddressPool]) -> bool:

@@ -49,7 +49,7 @@ class PoolRefusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RequestRefusal:
     """Why no pool of a ProviderConfig serves a request.
 
     Args:

@@ -30,7 +30,7 @@ from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import members
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
-from reconcilers.tenantcluster.allocations.refusals import Refusal
+from reconcilers.tenantcluster.allocations.refusals import RequestRefusal
 from reconcilers.tenantcluster.allocations.requests import (
     AllocationState,
     NewAllocation,
@@ -232,7 +232,7 @@ class Requester:
 
     def growth_refusal(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
-    ) -> Refusal:
+    ) -> RequestRefusal:
         """Return why no pool serves one more growth allocation of `count` addresses."""
         return self._planner.growth_refusal(tenant, provider, count)
 
@@ -273,7 +273,7 @@ class Requester:
             planned = self._planner.new_allocations(
                 tenant, provider, group=group, reserved=reserved
             )
-            if isinstance(planned, Refusal):
+            if isinstance(planned, RequestRefusal):
                 return self._planner.states_of_refused(provider, group, planned)
             return [
                 AllocationState(required.kind, await self._create(tenant, new))

@@ -21,7 +21,7 @@ from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetw
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
-from reconcilers.tenantcluster.allocations.refusals import Refusal, count_of_type
+from reconcilers.tenantcluster.allocations.refusals import RequestRefusal, count_of_type
 
 
 def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
@@ -81,7 +81,7 @@ class AllocationState:
 
     kind: str
     allocation: IPAllocation | None
-    refusal: Refusal | None = None
+    refusal: RequestRefusal | None = None
     count: int = 0
 
     @property
@@ -207,7 +207,7 @@ class RequestPlanner:
         provider: ProviderConfig,
         group: Sequence[RequiredAllocation],
         reserved: ExitStack,
-    ) -> list[NewAllocation] | Refusal:
+    ) -> list[NewAllocation] | RequestRefusal:
         """Return the allocations to create for all of `group`; else why one of them is refused.
 
         Their addresses are kept from other choices until `reserved` is closed.
@@ -231,7 +231,7 @@ class RequestPlanner:
         self,
         provider: ProviderConfig,
         group: Sequence[RequiredAllocation],
-        refusal: Refusal,
+        refusal: RequestRefusal,
     ) -> list[AllocationState]:
         """Return the states of a group of which one is refused: the others wait for it."""
         return [
@@ -246,7 +246,7 @@ class RequestPlanner:
 
     def growth_refusal(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
-    ) -> Refusal:
+    ) -> RequestRefusal:
         """Return why no pool serves one more growth allocation of `count` addresses."""
         return self._refusal(
             tenant, provider, kind=names.TYPE_LOADBALANCER, count=count_in_any_pool(count)
@@ -258,11 +258,11 @@ class RequestPlanner:
         provider: ProviderConfig,
         kind: str,
         count: Callable[[NetworkPool], int],
-    ) -> Refusal:
+    ) -> RequestRefusal:
         """Return why no pool of `provider` serves a request of the tenant."""
         asked = tenant.networking
         pools = self._choice.refusals(provider, count, asked)
-        return Refusal(provider, kind, families=asked.families_text, pools=pools)
+        return RequestRefusal(provider, kind, families=asked.families_text, pools=pools)
 
     def growth(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int

@@ -35,7 +35,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.services import Service
 from reconcilers.api.tenantcluster import LOAD_BALANCER_SIZED, TenantCluster
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import count_addresses, count_noun
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.elastic.demand import (
@@ -313,7 +313,7 @@ class Growth:
     create: int = 0
     withdraw: tuple[IPAllocation, ...] = ()
     is_over_quota: bool = False
-    obstacle: Finding | None = None
+    obstacle: ConditionFinding | None = None
     unserved: int = 0
     are_requests_needed: bool = False
     due_in: tuple[float, ...] = ()
@@ -525,7 +525,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
     )
 
 
-def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> Finding | None:
+def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionFinding | None:
     """Return why more addresses would not be handed out either; None if they would.
 
     - The load balancer is not known to have what the tenant holds: its pool was refused, or it
@@ -802,13 +802,13 @@ class SizeReport:
         due_in: seconds until something may be due without anything changing; None for never.
     """
 
-    demand: Finding
-    size: Finding | None = None
+    demand: ConditionFinding
+    size: ConditionFinding | None = None
     refused: RefusedGrowth | None = None
     due_in: float | None = None
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[ConditionFinding, ...]:
         """The conditions to write."""
         return (self.demand,) if self.size is None else (self.demand, self.size)
 
@@ -837,7 +837,7 @@ def describe_size(facts: SizeFacts, change: SizeChange, created: Created) -> Siz
     return SizeReport(demand, size, refused=refused, due_in=min(due_in, default=None))
 
 
-def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Finding:
+def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> ConditionFinding:
     """Return the condition of an elastic tenant."""
     if growth.obstacle is not None:
         return growth.obstacle
@@ -858,7 +858,7 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Find
 
 def _describe_demand_without_growth(
     unserved: int, unservable: Sequence[UnservableService]
-) -> Finding:
+) -> ConditionFinding:
     """Return the condition LoadBalancerDemandMet of a tenant that has no reason to grow.
 
     Services that have just begun to wait are not counted: most wait for a second, and each would
@@ -891,7 +891,9 @@ def _describe_demand_without_growth(
     )
 
 
-def _describe_static_demand(facts: SizeFacts, change: SizeChange, created: Created) -> Finding:
+def _describe_static_demand(
+    facts: SizeFacts, change: SizeChange, created: Created
+) -> ConditionFinding:
     """Return the condition of a static tenant that says whether its Services have addresses."""
     due = facts.waiting_long
     if not due:
@@ -922,7 +924,7 @@ def _describe_static_demand(facts: SizeFacts, change: SizeChange, created: Creat
     )
 
 
-def _with_unexamined(finding: Finding, services: int) -> Finding:
+def _with_unexamined(finding: ConditionFinding, services: int) -> ConditionFinding:
     """Return a condition that also reports the Services that this pass did not examine.
 
     Args:
@@ -939,7 +941,7 @@ def _with_unexamined(finding: Finding, services: int) -> Finding:
     )
 
 
-def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -> Finding:
+def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -> ConditionFinding:
     """Return the condition of a static tenant that asks for a size."""
     target, size = fixed.target, fixed.target.addresses
     is_changing = bool(fixed.add or fixed.withdraw or fixed.is_release_awaited)
@@ -963,7 +965,7 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
     return _sized_finding(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
 
 
-def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
+def _describe_surplus(fixed: FixedSize, asked: str) -> ConditionFinding:
     """Return the condition of a static tenant that holds more than its size.
 
     Args:
@@ -984,16 +986,18 @@ def _describe_surplus(fixed: FixedSize, asked: str) -> Finding:
     return _sized_finding(False, "RangeNotDivisible", message)
 
 
-def _sized_finding(status: bool, reason: str, message: str) -> Finding:
-    return Finding(LOAD_BALANCER_SIZED, status, reason=reason, message=message)
+def _sized_finding(status: bool, reason: str, message: str) -> ConditionFinding:
+    return ConditionFinding(LOAD_BALANCER_SIZED, status, reason=reason, message=message)
 
 
-def _refused_growth(facts: SizeFacts, finding: Finding, addresses: int) -> RefusedGrowth | None:
+def _refused_growth(
+    facts: SizeFacts, finding: ConditionFinding, addresses: int
+) -> RefusedGrowth | None:
     """Return the growth that a condition says is refused; None if it says that of none.
 
     Args:
         facts: what is seen.
-        finding: the condition.
+        finding: DemandMet or Sized, as decided.
         addresses: how many addresses in a row are needed.
     """
     if finding.reason not in {POOL_EXHAUSTED, QUOTA_EXCEEDED} or not addresses:

@@ -222,13 +222,13 @@ async def read_demand(
         serves: as for `DemandReader`.
         families: as for `DemandReader`.
     """
-    reader, turns = DemandReader(serves, families), Turns()
+    reader, turns = DemandReader(serves, families), ReadingTurns()
     for service in services:
         reader.add(service, await read_addresses(service, turns))
     return reader.demand
 
 
-class Turns:
+class ReadingTurns:
     """Lets other tasks run while the Services of a tenant are read."""
 
     def __init__(self) -> None:
@@ -246,7 +246,7 @@ class Turns:
             await checkpoint()
 
 
-async def read_addresses(service: Service, turns: Turns) -> Sequence[AddressRange]:
+async def read_addresses(service: Service, turns: ReadingTurns) -> Sequence[AddressRange]:
     """Return the same as `addresses`; other tasks run in between.
 
     A Service of 1 MiB shows 50,000 addresses, so a limit on Services alone is none on the work.

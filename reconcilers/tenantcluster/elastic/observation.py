@@ -14,7 +14,7 @@ from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, UNREACHABLE
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.allocations.membership import balancer_members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import load_balancer_count
@@ -60,7 +60,7 @@ class ElasticMemory:
 
 def note_projected(
     memory: ElasticMemory,
-    projected: Finding,
+    projected: ConditionFinding,
     offered: Collection[str],
     *,
     is_unread: bool,

@@ -58,7 +58,7 @@ def elsewhere_message(offer: Offer) -> str:
     )
 
 
-class PoolClaims:
+class PoolOwnership:
     """Decides whether a TenantCluster may write the pool that is in its tenant.
 
     Args:

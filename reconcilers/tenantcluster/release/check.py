@@ -43,7 +43,7 @@ from reconcilers.networkpool.unreadable import unreadable_near
 from reconcilers.reporting.conditions import READY
 from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.elastic.demand import Turns, read_addresses
+from reconcilers.tenantcluster.elastic.demand import ReadingTurns, read_addresses
 from reconcilers.tenantcluster.ownership.identity import IS_MANAGEMENT
 from reconcilers.tenantcluster.ownership.pools import SHARED
 from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWait, SecretReads
@@ -503,7 +503,7 @@ async def _find_user(
     services: Sequence[Service], ranges: Ranges, serves: Serves
 ) -> Service | None:
     """Return a Service whose address keeps one of the ranges; None if there is none."""
-    turns = Turns()
+    turns = ReadingTurns()
     for service in services:
         pairs = product(ranges, await read_addresses(service, turns))
         is_user = any(span.contains(address) for span, address in pairs)

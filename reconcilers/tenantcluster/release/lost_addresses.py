@@ -20,7 +20,7 @@ from reconcilers.loadbalancers.port import Offer, Serves, ServiceView
 from reconcilers.tenantcluster.elastic.demand import (
     WORK_OF_SERVICE,
     AddressCounter,
-    Turns,
+    ReadingTurns,
     could_be_served,
     is_without_address,
     read_addresses,
@@ -54,7 +54,7 @@ async def find_service_in_need(
     """
     waiting: list[Service] = []
     addresses: list[AddressRange] = []
-    turns = Turns()
+    turns = ReadingTurns()
     for service in services:
         addresses += await read_addresses(service, turns)
         if is_without_address(service):
@@ -68,7 +68,8 @@ async def find_service_in_need(
         await turns.count(WORK_OF_SERVICE)
         view = serves(service)
         if view.keeps_range and (
-            _asks_for_range(view, spans) or _needs_range(service, view, released, free_elsewhere)
+            _asks_for_range(view, spans)
+            or _needs_range(service, view, released=released, free_elsewhere=free_elsewhere)
         ):
             return service
     return None

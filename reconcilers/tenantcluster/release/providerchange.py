@@ -31,7 +31,7 @@ from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import balancer_members
@@ -83,7 +83,7 @@ class ProviderChange:
             allocation.is_leaving for allocation in self._list_balancers(tenant)
         )
 
-    async def proceed(self, current: CurrentCluster, memory: ProjectionMemory) -> Finding:
+    async def proceed(self, current: CurrentCluster, memory: ProjectionMemory) -> ConditionFinding:
         """Go on with the change of one cluster; return the condition LoadBalancerReady.
 
         Args:
@@ -198,7 +198,7 @@ class ProviderChange:
             if statusranges.find_held_range(allocation) is not None
         ]
 
-    def _describe(self, others: Collection[str], chosen: str, why: str) -> Finding:
+    def _describe(self, others: Collection[str], chosen: str, why: str) -> ConditionFinding:
         """Return the condition LoadBalancerReady while the change goes on.
 
         Args:

@@ -16,7 +16,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import Serves
 from reconcilers.tenantcluster.allocations.annotations import annotate
-from reconcilers.tenantcluster.elastic.demand import Turns, read_addresses
+from reconcilers.tenantcluster.elastic.demand import ReadingTurns, read_addresses
 
 
 async def note_for_release(
@@ -37,7 +37,10 @@ async def note_for_release(
         Conflict: an allocation changed since it was read.
         ControllerError: the management cluster did not answer.
     """
-    turns, without_note = Turns(), {a.metadata.uid: a for a in allocations if not release_note(a)}
+    turns, without_note = (
+        ReadingTurns(),
+        {a.metadata.uid: a for a in allocations if not release_note(a)},
+    )
     for service in services:
         note = serves(service).release_note if service.metadata.annotations else ""
         if not note or not without_note:

@@ -28,7 +28,7 @@ from controller.meta import Key, ObjectMeta, Version
 from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
-from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons, LoadBalancer
+from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons, LoadBalancerAddon
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.networkpool.owners import LiveOwners, noted_uid
 from reconcilers.reporting.releaselog import release_fields
@@ -140,7 +140,7 @@ class VanishedClusters:
         meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
         noted = (a.load_balancer for a in allocations if a.spec.type == names.TYPE_LOADBALANCER)
         provider = next(noted, DEFAULT_LOAD_BALANCER)
-        addons = Addons(loadBalancer=LoadBalancer(version="", provider=provider))
+        addons = Addons(loadBalancer=LoadBalancerAddon(version="", provider=provider))
         return TenantCluster(meta, TenantClusterSpec("v0.0.0", {"replicas": 1}, addons=addons))
 
     def _note(self, change: Change[TenantCluster]) -> None:

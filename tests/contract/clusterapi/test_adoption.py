@@ -132,7 +132,9 @@ async def test_claims_of_another_provider_keep_their_addresses(lab: Lab) -> None
     await lab.create("IPAddress", "a", spec("a", "p", "10.0.0.13"), finalizers=[ADDRESS_FINALIZER])
     paused = {"cluster.x-k8s.io/paused": ""}
     await lab.claim("a", "p", finalizers=[CLAIM_FINALIZER], annotations=paused)
-    await lab.patch("IPAddressClaim", "a", {"status": {"addressRef": {"name": "a"}}}, "status")
+    await lab.patch(
+        "IPAddressClaim", "a", patch={"status": {"addressRef": {"name": "a"}}}, sub="status"
+    )
     await lab.patch("IPAddressClaim", "a", {"metadata": {"annotations": None}})
     await lab.says("a", "AddressAllocated")
     assert await lab.wait_until_served("a") == "10.0.0.13"
@@ -194,7 +196,9 @@ async def test_an_address_ref_that_was_edited_to_that_of_another_claim_is_put_ri
     for name in ("a", "b"):
         await lab.claim(name, "p")
     addresses = [await lab.wait_until_served(name) for name in ("a", "b")]
-    await lab.patch("IPAddressClaim", "a", {"status": {"addressRef": {"name": "b"}}}, "status")
+    await lab.patch(
+        "IPAddressClaim", "a", patch={"status": {"addressRef": {"name": "b"}}}, sub="status"
+    )
     await lab.until(
         "IPAddressClaim", "a", lambda claim: status(claim).get("addressRef") == {"name": "a"}
     )

@@ -69,7 +69,7 @@ async def test_an_address_without_a_claim_is_released_when_a_person_wants_it(
     assert await lab.wait_until_served("a") == "10.78.0.2"
     asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
-    report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
+    report = deleting(checked.out, "Unclaimed", name="gone", folder=tmp_path)
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 0, done.err
     assert await lab.find("IPAddress", "gone") is None
@@ -85,7 +85,7 @@ async def test_a_report_about_an_address_that_changed_since_is_not_carried_out(
     asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     await lab.counts("p", (1, 1, 0, 0))
     checked = await run_beside("check", *asked, "-o", "json")
-    report = deleting(checked.out, "Unclaimed", "gone", tmp_path)
+    report = deleting(checked.out, "Unclaimed", name="gone", folder=tmp_path)
     await lab.patch("IPAddress", "gone", {"metadata": {"annotations": {"note": "mine"}}})
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 1
@@ -106,7 +106,7 @@ async def test_the_younger_of_two_holders_of_an_address_is_removed_when_a_person
     asked = (f"--kubeconfig={server.admin_kubeconfig}", "-n", lab.namespace)
     checked = await run_beside("check", *asked, "-o", "json")
     assert checked.code == 1
-    report = deleting(checked.out, "Overlap", "by-hand", tmp_path)
+    report = deleting(checked.out, "Overlap", name="by-hand", folder=tmp_path)
     done = await run_beside("check", *asked, "--repair", str(report))
     assert done.code == 0, done.err
     assert await lab.find("IPAddress", "by-hand") is None

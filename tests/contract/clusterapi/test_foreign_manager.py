@@ -32,7 +32,9 @@ async def test_both_are_served_once_the_other_controller_is_silent_though_the_jo
             "message": "manager writes the pool's status",
             "lastTransitionTime": "2026-01-01T00:00:00Z",
         }
-        await lab.patch("NetworkPool", "p", {"status": {"conditions": [written]}}, "status")
+        await lab.patch(
+            "NetworkPool", "p", patch={"status": {"conditions": [written]}}, sub="status"
+        )
         await lab.claim("c", "p", "NetworkPool")
         spec = {
             "poolRef": {"name": "p"},
@@ -41,7 +43,9 @@ async def test_both_are_served_once_the_other_controller_is_silent_though_the_jo
             "count": 8,
         }
         await lab.create("IPAllocation", "a", spec)
-        kubeconfig = await under_shipped_roles(plane, admin, tmp_path, "clusterapi")
+        kubeconfig = await under_shipped_roles(
+            plane, admin, where=tmp_path, integration="clusterapi"
+        )
         flags = ("--pool-foreign-silence=3s", f"--namespace={names.DEFAULT_NAMESPACE}")
         with product("clusterapi", kubeconfig, tmp_path / "log", *flags):
             await lab.wait_until_served("c")

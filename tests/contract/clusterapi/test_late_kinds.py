@@ -5,7 +5,7 @@ from pathlib import Path
 import anyio
 import httpx
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd
 from tests.contract.clusterapi.lab import Lab
 from tests.contract.product import DATA, product

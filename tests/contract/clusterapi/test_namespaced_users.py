@@ -148,7 +148,7 @@ async def test_what_may_be_held_by_claims_that_a_user_may_not_read_is_unknown_an
     await lab.claim("node", "rack", kind="NetworkPool")
     address = await lab.wait_until_served("node")
     await lab.until("NetworkPool", "rack", lambda pool: status(pool).get("allocatedIPs") == 1)
-    kubeconfig = await restricted_kubeconfig(server, lab, tmp_path, [OURS])
+    kubeconfig = await restricted_kubeconfig(server, lab, folder=tmp_path, groups=[OURS])
     reader = (f"--kubeconfig={kubeconfig}", "-n", lab.namespace)
     claims = f"ipaddressclaims.{IPAM}"
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import yaml
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd
 from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import PATHS, Lab, condition

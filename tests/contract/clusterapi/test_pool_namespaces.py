@@ -33,7 +33,9 @@ async def test_addresses_are_kept_and_counted_and_none_is_handed_out(tmp_path: P
         await lab.create("NetworkPool", "p", {"cidr": "10.0.0.0/24"})
         await lab.claim("a", "p", "NetworkPool")
         await lab.claim("b", "p", "NetworkPool")
-        kubeconfig = await under_shipped_roles(plane, admin, tmp_path, "clusterapi")
+        kubeconfig = await under_shipped_roles(
+            plane, admin, where=tmp_path, integration="clusterapi"
+        )
         home = f"--namespace={names.DEFAULT_NAMESPACE}"
         with product("clusterapi", kubeconfig, tmp_path / "first", home):
             kept = {await lab.wait_until_served("a"), await lab.wait_until_served("b")}

@@ -32,7 +32,7 @@ async def restored_address(lab: Lab, name: str, last: int, *, collected: bool = 
     }
     owners = [
         owner("IPAddressClaim", name, f"{STALE}1"),
-        owner("InClusterIPPool", "p", f"{STALE}2", "v1alpha2"),
+        owner("InClusterIPPool", "p", uid=f"{STALE}2", version="v1alpha2"),
     ]
     await lab.create(
         "IPAddress", name, spec, finalizers=[ADDRESS_FINALIZER], ownerReferences=owners
@@ -114,7 +114,7 @@ async def left_over(lab: Lab, name: str, pool: str) -> None:
         "address": "10.0.0.13",
         "prefix": 24,
     }
-    owners = [owner("InClusterIPPool", pool, created["metadata"]["uid"], "v1alpha2")]
+    owners = [owner("InClusterIPPool", pool, uid=created["metadata"]["uid"], version="v1alpha2")]
     finalizers = [ADDRESS_FINALIZER]
     await lab.create("IPAddress", name, spec, finalizers=finalizers, ownerReferences=owners)
 

@@ -27,7 +27,7 @@ async def restored_address(lab: Lab, name: str, last: int, pool_uid: str) -> Non
     }
     owners = [
         owner("IPAddressClaim", name, f"{STALE}1"),
-        owner("InClusterIPPool", "p", pool_uid, "v1alpha2"),
+        owner("InClusterIPPool", "p", uid=pool_uid, version="v1alpha2"),
     ]
     finalizers = [ADDRESS_FINALIZER]
     await lab.create("IPAddress", name, spec, finalizers=finalizers, ownerReferences=owners)
@@ -67,7 +67,7 @@ async def test_every_machine_keeps_its_address(
                 if controller == "running":
                     await lab.wait_until_settled()
             for name, last in MACHINES.items():
-                await restored_address(lab, name, last, uid)
+                await restored_address(lab, name, last=last, pool_uid=uid)
             if first == "addresses":
                 for name in MACHINES:
                     await restored_claim(lab, name)

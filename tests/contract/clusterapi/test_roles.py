@@ -11,7 +11,7 @@ import pytest
 
 from envtest import ControlPlane
 from envtest.faults import LateRequest, Match, Pause, Proxy, Refusal
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.integrations.clusterapi import crds
 from tests.contract.clusterapi.lab import IPAM, PATHS, Lab, condition
@@ -38,7 +38,9 @@ async def test_claims_need_every_rule_of_the_shipped_role_and_no_other(
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
     assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
     async with Proxy.before(plane) as proxy:
-        kubeconfig = await under_shipped_roles(proxy, admin, tmp_path, "clusterapi")
+        kubeconfig = await under_shipped_roles(
+            proxy, admin, where=tmp_path, integration="clusterapi"
+        )
         with older(proxy), product("clusterapi", kubeconfig, log):
             for kind in POOLS:
                 await edited_while_it_is_written(lab, proxy, kind)
@@ -108,7 +110,9 @@ async def test_addresses_get_their_owners_only_by_the_rules_about_finalizers(
         lab = Lab(admin, "machines")
         namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": lab.namespace}}
         assert (await admin.post("/api/v1/namespaces", json=namespace)).status_code == 201
-        kubeconfig = await under_shipped_roles(plane, admin, tmp_path, "clusterapi")
+        kubeconfig = await under_shipped_roles(
+            plane, admin, where=tmp_path, integration="clusterapi"
+        )
         with product("clusterapi", kubeconfig, tmp_path / "log"):
             await lab.create("NetworkPool", "q", {"cidr": "10.2.0.8/29"})
             await refused_without(lab, "NetworkPool", "ipaddressclaims", of="q")

@@ -9,7 +9,7 @@ import pytest
 from typing_extensions import override
 
 from envtest.faults import Fault, Match, Proxy
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.clusterapi.lab import Lab, reason, status
 from tests.contract.product import install_kinds, product
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from controller import Client, SystemClock, Transport, connect
 from controller.testing import FakeApi
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.fake_api.gauges import (
     CONFIG_MAPS,
     GAUGES,

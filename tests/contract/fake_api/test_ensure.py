@@ -24,7 +24,7 @@ from controller import (
     connect,
     ensure,
 )
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.fake_api.counting import CountedTransport
 from tests.contract.fake_api.gauges import (
     CONFIG_MAPS,

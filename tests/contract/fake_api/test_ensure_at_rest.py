@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from controller import Client, Resource, Transport, Untyped, Version, connect, ensure
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.contract.fake_api.counting import CountedTransport
 from tests.contract.fake_api.gauges import CONFIG_MAPS
 

@@ -51,7 +51,7 @@ async def serve_webhook(server: Server) -> AsyncIterator[None]:
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
     manager = Manager(transport, clock=SystemClock(), options=options)
     spaces = SpaceIndex()
-    PoolSource(manager, SystemClock(), spaces, KubermaticPlatform())
+    PoolSource(manager, SystemClock(), spaces=spaces, platform=KubermaticPlatform())
     for webhook in integration_webhooks(manager.client, [KUBERMATIC], spaces):
         manager.add_webhook(webhook)
     async with anyio.create_task_group() as group:

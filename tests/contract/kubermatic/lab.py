@@ -180,7 +180,9 @@ class Lab:
 
     async def until_event(self, kind: str, name: str, reason: str, content: str) -> None:
         """Wait until an event on an object has a text in its note."""
-        await self.events(kind, name, reason, lambda notes: any(content in note for note in notes))
+        await self.events(
+            kind, name, reason=reason, holds=lambda notes: any(content in note for note in notes)
+        )
 
 
 def condition(body: Body | None) -> Body:

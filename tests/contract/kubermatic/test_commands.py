@@ -48,7 +48,9 @@ async def test_a_pool_without_datacenters_is_reported_by_event_and_check(
     server: Server, lab: Lab
 ) -> None:
     await lab.pool("empty")
-    await lab.until_event("IPAMPool", "empty", "InvalidPool", "datacenters is empty")
+    await lab.until_event(
+        "IPAMPool", "empty", reason="InvalidPool", content="datacenters is empty"
+    )
     asked = (f"--kubeconfig={server.admin_kubeconfig}",)
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)
     (finding,) = [

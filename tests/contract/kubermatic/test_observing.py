@@ -38,7 +38,9 @@ async def observing_server(
     async with ControlPlane.start() as plane, administrator(plane) as admin:
         await plane.install_crds(crd.crds())
         await plane.install_crds(DATA / "kubermatic" / "crds.yaml")
-        kubeconfig = await under_shipped_roles(plane, admin, folder, "kubermatic")
+        kubeconfig = await under_shipped_roles(
+            plane, admin, where=folder, integration="kubermatic"
+        )
         with product("kubermatic", kubeconfig, folder / "log", "--kubermatic-observe"):
             yield admin
 
@@ -63,7 +65,7 @@ async def ask(lab: Lab, name: str, size: int) -> Body:
         "type": "loadbalancer",
         "count": size,
     }
-    await ours(lab, "IPAllocation", "ipallocations", name, spec)
+    await ours(lab, "IPAllocation", plural="ipallocations", name=name, spec=spec)
     path = f"{ROOT}/ipallocations/{lab.name(name)}"
     allocation = await lab.until(
         path, lambda path: path.get("status", {}).get("phase") == "Allocated"
@@ -89,7 +91,7 @@ async def test_networkpools_keep_clear_of_what_kkp_allocates_and_count_it(
     await lab.post_namespace("x")
     await lab.allocate("x", "k", type="range", addresses=["10.9.0.0-10.9.0.3", "10.9.0.8"])
     await lab.allocate("x", "other", type="prefix", cidr="10.9.0.16/29")
-    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.9.0.0/27"})
+    await ours(lab, "NetworkPool", plural="networkpools", name="p", spec={"cidr": "10.9.0.0/27"})
     allocation = await ask(lab, "a", 4)
     assert (allocation["startAddress"], allocation["endAddress"]) == ("10.9.0.4", "10.9.0.7")
     assert (await ask(lab, "b", 7))["startAddress"] == "10.9.0.9"
@@ -103,13 +105,16 @@ async def test_networkpools_keep_clear_of_what_kkp_allocates_and_count_it(
 
 async def test_an_address_that_both_hold_is_reported_on_both(lab: Lab) -> None:
     await lab.post_namespace("x")
-    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.8.0.0/27"})
+    await ours(lab, "NetworkPool", plural="networkpools", name="p", spec={"cidr": "10.8.0.0/27"})
     await ask(lab, "a", 4)
     await lab.allocate("x", "k", type="range", addresses=["10.8.0.2-10.8.0.9"])
     told = f"IPAMAllocation {lab.namespace('x')}/{lab.name('k')}"
     await until(lambda: pool_of(lab), lambda pool_of: told in overlap_of(pool_of))
     await lab.until_event(
-        "IPAMAllocation", "k", "Overlapping", f"IPAllocation default/{lab.name('a')}"
+        "IPAMAllocation",
+        "k",
+        reason="Overlapping",
+        content=f"IPAllocation default/{lab.name('a')}",
     )
     await lab.delete(lab.allocation("x", "k"))
     await until(lambda: pool_of(lab), lambda pool_of: not overlap_of(pool_of))
@@ -119,7 +124,7 @@ async def test_pools_of_kkp_that_share_addresses_with_a_networkpool_are_reported
     lab: Lab,
 ) -> None:
     await lab.pool("k", dc=ranges("10.5.0.0/28", 4))
-    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.5.0.8/29"})
+    await ours(lab, "NetworkPool", plural="networkpools", name="p", spec={"cidr": "10.5.0.8/29"})
 
     def names_kkp(status: Body) -> bool:
         conditions = {condition["type"]: condition for condition in status.get("conditions", [])}
@@ -128,7 +133,7 @@ async def test_pools_of_kkp_that_share_addresses_with_a_networkpool_are_reported
 
     await until(lambda: pool_of(lab), names_kkp)
     shared = f"NetworkPool default/{lab.name('p')} (8 addresses)"
-    await lab.until_event("IPAMPool", "k", "Overlapping", shared)
+    await lab.until_event("IPAMPool", "k", reason="Overlapping", content=shared)
 
 
 async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
@@ -136,7 +141,7 @@ async def test_nothing_of_kkp_is_written_by_who_observes(lab: Lab) -> None:
     await lab.pool("k", dc=ranges("10.7.0.0/29", 4))
     await lab.post_namespace("x")
     allocation = await lab.allocate("x", "k", type="range", addresses=["10.7.0.0-10.7.0.3"])
-    await ours(lab, "NetworkPool", "networkpools", "p", {"cidr": "10.7.0.0/29"})
+    await ours(lab, "NetworkPool", plural="networkpools", name="p", spec={"cidr": "10.7.0.0/29"})
     assert (await ask(lab, "b", 4))["startAddress"] == "10.7.0.4"
     assert await lab.find(lab.allocation("a", "k")) is None
     kept = await lab.find(lab.allocation("x", "k"))

@@ -28,7 +28,7 @@ async def test_a_full_pool_is_reported_on_cluster_and_pool_in_the_words_of_kkp(l
         lab.clusters("b"), lambda cluster: condition(cluster)["message"] == "; ".join(chains)
     )
     for chain in chains:
-        await lab.until_event("Cluster", "b", "ReconcilingError", chain)
+        await lab.until_event("Cluster", "b", reason="ReconcilingError", content=chain)
     assert await lab.events("IPAMPool", "p", "PoolExhausted")
     assert await lab.find(lab.allocation("b", "p")) is None
 
@@ -62,7 +62,9 @@ async def test_a_bad_datacenter_or_pool_blocks_no_other(lab: Lab) -> None:
         await lab.events("IPAMPool", "b-bad", "InvalidPool")
     )
     assert await lab.events("IPAMPool", "a-bad", "InvalidPool")
-    await lab.until_event("Cluster", "a", "ReconcilingError", "invalid prefix for subnet")
+    await lab.until_event(
+        "Cluster", "a", reason="ReconcilingError", content="invalid prefix for subnet"
+    )
 
 
 @pytest.mark.parametrize(

@@ -60,13 +60,15 @@ async def test_what_metal3_gave_is_kept_without_renumbering(lab: Metal3Lab, kind
         claim, name = f"c{number}", f"p-10-0-0-{number}"
         await lab.claim(claim, "p", kind, finalizers=[FINALIZERS[kind]])
         finalizers = [FINALIZERS[ADDRESS_KINDS[kind]]]
-        await create_address(lab, kind, name, f"10.0.0.{number}", claim, finalizers=finalizers)
-        await lab.patch(kind, claim, status_of(lab, kind, name), "status")
+        await create_address(
+            lab, kind, name=name, address=f"10.0.0.{number}", claim=claim, finalizers=finalizers
+        )
+        await lab.patch(kind, claim, patch=status_of(lab, kind, name), subresource="status")
     await lab.patch(
         "IPPool",
         "p",
-        {"status": {"indexes": {"c1": "10.0.0.1", "c3": "10.0.0.3"}}},
-        "status",
+        patch={"status": {"indexes": {"c1": "10.0.0.1", "c3": "10.0.0.3"}}},
+        subresource="status",
     )
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
@@ -90,7 +92,9 @@ async def test_a_moved_claim_without_status_gets_the_address_that_names_it(
     await lab.pool("p", ENTRY)
     stale = {"apiVersion": f"{METAL3}/v1alpha1", "kind": "IPPool", "name": "p", "uid": "before"}
     await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
-    await create_address(lab, kind, "p-10-0-0-7", "10.0.0.7", "a", ownerReferences=[stale])
+    await create_address(
+        lab, kind, name="p-10-0-0-7", address="10.0.0.7", claim="a", ownerReferences=[stale]
+    )
     assert await lab.wait_until_served("a", kind) == "10.0.0.7"
     address = await lab.until(
         ADDRESS_KINDS[kind],
@@ -104,7 +108,7 @@ async def test_an_ipaddress_by_hand_of_any_name_and_spelling_is_adopted(
     lab: Metal3Lab, kind: str
 ) -> None:
     await lab.pool("p", {"subnet": "fd00::/120"})
-    await create_address(lab, kind, "by-hand", "FD00:0:0::1", "b")
+    await create_address(lab, kind, name="by-hand", address="FD00:0:0::1", claim="b")
     await lab.claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "fd00::2"
     await lab.claim("b", "p", kind)
@@ -130,7 +134,7 @@ async def test_a_second_claim_on_one_ipaddress_is_held_and_not_healed(
     await lab.claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.1"
     await lab.claim("b", "p", kind, finalizers=[FINALIZERS[kind]], annotations=PAUSED)
-    await lab.patch(kind, "b", status_of(lab, kind, "p-10-0-0-1"), "status")
+    await lab.patch(kind, "b", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch(kind, "b", {"metadata": {"annotations": unpaused}})
     await lab.delete(kind, "a")

@@ -105,7 +105,9 @@ async def test_restored_claims_that_come_before_their_ipaddresses_keep_their_add
     await lab.claim("new", "p", kind)
     await lab.waits("new", kind, seconds=0.5)
     for name, last in (("a", 2), ("b", 1)):
-        await create_address(lab, kind, f"p-10-0-0-{last}", f"10.0.0.{last}", name)
+        await create_address(
+            lab, kind, name=f"p-10-0-0-{last}", address=f"10.0.0.{last}", claim=name
+        )
     await lab.patch("Cluster", "c", {"spec": {"paused": False}})
     addresses = [await lab.wait_until_served(name, kind) for name in ("a", "b", "new")]
     assert addresses == ["10.0.0.2", "10.0.0.1", "10.0.0.3"]
@@ -116,7 +118,7 @@ async def test_an_ipaddress_for_a_claim_that_never_comes_holds_its_address(
     lab: Metal3Lab, kind: str
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.2"})
-    await create_address(lab, kind, "for-later", "10.0.0.1", "never")
+    await create_address(lab, kind, name="for-later", address="10.0.0.1", claim="never")
     await lab.claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.2"
     await lab.claim("b", "p", kind, wish="10.0.0.1")

@@ -54,7 +54,7 @@ async def test_check_reports_claims_that_name_one_ipaddress(
     await lab.wait_until_served("a")
     await lab.claim("b", "elsewhere", finalizers=[FINALIZERS["IPClaim"]])
     other = {"name": "p-10-0-0-1", "namespace": lab.namespace}
-    await lab.patch("IPClaim", "b", {"status": {"address": other}}, "status")
+    await lab.patch("IPClaim", "b", patch={"status": {"address": other}}, subresource="status")
     await lab.patch("IPClaim", "b", {"spec": {"pool": {"name": "p"}}})
     asked = (f"--kubeconfig={server.kubeconfig}", "-n", lab.namespace)
     checked = json.loads((await run_beside("check", *asked, "-o", "json")).out)

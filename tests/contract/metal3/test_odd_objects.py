@@ -24,8 +24,8 @@ pytestmark = [
 async def test_an_ipaddress_whose_name_is_in_the_way_does_not_stop_the_pool(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await create_address(lab, kind, "p-10-0-0-1", "10.0.0.9", "x")
-    await create_address(lab, kind, "p-10-0-0-2", "192.168.0.1", "y")
+    await create_address(lab, kind, name="p-10-0-0-1", address="10.0.0.9", claim="x")
+    await create_address(lab, kind, name="p-10-0-0-2", address="192.168.0.1", claim="y")
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.3"
@@ -69,8 +69,10 @@ async def test_an_ipaddress_without_finalizer_is_released_with_its_claim(
         }
         for owner in (pool, claim)
     ]
-    await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a", ownerReferences=owners)
-    await lab.patch(kind, "a", status_of(lab, kind, "p-10-0-0-1"), "status")
+    await create_address(
+        lab, kind, name="p-10-0-0-1", address="10.0.0.1", claim="a", ownerReferences=owners
+    )
+    await lab.patch(kind, "a", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
     await lab.delete(kind, "a")
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
@@ -100,9 +102,9 @@ async def test_a_status_that_names_no_ipaddress_is_corrected_to_the_one_of_the_c
 ) -> None:
     await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
     await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
-    await create_address(lab, kind, "by-hand", "10.0.0.1", "a")
+    await create_address(lab, kind, name="by-hand", address="10.0.0.1", claim="a")
     await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
-    await lab.patch(kind, "a", status_of(lab, kind, "p-10-0-0-1"), "status")
+    await lab.patch(kind, "a", patch=status_of(lab, kind, "p-10-0-0-1"), subresource="status")
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch("IPPool", "p", {"metadata": {"annotations": unpaused}})
     await lab.until(kind, "a", lambda body: address_name(body) == "by-hand")
@@ -112,7 +114,7 @@ async def test_a_status_that_names_no_ipaddress_is_corrected_to_the_one_of_the_c
 async def test_a_claim_whose_other_ipaddress_has_the_name_is_refused(
     lab: Metal3Lab, kind: str
 ) -> None:
-    await create_address(lab, kind, "p-10-0-0-5", "10.0.0.5", "b")
+    await create_address(lab, kind, name="p-10-0-0-5", address="10.0.0.5", claim="b")
     await lab.pool("r", {"start": "10.0.0.1", "end": "10.0.0.9"}, namePrefix="p")
     await lab.claim("b", "r", kind, wish="10.0.0.5")
     await lab.wait_until_refused("b", "Requested IP not available", kind)
@@ -127,7 +129,9 @@ async def test_a_claim_waits_without_error_while_its_late_ipaddress_is_in_the_wa
     assert await lab.wait_until_served("b", other) == "10.0.0.1"
     claim = await lab.claim("a", "p", kind, annotations=PAUSED)
     made_for = {ANNOTATION_MADE_FOR: claim["metadata"]["uid"]}
-    await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a", annotations=made_for)
+    await create_address(
+        lab, kind, name="p-10-0-0-1", address="10.0.0.1", claim="a", annotations=made_for
+    )
     unpaused = {"cluster.x-k8s.io/paused": None}
     await lab.patch(kind, "a", {"metadata": {"annotations": unpaused}})
     await lab.waits("a", kind)

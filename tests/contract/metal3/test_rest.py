@@ -46,12 +46,18 @@ async def create_leftovers(lab: Metal3Lab, kind: str) -> None:
         status = status_of(lab, kind, f"p-10-0-0-{last}")["status"]
         if name == "failed" and kind == "IPClaim":
             status["errorMessage"] = "Exhausted IP Pools"
-        await lab.patch(kind, f"{prefix}-{name}", {"status": status}, "status")
+        await lab.patch(kind, f"{prefix}-{name}", patch={"status": status}, subresource="status")
         if name not in {"shared-b", "lost"}:
             address = f"10.0.0.{last}"
-            await create_address(lab, kind, f"p-10-0-0-{last}", address, f"{prefix}-{name}")
+            await create_address(
+                lab, kind, name=f"p-10-0-0-{last}", address=address, claim=f"{prefix}-{name}"
+            )
     await create_address(
-        lab, kind, f"by-hand-{prefix}", f"10.0.0.{first + 9}", f"{prefix}-surplus"
+        lab,
+        kind,
+        name=f"by-hand-{prefix}",
+        address=f"10.0.0.{first + 9}",
+        claim=f"{prefix}-surplus",
     )
     for name in NAMES:
         unpaused = {"cluster.x-k8s.io/paused": None}

@@ -109,7 +109,7 @@ async def test_objects_have_every_string_that_metal3s_manager_goes_by(
         assert address_name(claim) == body["metadata"]["name"]
         assert body["metadata"]["finalizers"] == [FINALIZERS[ADDRESS_KINDS[kind]]]
         assert body["metadata"]["labels"] == {**LABELS, "number": str(number)}
-        check_by_kind(lab, pool, claim, body)
+        check_by_kind(lab, pool, claim=claim, address=body)
         check_settings(body["spec"], address)
 
 
@@ -253,7 +253,7 @@ async def test_a_takeover_beside_webhooks_that_nobody_answers_waits_and_says_why
         with frozen(server.process):
             await lab.pool("p", {"start": "10.0.0.1", "end": "10.0.0.9"})
             await lab.claim("a", "p", kind, finalizers=[FINALIZERS[kind]])
-            await create_address(lab, kind, "p-10-0-0-1", "10.0.0.1", "a")
+            await create_address(lab, kind, name="p-10-0-0-1", address="10.0.0.1", claim="a")
             await lab.claim("b", "p", kind)
             offset = server.log.stat().st_size
             webhook = await stack.enter_async_context(block_answers(server, lab))

@@ -141,11 +141,11 @@ async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server:
             assert message in refused
             assert bool(message) == bool(refused)
         shrunk = {"pools": [{"start": "10.0.0.1", "end": "10.0.0.4"}]}
-        in_use = await refusal_of_edit(lab, "IPPool", "p", shrunk)
+        in_use = await refusal_of_edit(lab, "IPPool", name="p", spec=shrunk)
         assert 'Invalid value: "10.0.0.5": is in use but out of bounds' in in_use
         assert "10.0.0.6" in in_use
         kept = {"pools": [{"start": "10.0.0.5", "end": "10.0.0.6"}]}
-        assert await refusal_of_edit(lab, "IPPool", "p", kept) == ""
+        assert await refusal_of_edit(lab, "IPPool", name="p", spec=kept) == ""
         for kind, name, edit, message in (
             ("IPPool", "p", {"namePrefix": "q"}, "cannot be modified"),
             ("IPPool", "p", {"allocationStrategy": "random"}, "cannot be modified after creation"),
@@ -154,7 +154,7 @@ async def test_every_rule_refuses_in_the_words_of_metal3(lab: Metal3Lab, server:
             ("IPAddress", "p-10-0-0-5", {"pool": {"name": "q"}}, "cannot be modified"),
             ("IPAddress", "p-10-0-0-5", {"claim": {"name": "q"}}, "cannot be modified"),
         ):
-            assert message in await refusal_of_edit(lab, kind, name, edit)
+            assert message in await refusal_of_edit(lab, kind, name=name, spec=edit)
         assert "spec.pool.name: Invalid value" in await refusal(lab, "IPClaim", {})
         wish = {"annotations": {"ipAddress": "no"}}
         refused = await refusal(lab, "IPClaim", {"pool": {"name": "p"}}, **wish)
@@ -175,18 +175,23 @@ async def test_edits_are_refused_by_what_is_in_use_and_not_by_what_the_status_sh
     await lab.claim("a", "p", wish="10.0.0.5")
     assert await lab.wait_until_served("a") == "10.0.0.5"
     await lab.patch("IPPool", "p", {"metadata": {"annotations": PAUSED}})
-    await lab.patch("IPPool", "p", {"status": {"indexes": None}}, "status")
+    await lab.patch("IPPool", "p", patch={"status": {"indexes": None}}, subresource="status")
     async with serve_webhooks(server, lab):
         shrunk = {"pools": [{"start": "10.0.0.1", "end": "10.0.0.4"}]}
-        assert "is in use but out of bounds" in await refusal_of_edit(lab, "IPPool", "p", shrunk)
+        assert "is in use but out of bounds" in await refusal_of_edit(
+            lab, "IPPool", name="p", spec=shrunk
+        )
         outside = {"preAllocations": {"b": "10.0.1.1"}}
-        refused = await refusal_of_edit(lab, "IPPool", "p", outside)
+        refused = await refusal_of_edit(lab, "IPPool", name="p", spec=outside)
         assert "is out of bounds of the pools given" in refused
         assert (
-            await refusal_of_edit(lab, "IPPool", "p", {"allocationStrategy": "sequential"}) == ""
+            await refusal_of_edit(
+                lab, "IPPool", name="p", spec={"allocationStrategy": "sequential"}
+            )
+            == ""
         )
         for reference in ({"namespace": "elsewhere"}, {"kind": "Other"}):
-            refused = await refusal_of_edit(lab, "IPClaim", "a", {"pool": reference})
+            refused = await refusal_of_edit(lab, "IPClaim", name="a", spec={"pool": reference})
             assert "spec.pool: " in refused
             assert "cannot be modified" in refused
         by_hand = {"pool": {"name": "p"}, "claim": {"name": "b"}}

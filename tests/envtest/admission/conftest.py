@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane, parse_token_file
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.admission.exchange import Stage
 from tests.envtest.admission.hooks import Hook, hook_server
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from tests.envtest.admission.conftest import DATA
 from tests.envtest.admission.exchange import Stage

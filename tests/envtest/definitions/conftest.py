@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from envtest import ControlPlane
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.conftest import admin_client
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from tests.envtest.definitions.gears import DEFINITION, DEFINITIONS, GROUP, V1, V2, crd, gear
 from tests.polling import until

@@ -7,7 +7,7 @@ import anyio
 import httpx
 import pytest
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.polling import SECONDS
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"

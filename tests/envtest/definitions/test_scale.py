@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.envtest.definitions.gears import GROUP
 
 PATH = f"/apis/{GROUP}/v1/namespaces/default/plants"

@@ -15,7 +15,7 @@ from controller import Client, HttpTransport, NoAnswer
 from controller.endpoint import Endpoint, StaticToken
 from envtest import ControlPlane, PlaneError
 from envtest.faults import Match, Proxy, forbidden, half_open, internal_error
-from envtest.plane import ControlPlane as Plane
+from envtest.plane import RunningControlPlane as Plane
 from tests.clock import settle
 from tests.envtest.samples import PATH, crd
 from tests.faults.proxied import GAUGES, LIST, proxied_plane, transport_to

@@ -25,7 +25,7 @@ from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.documents import map_document
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolRequest
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.spaces.offers import PoolName
 
 WHOLE = AddressRange.parse_cidr("10.0.0.0/28")
@@ -123,7 +123,7 @@ def test_documents_have_no_controls_and_keep_the_text_as_it_is_written(texts: li
 
 @given(free_texts)
 def test_conditions_and_sentences_are_one_line(content: str) -> None:
-    message = Finding("Ready", False, reason="Stalled", message=content).message
+    message = ConditionFinding("Ready", False, reason="Stalled", message=content).message
     assert controls(message) == []
     assert "\n" not in message
     sentence = wrap_line(content)

@@ -25,7 +25,7 @@ from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
     DidNotHappen,
-    Step,
+    StoryStep,
     attempt,
     declare,
     expect_refusals,
@@ -39,10 +39,10 @@ from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.view import Broken, PlatformView
 from reconcilers.cli.interrupts import sole_failure
 from reconcilers.cli.local.objects import make_namespaces
-from reconcilers.cli.local.platform import Platform
+from reconcilers.cli.local.platform import LocalPlatform
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.ipallocation.release import Released
-from reconcilers.loadbalancers.metallb.projection import MetalLB
+from reconcilers.loadbalancers.metallb.projection import TenantMetalLB
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from tests.clock import VirtualClock
 from tests.reconcilers.cli.commands import call, find_installed_command, start
@@ -137,8 +137,8 @@ async def test_a_step_that_does_not_happen_is_named() -> None:
         kubeconfig="",
         transport=transport,
     )
-    view, printed = PlatformView(Platform(nowhere, {}), clock), list[str]()
-    step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),))
+    view, printed = PlatformView(LocalPlatform(nowhere, {}), clock), list[str]()
+    step = StoryStep("A pool is not served", (checks.pool_in_use("vlan40", 0),))
     failures = list[str]()
 
     async def watch_it() -> None:
@@ -168,8 +168,10 @@ async def test_a_step_explains_itself_and_shows_on_a_terminal_what_it_waits_for(
         kubeconfig="",
         transport=transport,
     )
-    view = PlatformView(Platform(nowhere, {}), clock)
-    step = Step("A pool is not served", (checks.pool_in_use("vlan40", 0),), explanation="Why.")
+    view = PlatformView(LocalPlatform(nowhere, {}), clock)
+    step = StoryStep(
+        "A pool is not served", (checks.pool_in_use("vlan40", 0),), explanation="Why."
+    )
     with redirect_stderr(terminal):
         async with anyio.create_task_group() as group:
             group.start_soon(play, [step], view, clock, printed.append, 3600.0)
@@ -197,10 +199,10 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
         """Leave the tenant's pool as it is."""
 
     monkeypatch.setattr(TenantReleaseCheck, "check", hasty)
-    monkeypatch.setattr(MetalLB, "_delete_ours", nothing)
+    monkeypatch.setattr(TenantMetalLB, "_delete_ours", nothing)
 
-    def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
-        leaving = Step(
+    def short(_: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
+        leaving = StoryStep(
             "The tenant goes",
             (lambda view: releases.check_removed_first(view, 1),),
             (remove(TENANT_CLUSTER, WEB),),
@@ -227,10 +229,10 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
     async def watch(view: PlatformView) -> None:
         view.allocations.subscribe(note)
 
-    def short(*_: object) -> list[Step]:
+    def short(*_: object) -> list[StoryStep]:
         steps = story(OverlapWatch(), ReleaseWatch(PlatformView.__new__(PlatformView)), "")
         waiting = [step for step in steps if step.title.startswith("Two requests have to wait")]
-        return [Step("The test watches", (), (watch,)), *waiting]
+        return [StoryStep("The test watches", (), (watch,)), *waiting]
 
     await perform(30.0, short)
     asked = next(at for at, title in enumerate(titles) if title.startswith(WAITING))
@@ -239,11 +241,11 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
 
 async def test_what_the_server_refuses_is_reported() -> None:
     clock = SystemClock()
-    refused = Step(
+    refused = StoryStep(
         "Nonsense is declared", (), (declare(ours("NetworkPool", "x", {"cidr": "nonsense"})),)
     )
     async with api_server("management", crds()) as server:
-        view = PlatformView(Platform(server, {}), clock)
+        view = PlatformView(LocalPlatform(server, {}), clock)
         await _namespace(view)
         with pytest.raises(DidNotHappen, match=r"Nonsense is declared.*cidr"):
             await play([refused], view, clock=clock, echo=lambda _: None, seconds=5.0)
@@ -307,7 +309,7 @@ def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
 @asynccontextmanager
 async def _with_crds() -> AsyncIterator[PlatformView]:
     async with api_server("management", crds()) as server:
-        view = PlatformView(Platform(server, {}), SystemClock())
+        view = PlatformView(LocalPlatform(server, {}), SystemClock())
         await _namespace(view)
         yield view
 

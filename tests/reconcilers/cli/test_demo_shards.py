@@ -7,9 +7,9 @@ import pytest
 from reconcilers.cli.demo import settings
 from reconcilers.cli.demo.command import perform
 from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
-from reconcilers.cli.demo.steps import Step
+from reconcilers.cli.demo.steps import StoryStep
 from reconcilers.cli.demo.story import story
-from reconcilers.cli.demo.view import NotYet, PlatformView
+from reconcilers.cli.demo.view import NotSeenYet, PlatformView
 
 SHARDS = 4
 
@@ -19,7 +19,7 @@ def both_work(view: PlatformView) -> list[str]:
     names = {f"butler-ipam-{SHARDS}-{shard}" for shard in range(SHARDS)}
     holders = {lease.spec.holderIdentity for lease in view.leases if lease.metadata.name in names}
     if holders != {replica.name for replica in view.replicas}:
-        raise NotYet(f"shards are held by {holders}")
+        raise NotSeenYet(f"shards are held by {holders}")
     return [f"all of {sorted(map(str, holders))} hold shards"]
 
 
@@ -33,11 +33,11 @@ async def test_a_replica_that_is_lost_in_a_burst_is_replaced_where_replicas_shar
     monkeypatch.setattr(settings, "REPLICAS", alike)
     monkeypatch.setattr(settings, "ELECTION", replace(settings.ELECTION, shards=SHARDS))
 
-    def short(overlaps: OverlapWatch, releases: ReleaseWatch, url: str) -> list[Step]:
+    def short(overlaps: OverlapWatch, releases: ReleaseWatch, url: str) -> list[StoryStep]:
         steps = story(overlaps, releases, url)
         [loss] = [step for step in steps if step.title.startswith("The leader is cut off")]
-        shared = Step("Both replicas hold shards", (both_work,))
-        never = Step("No two ranges overlapped", (overlaps.check_no_overlaps,))
+        shared = StoryStep("Both replicas hold shards", (both_work,))
+        never = StoryStep("No two ranges overlapped", (overlaps.check_no_overlaps,))
         return [shared, *steps[:4], loss, never]
 
     await perform(60.0, short)

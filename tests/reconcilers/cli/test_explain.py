@@ -17,7 +17,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.cli.cluster.objectnames import namespace_in, select_object
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.health.explanation import explain_allocation, explain_tenant
 from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
@@ -296,7 +296,7 @@ def test_a_name_that_may_be_of_what_is_not_read_is_not_called_unknown() -> None:
     objects = Objects(
         {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=NOT_READ
     )
-    with pytest.raises(Problem, match="you may not read ipallocations"):
+    with pytest.raises(CommandProblem, match="you may not read ipallocations"):
         select_object("team-a-lb", objects, "")
     kind, key = select_object(str(tenant.metadata.key), objects, "")
     assert (kind, key) == (TENANT_CLUSTER.kind, Key(key.namespace, key.name))

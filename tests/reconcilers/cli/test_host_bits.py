@@ -10,7 +10,7 @@ from reconcilers.api.names import GROUP
 from reconcilers.integrations.clusterapi import rules as of_clusterapi
 from reconcilers.integrations.clusterapi.api import IPPoolSpec, PrefixPoolSpec
 from reconcilers.integrations.kubermatic import rules as of_kubermatic
-from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, PoolSpec
+from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, KkpPoolSpec
 from tests.reconcilers.cli.saved import ask
 
 IPAM = "ipam.cluster.x-k8s.io/v1alpha2"
@@ -81,7 +81,7 @@ def test_the_webhook_of_cluster_apis_pools_names_the_entry() -> None:
 
 def test_the_webhook_of_ipampools_names_the_field() -> None:
     datacenter = Datacenter("range", poolCidr="10.4.0.200/28", allocationRange=4)
-    pool = IPAMPool(ObjectMeta("odd", ""), PoolSpec({"dc": datacenter}))
+    pool = IPAMPool(ObjectMeta("odd", ""), KkpPoolSpec({"dc": datacenter}))
     assert list(of_kubermatic.warnings(pool)) == [
         (
             "spec.datacenters.dc.poolCidr: '10.4.0.200/28' has host bits set; it is read as "

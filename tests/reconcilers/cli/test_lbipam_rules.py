@@ -13,7 +13,7 @@ from reconcilers.api.services import (
     ServiceStatus,
 )
 from reconcilers.cli.standin.lbipam import choose_addresses, read_pools
-from reconcilers.loadbalancers.cilium.pools import Block, CiliumPool, PoolSpec
+from reconcilers.loadbalancers.cilium.pools import Block, CiliumPool, CiliumPoolSpec
 
 BORN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -21,7 +21,9 @@ BORN = datetime(2026, 1, 1, tzinfo=UTC)
 def _pool(name: str, *blocks: tuple[str, str], disabled: bool = False, age: int = 0) -> CiliumPool:
     """Return a pool; `age` is in seconds."""
     meta = TracedMeta(name=name, creationTimestamp=BORN - timedelta(seconds=age))
-    return CiliumPool(meta, PoolSpec(tuple(Block(*ends) for ends in blocks), disabled=disabled))
+    return CiliumPool(
+        meta, CiliumPoolSpec(tuple(Block(*ends) for ends in blocks), disabled=disabled)
+    )
 
 
 def _service(

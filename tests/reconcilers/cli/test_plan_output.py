@@ -6,7 +6,7 @@ import click
 import pytest
 import yaml
 
-from reconcilers.cli.output import Cell, Column, bar, table
+from reconcilers.cli.output import Cell, TableColumn, bar, table
 from tests.reconcilers.cli.commandline import (
     allocation,
     cluster,
@@ -132,9 +132,9 @@ def test_bars_turn_yellow_and_red_at_the_pools_own_thresholds() -> None:
 
 
 def test_columns_are_aligned_whatever_their_colours() -> None:
-    columns: list[Column[tuple[str, int]]] = [
-        Column("NAME", lambda row: Cell(row[0], "red")),
-        Column("COUNT", lambda row: row[1]),
+    columns: list[TableColumn[tuple[str, int]]] = [
+        TableColumn("NAME", lambda row: Cell(row[0], "red")),
+        TableColumn("COUNT", lambda row: row[1]),
     ]
     lines = table(columns, [("a", 5), ("longer", 1000)])
     assert click.unstyle(lines) == "NAME    COUNT\na           5\nlonger  1,000\n"

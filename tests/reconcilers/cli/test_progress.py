@@ -14,7 +14,7 @@ from controller.clock import SystemClock
 from manifests import documents
 from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
-from reconcilers.cli.local.platform import Tenant, platform
+from reconcilers.cli.local.platform import LocalTenant, platform
 from reconcilers.cli.problems import say
 from reconcilers.cli.progress import Work, advance, count_progress, progress, show_progress
 from reconcilers.cli.up import load
@@ -161,7 +161,7 @@ def test_commands_that_work_on_much_say_what_they_do(
 
 async def test_starting_servers_and_applying_samples_is_counted(works: list[Work]) -> None:
     clock = SystemClock()
-    async with platform([Tenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
+    async with platform([LocalTenant("tenant", WEB)], clock, {"one": Settings()}) as whole:
         starting, controllers = works
         assert (starting.activity, starting.done, starting.of) == ("starting API servers", 2, 2)
         assert controllers.activity == "starting MetalLB and the controllers"

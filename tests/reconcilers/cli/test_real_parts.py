@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from envtest.settings import Settings, read_settings
+from envtest.settings import EnvironmentSettings, read_settings
 from tests.envtest.assets import Assets
 from tests.polling import SECONDS
 from tests.reconcilers.cli.commands import Kubectl, Running, call, start
@@ -66,7 +66,7 @@ def parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Parts:
     return Parts(Assets(tmp_path / "assets"), monkeypatch)
 
 
-def real_settings() -> Settings:
+def real_settings() -> EnvironmentSettings:
     """Return where the real programs are."""
     settings = read_settings()
     if settings.kind != "binaries":

@@ -14,7 +14,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import release as command
-from reconcilers.cli.problems import Problem
+from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.release import Preview, Release, find_releases
 from reconcilers.integrations.core.scopedlists import NotRead
 from tests.reconcilers import make
@@ -151,7 +151,7 @@ def ownerless(**more: Any) -> str:
     """Return the message about an allocation whose TenantCluster does not exist."""
     allocation = make.allocation("lb", held_range=("10.40.0.0", "10.40.0.7"), **more)
     objects = Objects({}, {allocation.metadata.key: allocation}, clusters={}, providers={})
-    with pytest.raises(Problem) as raised:
+    with pytest.raises(CommandProblem) as raised:
         command._tenant_of(IP_ALLOCATION.kind, allocation.metadata.key, objects)
     return raised.value.format_message()
 

@@ -16,12 +16,12 @@ from reconcilers.api.services import (
     ServiceSpec,
     ServiceStatus,
 )
-from reconcilers.cli.standin.controller import Assignment, assignments
+from reconcilers.cli.standin.controller import ServiceAssignment, assignments
 from reconcilers.cli.standin.pools import (
     AddressPool,
-    AddressPoolSpec,
     InvalidConfig,
     Pool,
+    StandInPoolSpec,
     configuration,
 )
 
@@ -32,7 +32,7 @@ def declare_pool(
     *addresses: str, name: str = "default-pool", namespace: str = "metallb-system"
 ) -> AddressPool:
     meta = ObjectMeta(name=name, namespace=namespace, uid=name, resourceVersion="1")
-    return AddressPool(meta, AddressPoolSpec(addresses))
+    return AddressPool(meta, StandInPoolSpec(addresses))
 
 
 def service(
@@ -53,7 +53,7 @@ def service(
     return Service(meta, spec or ServiceSpec(type="LoadBalancer"), status)
 
 
-def given_to(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, Assignment]:
+def given_to(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, ServiceAssignment]:
     return {
         assignment.service.metadata.name: assignment for assignment in assignments(services, pools)
     }
@@ -153,7 +153,7 @@ def test_other_classes_and_types_are_left_alone() -> None:
 def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
     reserved = replace(
         declare_pool("10.0.0.1-10.0.0.1"),
-        spec=AddressPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
+        spec=StandInPoolSpec(("10.0.0.1-10.0.0.1",), autoAssign=False),
     )
     pools = configuration([reserved])
     asked = service("a", annotations={"metallb.io/address-pool": "default-pool"})

@@ -24,7 +24,7 @@ LONG = 30.0
 async def _serve_claim_and_switch_off(place: Site) -> None:
     """Have a claim of pool `lab` served, and start the controller without the integration."""
     await place.home.pool("lab", 0)
-    await claim(place, "machine", "lab", NETWORK_POOL)
+    await claim(place, "machine", pool="lab", kind=NETWORK_POOL)
     await place.home.pass_by(5)
     assert address_of(place, "machine")
     place.home.settings = WITHOUT_CLAIMS

@@ -20,7 +20,7 @@ from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.integrations.vitistack import caches as vitistack_caches
 from reconcilers.integrations.vitistack import reading as vitistack_reading
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
-from reconcilers.networkpool.reading import Reader
+from reconcilers.networkpool.reading import PoolReader
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind
@@ -53,32 +53,38 @@ class Reading:
 
 def of_kubermatic(client: Client, clock: VirtualClock) -> Reading:
     cache = Cache(kubermatic.ALLOCATIONS, indexes=kubermatic_reading.ALLOCATION_INDEXES)
-    reader = kubermatic_reading.Reader(client, cache, clock, PATIENCE)
+    reader = kubermatic_reading.KkpReader(client, cache, clock=clock, patience=PATIENCE)
     body = {"metadata": {"name": "p"}, "spec": {"dc": "dc", "type": "range"}}
     return Reading(
-        cache, "cluster-a", body, lambda: reader.live("p"), lambda: reader.read_up_to("p", 0)
+        cache,
+        "cluster-a",
+        body=body,
+        list_now=lambda: reader.live("p"),
+        read=lambda: reader.read_up_to("p", 0),
     )
 
 
 def of_vitistack(client: Client, clock: VirtualClock) -> Reading:
     cache = Cache(vitistack.ALLOCATIONS, indexes=vitistack_caches.ALLOCATION_INDEXES)
     others = Cache(vitistack.NETWORKS), Cache(vitistack.CONFIGURATIONS)
-    caches = vitistack_caches.VitistackCaches(others[0], cache, others[1], "butler")
-    reader = vitistack_reading.Reader(client, caches, clock, PATIENCE)
+    caches = vitistack_caches.VitistackCaches(
+        others[0], cache, configurations=others[1], provider="butler"
+    )
+    reader = vitistack_reading.VitistackReader(client, caches, clock=clock, patience=PATIENCE)
     space = NetworkSpace(Layout.parse("10.0.0.0/24"))
     body = {"metadata": {"name": "a"}, "spec": {"networkNamespaceName": POOL.name}}
     return Reading(
         cache,
         POOL.namespace,
-        body,
-        lambda: reader.live(POOL),
-        lambda: reader.read_up_to(POOL, space, 0),
+        body=body,
+        list_now=lambda: reader.live(POOL),
+        read=lambda: reader.read_up_to(POOL, space, 0),
     )
 
 
 def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
     cache = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
-    reader = Reader(cache, client, clock, PATIENCE)
+    reader = PoolReader(cache, client, clock=clock, wait_seconds=PATIENCE)
     pool = make.pool("p", namespace=POOL.namespace)
     spec = {
         "poolRef": {"name": POOL.name},
@@ -89,9 +95,9 @@ def of_network_pools(client: Client, clock: VirtualClock) -> Reading:
     return Reading(
         cache,
         POOL.namespace,
-        {"metadata": {"name": "a"}, "spec": spec},
-        lambda: reader.live(POOL),
-        lambda: reader.read_up_to(pool, Journal({IP_ALLOCATION.full_name: 0})),
+        body={"metadata": {"name": "a"}, "spec": spec},
+        list_now=lambda: reader.live(POOL),
+        read=lambda: reader.read_up_to(pool, Journal({IP_ALLOCATION.full_name: 0})),
     )
 
 

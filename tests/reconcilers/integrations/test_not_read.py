@@ -54,7 +54,7 @@ async def _read(fake: FakeApi, *forbidden: Resource[Any]) -> Views:
     for kind in forbidden:
         fake.fail(refused, times=9, method="LIST", resource=kind.full_name)
     now = datetime.now(UTC)
-    return await views.from_cluster(Client(fake), "", NetworkPools(), now)
+    return await views.from_cluster(Client(fake), "", pools=NetworkPools(), now=now)
 
 
 async def test_what_may_be_read_is_in_order() -> None:

@@ -47,7 +47,7 @@ def index_of(*kinds: str) -> SpaceIndex:
     """Return an index of the addresses that the pools of some kinds hand out."""
     pools = NetworkPools([NETWORK_POOL] if "NetworkPool" in kinds else [])
     others = [body for body in bodies(*kinds) if body["kind"] != "NetworkPool"]
-    return from_manifests(others, HOME, pools, NOW).spaces
+    return from_manifests(others, HOME, pools=pools, now=NOW).spaces
 
 
 async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
@@ -59,7 +59,9 @@ async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
         [ip_pool] = caches.by_kind[kind]
         validator = ClusterApiPoolValidator(CLIENT, clusterapi.IN_CLUSTER_IP_POOL, spaces)
         return [*(await validator.review_creation(ip_pool)).warnings]
-    read = from_bodies(bodies(kind), kubermatic.KINDS, HOME, NOW, fill_defaults)
+    read = from_bodies(
+        bodies(kind), kubermatic.KINDS, namespace=HOME, now=NOW, filled=fill_defaults
+    )
     [ipam_pool] = read.by_kind[kind]
     return [*(await IPAMPoolValidator(CLIENT, spaces).review_creation(ipam_pool)).warnings]
 

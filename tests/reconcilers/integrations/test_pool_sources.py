@@ -32,19 +32,19 @@ async def create(home: Cluster, kind: Resource[Any], name: str, spec: Mapping[st
 
 async def create_ipam_pool(home: Cluster, name: str, cidr: str) -> None:
     settings = {"type": "range", "poolCidr": cidr, "allocationRange": 4}
-    await create(home, IPAM_POOLS, name, {"datacenters": {"dc-1": settings}})
+    await create(home, IPAM_POOLS, name=name, spec={"datacenters": {"dc-1": settings}})
 
 
 async def create_all_kinds(home: Cluster, number: int) -> None:
     """Create a pool of each kind that shares addresses with NetworkPool `number`."""
     subnet = f"10.0.{number}"
     addresses = {"addresses": [f"{subnet}.8-{subnet}.15"], "prefix": 24, "gateway": f"{subnet}.1"}
-    await create(home, clusterapi.IN_CLUSTER_IP_POOL, f"ip-{number}", addresses)
+    await create(home, clusterapi.IN_CLUSTER_IP_POOL, name=f"ip-{number}", spec=addresses)
     await create_ipam_pool(home, f"kkp-{number}", f"{subnet}.0/28")
     static = {"ipv4CIDR": f"{subnet}.0/26", "ipv4Gateway": f"{subnet}.1"}
     how = {"type": "static", "static": static}
     network = {"datacenterIdentifier": "dc-1", "ipAllocation": how}
-    await create(home, NETWORKS, f"network-{number}", network)
+    await create(home, NETWORKS, name=f"network-{number}", spec=network)
 
 
 async def overlapping(home: Cluster, name: str) -> Condition | None:
@@ -183,6 +183,6 @@ async def test_a_kind_that_is_served_later_is_noticed_without_a_definition() -> 
         # As behind an aggregated API server: no CustomResourceDefinition changes.
         home.api.serve(clusterapi.GLOBAL_IP_POOL)
         spec = {"addresses": ["10.0.0.8-10.0.0.15"], "prefix": 24, "gateway": "10.0.0.1"}
-        await create(home, clusterapi.GLOBAL_IP_POOL, "global", spec)
+        await create(home, clusterapi.GLOBAL_IP_POOL, name="global", spec=spec)
         await home.pass_by(60)
         assert "GlobalInClusterIPPool global (8 addresses)" in await message(home, POOLS[0])

@@ -17,14 +17,14 @@ from tests.reconcilers.cli.test_claims import body, ip_pool
 WHOLE = {"addresses": ["10.72.0.10-10.72.0.20"], "prefix": 24}
 OBJECTS = (
     ip_pool("own", "10.0.0.10-10.0.0.13"),
-    body("GlobalInClusterIPPool", "whole", WHOLE, "v1alpha2"),
+    body("GlobalInClusterIPPool", "whole", spec=WHOLE, version="v1alpha2"),
     platforms.ipam_pool("metallb", east=platforms.RANGE),
     platforms.network(),
 )
 PICTURES: dict[str, PoolPicture] = {
     pool.name.kind: pool
     for pool in from_manifests(
-        OBJECTS, "b", NetworkPools(), datetime(2026, 1, 1, tzinfo=UTC)
+        OBJECTS, "b", pools=NetworkPools(), now=datetime(2026, 1, 1, tzinfo=UTC)
     ).pictures
 }
 NAMESPACES = {"InClusterIPPool": "b", "NetworkNamespace": "dc"}

@@ -42,7 +42,7 @@ OBJECTS = (
     claims.claim("web", "nodes", metadata={"labels": LABELS}, status=STATUS),
     claims.address("web", "nodes", "10.0.0.11", metadata={"labels": LABELS}),
     claims.claim("lb", "site", "NetworkPool", status=NET_CLAIM),
-    claims.address("lb", "site", "10.9.0.2", "NetworkPool"),
+    claims.address("lb", "site", content="10.9.0.2", kind="NetworkPool"),
     platforms.ipam_pool("metallb", east={**platforms.RANGE, "poolCidr": "10.1.0.0/29"}),
     platforms.cluster("blue", "east"),
     platforms.allocation("metallb", "blue", "east", addresses=["10.1.0.0-10.1.0.3"]),

@@ -44,7 +44,7 @@ POOLS = ["p", *(f"other-{number}" for number in range(OTHERS))]
 def of_kkp() -> Check:
     def outline(meta: ObjectMeta, pool: str) -> Object:
         del pool
-        return kubermatic.AllocationOutline(meta, kubermatic.OutlineSpec())
+        return kubermatic.KkpOutline(meta, kubermatic.KkpOutlineSpec())
 
     indexes = kubermatic_reading.ALLOCATION_INDEXES
     cache = unreadable(Cache(kubermatic.ALLOCATIONS, indexes=indexes), failures(outline, POOLS))
@@ -53,7 +53,7 @@ def of_kkp() -> Check:
 
 def of_vitistack_allocations() -> Check:
     def outline(meta: ObjectMeta, pool: str) -> Object:
-        return vitistack.AllocationOutline(meta, vitistack.AllocationOutlineSpec(pool))
+        return vitistack.VitistackOutline(meta, vitistack.AllocationOutlineSpec(pool))
 
     objects = failures(outline, POOLS)
     allocations = unreadable(Cache(vitistack.ALLOCATIONS, indexes=ALLOCATION_INDEXES), objects)
@@ -73,7 +73,7 @@ def of_vitistack_machines() -> Check:
 
 def _make_check(allocations: Cache[Any], machines: Cache[Any]) -> Check:
     networks = Cache(vitistack.NETWORKS, indexes={NAMESPACE_INDEX: namespace_of})
-    caches = VitistackCaches(networks, allocations, machines, "us")
+    caches = VitistackCaches(networks, allocations, configurations=machines, provider="us")
     return lambda: caches.check_readable(Key("p", "p"), allocations.unreadable)
 
 

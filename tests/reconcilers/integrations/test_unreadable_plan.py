@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from reconcilers.cli.plan import Plan, work_out
+from reconcilers.cli.plan import PlanOutcome, work_out
 from reconcilers.cli.reading.findings import Findings
 from reconcilers.cli.reading.manifests import read
 from reconcilers.configuration.settings import Settings
@@ -64,12 +64,12 @@ SITES: dict[str, tuple[Json, Json, Json]] = {
 }
 
 
-def work_out_plan(tmp_path: Path, *bodies: Json) -> Plan:
+def work_out_plan(tmp_path: Path, *bodies: Json) -> PlanOutcome:
     file = tmp_path / "objects.yaml"
     file.write_text(written_yaml(bodies))
     findings = Findings()
     manifests = read([str(file)], namespace="team", now=NOW, findings=findings)
-    return work_out(manifests, Settings(namespace="team"), NOW, findings)
+    return work_out(manifests, Settings(namespace="team"), now=NOW, findings=findings)
 
 
 @pytest.mark.parametrize("holder", SITES)

@@ -59,7 +59,7 @@ class Site:
 
     async def remove(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:
         """Delete an object, finalizers or not."""
-        await self.edit(kind, name, {"metadata": {"finalizers": None}}, namespace)
+        await self.edit(kind, name, patch={"metadata": {"finalizers": None}}, namespace=namespace)
         await self.delete(kind, name, namespace)
 
     async def delete(self, kind: Resource[Any], name: str, namespace: str = NAMESPACE) -> None:

@@ -14,7 +14,7 @@ from controller.conditions import is_true
 from controller.events import Recorder
 from controller.outcome import Again
 from reconcilers.networkpool.events import CapacityEvents
-from reconcilers.networkpool.status import Summary
+from reconcilers.networkpool.status import PoolSummary
 from reconcilers.reporting.conditions import with_findings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -246,7 +246,7 @@ class _Recording:
 
     def fill(self, used: int) -> None:
         """Write how full the pool is."""
-        tiers = Summary(
+        tiers = PoolSummary(
             (
                 Capacity(
                     100,

@@ -21,7 +21,7 @@ OLD_STATUS = {
 COUNTS = ("totalIPs", "allocatedIPs", "availableIPs", "largestFreeBlock", "utilizationPercent")
 
 
-def decide(pool: Any, *allocations: Any) -> protocol.Decision:
+def decide(pool: Any, *allocations: Any) -> protocol.PassDecision:
     geometry = poolgeometry.parse_layouts(pool.spec, 1 << 20)
     return protocol.decide(pool, make.view(*allocations), geometry=geometry, batch=256)
 

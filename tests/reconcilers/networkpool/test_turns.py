@@ -20,11 +20,11 @@ from reconcilers.networkpool.pending_promises import (
     new_refusals,
     refused_status,
 )
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.choosing import (
+    AskerRefusal,
     Choice,
     Grant,
-    Refusal,
     Refused,
     choose,
     count_promise,
@@ -42,13 +42,13 @@ SIZES = st.integers(1, 5)
 
 
 def choose_by_trying_all(
-    taker: AllocationTaker, view: View, promises: Sequence[Promise], room: int
+    taker: AllocationTaker, view: AllocationsView, promises: Sequence[Promise], room: int
 ) -> Choice[IPAllocation]:
     """Return the choice of a pass that tries each waiting request, in one queue."""
     promised = {promise.uid for promise in promises}
     queue = sorted((request for request in view.of_pool if waits(request)), key=place)
     grants: list[Grant[IPAllocation]] = []
-    refusals: list[Refusal[IPAllocation]] = []
+    refusals: list[AskerRefusal[IPAllocation]] = []
     for request in queue:
         if request.metadata.uid in promised:
             continue
@@ -60,7 +60,7 @@ def choose_by_trying_all(
         except Refused as refused:
             is_shown = taker.shows(request, refused)
             refusals.append(
-                Refusal(
+                AskerRefusal(
                     holder,
                     request,
                     reason=refused.reason,

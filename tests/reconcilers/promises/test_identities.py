@@ -18,7 +18,7 @@ from reconcilers.integrations.clusterapi.caches import claim_facts
 from reconcilers.networkpool import facts as networkpool
 from reconcilers.promises.identities import Holder, Tenant, find_by_key
 from reconcilers.promises.queue import Row, TenantRow
-from reconcilers.promises.shares import Eligibility, Verdict, tenant_of_namespace
+from reconcilers.promises.shares import Eligibility, ShareVerdict, tenant_of_namespace
 from tests.reconcilers import make
 
 CLAIM, ALLOCATION = Holder("Claim", Key("team", "a")), Holder("Allocation", Key("team", "a"))
@@ -34,8 +34,8 @@ def test_stuck_promises_of_one_kind_stop_no_request_of_another_kind() -> None:
     claims = tenant_of_namespace(CLAIM)
     eligibility = Eligibility(stuck={claims: 8})
     meta = ObjectMeta(namespace="team", name="a", uid="u")
-    assert eligibility.judge(meta, claims) is Verdict.TENANT_WAITS
-    assert eligibility.judge(meta, tenant_of_namespace(ALLOCATION)) is Verdict.ELIGIBLE
+    assert eligibility.judge(meta, claims) is ShareVerdict.TENANT_WAITS
+    assert eligibility.judge(meta, tenant_of_namespace(ALLOCATION)) is ShareVerdict.ELIGIBLE
 
 
 def row_of_claim() -> Row:

@@ -14,7 +14,7 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.addresses import ip_space
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
 from reconcilers.integrations.kubermatic.planning import (
@@ -88,7 +88,7 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
         claim_kind=claim_kind,
         address_kind=address_kind,
     )
-    view = View(
+    view = SpaceView(
         0, holdings, find=find_by_key(clusterapi.JOURNALS.kind, claims.get), answer=answers_of
     )
     taker = ClaimTaker(
@@ -104,15 +104,19 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
 
 def vitistack_address_that_is_requested_outside_its_network() -> Case:
     space = NetworkSpace(Layout.parse("10.0.0.0/29"))
-    refused = vitistack.IPAllocation(
+    refused = vitistack.VitistackAllocation(
         _meta("a"),
-        vitistack.AllocationSpec("n", "a", interfaceName="eth0", requestedAddress="10.9.9.9"),
+        vitistack.VitistackAllocationSpec(
+            "n", "a", interfaceName="eth0", requestedAddress="10.9.9.9"
+        ),
     )
-    fitting = vitistack.IPAllocation(_meta("b"), vitistack.AllocationSpec("n", "b", "eth0"))
+    fitting = vitistack.VitistackAllocation(
+        _meta("b"), vitistack.VitistackAllocationSpec("n", "b", "eth0")
+    )
     requests = {request.metadata.key: request for request in (refused, fitting)}
     holdings = network_holdings(requests.values(), space)
     find = find_by_key(vitistack.JOURNALS.kind, requests.get)
-    taker = NetworkTaker("n", space, View(0, holdings, find=find, answer=requests.get))
+    taker = NetworkTaker("n", space, SpaceView(0, holdings, find=find, answer=requests.get))
     return Case(holdings, taker, refused=refused, fitting=fitting)
 
 
@@ -153,9 +157,9 @@ def _kkp(
         holder_in(allocation.metadata.namespace, "pool"): allocation for allocation in allocations
     }.get
     clusters = [
-        kubermatic.Cluster(
+        kubermatic.KkpCluster(
             _meta(name, ""),
-            kubermatic.ClusterSpec(kubermatic.CloudSpec("dc")),
+            kubermatic.KkpClusterSpec(kubermatic.CloudSpec("dc")),
             kubermatic.ClusterStatus(namespaceName=f"cluster-{name}"),
         )
         for name in ("old", "young")

@@ -34,7 +34,7 @@ from reconcilers.promises.passes import (
 )
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
-from reconcilers.promises.unreadable import Unreadable
+from reconcilers.promises.unreadable import UnreadableHoldings
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -195,7 +195,9 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
         return next_after_quiet_period(work, PoolSettings().quiet_period)
 
     @override
-    async def report_unreadable(self, pool: NetworkPool, unreadable: Unreadable) -> float | None:
+    async def report_unreadable(
+        self, pool: NetworkPool, unreadable: UnreadableHoldings
+    ) -> float | None:
         raise AssertionError("all is readable")
 
     @override

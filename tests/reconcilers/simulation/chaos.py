@@ -48,7 +48,12 @@ class Run:
         self.judge = Judge(self.adapter)
         self.flights: list[Flight] = []
         self.world = World(
-            self.model, self.flights, self.clock, self.random, plan.patience, plan.shards
+            self.model,
+            self.flights,
+            clock=self.clock,
+            rnd=self.random,
+            patience=plan.patience,
+            shards=plan.shards,
         )
         self.replicas: list[Process] = []
         self.requests = 0

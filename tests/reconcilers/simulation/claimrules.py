@@ -215,10 +215,10 @@ def waits_for_a_lost_cluster(mp: Patch) -> None:
     """A claim whose Cluster is not there is left alone, even when it is being deleted."""
     standing = caches.ClaimCaches.standing
 
-    def find_standing(self: caches.ClaimCaches, claim: Any) -> caches.Standing:
+    def find_standing(self: caches.ClaimCaches, claim: Any) -> caches.ClaimStanding:
         key = claim.cluster
         if key is not None and self.clusters is not None and key not in self.clusters:
-            return caches.Standing.STOP
+            return caches.ClaimStanding.STOP
         return standing(self, claim)
 
     mp.setattr(caches.ClaimCaches, "standing", find_standing)

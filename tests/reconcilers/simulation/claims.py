@@ -69,10 +69,10 @@ class ClaimReplica(Process):
         kind = InClusterPoolKind(
             api.IN_CLUSTER_IP_POOL, self._parts(client, caches), self._statuses(client, caches)
         )
-        of_pools = PoolPasses(kind, client, self.clock, self.settings)
-        of_claims = ClaimReconciler(client, caches, self.recorder, self.clock)
+        of_pools = PoolPasses(kind, client, clock=self.clock, settings=self.settings)
+        of_claims = ClaimReconciler(client, caches, recorder=self.recorder, clock=self.clock)
         return (
-            Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
+            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
             Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
         )
 
@@ -88,7 +88,14 @@ class ClaimReplica(Process):
         self.addresses = self._feed(ADDRESSES, addresses)
         if clusters is not None:
             self._feed(CLUSTERS, clusters)
-        return ClaimCaches(claims, addresses, clusters, dict(pools), claim_kind, address_kind)
+        return ClaimCaches(
+            claims,
+            addresses,
+            clusters=clusters,
+            pools=dict(pools),
+            claim_kind=claim_kind,
+            address_kind=address_kind,
+        )
 
     def _statuses(self, client: Client, caches: ClaimCaches) -> PoolStatuses:
         """Return the writer of the statuses of pools."""
@@ -96,7 +103,7 @@ class ClaimReplica(Process):
         for pools in caches.pools.values():
             if pools.resource != NETWORK_POOL:
                 feed(spaces, pools, partial(offers_of, pools.resource))
-        return PoolStatuses(client, self.recorder, self.clock, spaces)
+        return PoolStatuses(client, self.recorder, clock=self.clock, spaces=spaces)
 
     def _parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
         """Return the parts that claims of pools of all kinds share."""
@@ -104,12 +111,12 @@ class ClaimReplica(Process):
         return ClaimParts(
             client,
             caches,
-            make_reader(client, caches, clock, settings.cache_patience),
-            recorder,
-            Leftovers(client, caches, clock),
-            RestoredRequests(caches.claims, clock, waits, space_of),
-            clock,
-            settings,
+            reader=make_reader(client, caches, clock=clock, patience=settings.cache_patience),
+            recorder=recorder,
+            leftovers=Leftovers(client, caches, clock),
+            restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=space_of),
+            clock=clock,
+            settings=settings,
         )
 
 

@@ -50,7 +50,7 @@ def kinds_do_not_see_each_other(mp: Patch) -> None:
     def of_one_kind(
         self: SideCaches, pool: Key, space: EntrySpace, claim: Any, addresses: Sequence[Any]
     ) -> Facts | None:
-        facts = facts_of(self, pool, space, claim, addresses)
+        facts = facts_of(self, pool, space=space, claim=claim, addresses=addresses)
         is_other = not self.claim_kind.endswith("metal3.io")
         return facts._replace(ranges=()) if facts is not None and is_other else facts
 

@@ -77,17 +77,26 @@ class IPPoolReplica(Process):
             side.claim_kind: SideCaches(
                 side,
                 Cache(side.claims, indexes=claim_indexes(side)),
-                Cache(side.addresses, indexes=address_indexes(side)),
-                pools,
+                addresses=Cache(side.addresses, indexes=address_indexes(side)),
+                pools=pools,
             )
             for side in (Metal3Side(), contract)
         }
         caches = Metal3Caches(pools, sides, None)
         client, clock, settings = self._client(), self.clock, self.settings
-        reader = Metal3Reader(client, [*sides.values()], clock, settings.cache_patience)
+        reader = Metal3Reader(
+            client, [*sides.values()], clock=clock, patience=settings.cache_patience
+        )
         writes = AddressWrites(client, caches)
         parts = Metal3Parts(
-            client, caches, reader, writes, self.recorder, clock, settings, Random(0)
+            client,
+            caches,
+            reader=reader,
+            addresses=writes,
+            recorder=self.recorder,
+            clock=clock,
+            settings=settings,
+            generator=Random(0),
         )
         kinds: list[Metal3Claims] = []
         workers: list[Worker] = []
@@ -98,17 +107,29 @@ class IPPoolReplica(Process):
                 self.askers = claims
             kinds.append(Metal3Claims(parts, side))
             reconciler = Metal3ClaimReconciler(
-                client, caches, side, writes, reader, recorder=self.recorder, clock=clock
+                client,
+                caches,
+                side=side,
+                addresses=writes,
+                reader=reader,
+                recorder=self.recorder,
+                clock=clock,
             )
             workers += [
                 Worker(reconciler.reconcile, (claims,)),
                 Worker(_of_address(side, reconciler), (addresses,)),
             ]
         kind = Metal3Pools(
-            client, parts, ServedKinds(clock, kinds), PoolIndexes(client, caches, clock)
+            client,
+            parts,
+            served_kinds=ServedKinds(clock, kinds),
+            indexes=PoolIndexes(client, caches, clock),
         )
-        passes = PoolPasses(kind, client, clock, settings)
-        return (Worker(passes.reconcile, (self.pools,), None, passes.forget), *workers)
+        passes = PoolPasses(kind, client, clock=clock, settings=settings)
+        return (
+            Worker(passes.reconcile, (self.pools,), pool_of=None, forget=passes.forget),
+            *workers,
+        )
 
 
 def _of_address(side: SideCaches, reconciler: Metal3ClaimReconciler) -> Any:
@@ -219,7 +240,7 @@ class IPPools(Adapter):
         if self.random.random() < 0.2:
             first, last = SPANS[pool]
             wish = f"{FIRST}{self.random.randint(first, last + 1)}"
-        self._create(plural, name, pool, wish)
+        self._create(plural, name, pool=pool, wish=wish)
 
     @override
     def events(self) -> Mapping[str, Sequence[Event]]:

@@ -17,8 +17,8 @@ from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
     POOL_INDEXES,
+    KkpReader,
     KubermaticCaches,
-    Reader,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
 from reconcilers.promises.passes import PoolPasses
@@ -93,14 +93,22 @@ class KkpReplica(Process):
         self.askers = self.clusters = self._feed(KKP_CLUSTERS, clusters)
         client, caches = self._client(), KubermaticCaches(pools, allocations, clusters)
         reports, clock = Reports(self.recorder), self.clock
-        reader = Reader(client, allocations, clock, self.settings.cache_patience)
+        reader = KkpReader(client, allocations, clock=clock, patience=self.settings.cache_patience)
         spaces = SpaceIndex()
         feed(spaces, pools, offers_of)
-        kind = Pools(client, caches, reader, reports, clock, self.settings, spaces=spaces)
-        of_pools = PoolPasses(kind, client, clock, self.settings)
-        of_clusters = ClusterReconciler(client, caches, reports, clock)
+        kind = Pools(
+            client,
+            caches,
+            reader=reader,
+            reports=reports,
+            clock=clock,
+            settings=self.settings,
+            spaces=spaces,
+        )
+        of_pools = PoolPasses(kind, client, clock=clock, settings=self.settings)
+        of_clusters = ClusterReconciler(client, caches, reports=reports, clock=clock)
         return (
-            Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
+            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
             Worker(of_clusters.reconcile, (self.clusters,)),
         )
 

@@ -21,7 +21,7 @@ from reconcilers.integrations.kubermatic.api import (
 from reconcilers.integrations.kubermatic.findings import Decided
 from reconcilers.integrations.kubermatic.planning import ClusterGrant, PoolContent
 from reconcilers.integrations.kubermatic.pools import Pools
-from reconcilers.integrations.kubermatic.reading import Reader, View
+from reconcilers.integrations.kubermatic.reading import KkpReader, KkpView
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import Journal
@@ -58,20 +58,20 @@ def dropped_at_once(mp: Patch) -> None:
 
 def decided_again_by_the_first_view(mp: Patch) -> None:
     """Who decides again in a pass goes by what was read when it began."""
-    read_up_to = Reader.read_up_to
+    read_up_to = KkpReader.read_up_to
 
-    async def noting(self: Reader, pool: str, revision: int) -> View:
+    async def noting(self: KkpReader, pool: str, revision: int) -> KkpView:
         view = await read_up_to(self, pool, revision)
         allocations = view.list_allocations()
         return replace(view, list_allocations=lambda: allocations)
 
     async def careless(
-        self: Pools, pool: IPAMPool, stored: Journal, view: View, limits: Limits, omitted: Any
-    ) -> tuple[View, Decided]:
+        self: Pools, pool: IPAMPool, stored: Journal, view: KkpView, limits: Limits, omitted: Any
+    ) -> tuple[KkpView, Decided]:
         of_then = replace(view, is_listed=True)  # kept holdings are of now
-        return view, self._decide(pool, stored, of_then, limits, omitted)
+        return view, self._decide(pool, stored, view=of_then, limits=limits, omitted=omitted)
 
-    mp.setattr(Reader, "read_up_to", noting)
+    mp.setattr(KkpReader, "read_up_to", noting)
     mp.setattr(Pools, "_decide_again", careless)
 
 
@@ -106,16 +106,16 @@ def fence_voids_only_the_empty(mp: Patch) -> None:
 
 def own_answers_count_as_read(mp: Patch) -> None:
     """A replica believes to have read up to what it has written."""
-    read_up_to = Reader.read_up_to
+    read_up_to = KkpReader.read_up_to
 
-    async def further(self: Reader, pool: str, revision: int) -> View:
+    async def further(self: KkpReader, pool: str, revision: int) -> KkpView:
         highest = self._allocations.highest_revision
         if highest < revision:
             return await read_up_to(self, pool, revision)
         indexed = partial(self._allocations.by_index, "pool", pool)
-        return View(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
+        return KkpView(highest, indexed, find_by_key(JOURNALS.kind, self._allocations.get))
 
-    mp.setattr(Reader, "read_up_to", further)
+    mp.setattr(KkpReader, "read_up_to", further)
 
 
 def made_with_addresses(mp: Patch) -> None:
@@ -131,7 +131,9 @@ def made_with_addresses(mp: Patch) -> None:
             if grant.allocation is None:
                 empty = IPAMAllocation(grant.cluster.metadata)
                 settings = pool.spec.datacenters[grant.datacenter]
-                spec = allocations.content(empty, grant.datacenter, settings, grant.ranges)
+                spec = allocations.content(
+                    empty, grant.datacenter, datacenter=settings, ranges=grant.ranges
+                )
                 body = {
                     "metadata": {
                         "name": pool.metadata.name,
@@ -198,14 +200,14 @@ def written_for_where_the_cluster_is(mp: Patch) -> None:
     """What is promised is written for the datacenter in which the cache shows the cluster."""
     keep = Pools.keep
 
-    async def elsewhere(self: Pools, pool: IPAMPool, reading: View, granted: Any) -> Any:
+    async def elsewhere(self: Pools, pool: IPAMPool, reading: KkpView, granted: Any) -> Any:
         moved = []
         for promise, allocation in granted:
             cluster = self._caches.find_cluster(allocation.metadata.namespace)
             assert cluster is not None
             ranges = (part._replace(space=cluster.datacenter) for part in promise.ranges)
             moved.append((replace(promise, ranges=tuple(ranges)), allocation))
-        return await keep(self, pool, reading, moved)
+        return await keep(self, pool, reading, granted=moved)
 
     mp.setattr(Pools, "keep", elsewhere)
 

@@ -61,7 +61,7 @@ class Judge:
             for other in self.model.of(plural):
                 both = gained & self.adapter.addresses(other)
                 if other is not request and both:
-                    yield _both_have(self.adapter, request, other, both)
+                    yield _both_have(self.adapter, request, second=other, both=both)
 
     def _judge_pool(self, old: Json, new: Json) -> Iterator[str]:
         """Judge a pool that promised something."""
@@ -113,7 +113,10 @@ def given_twice(adapter: Adapter) -> str | None:
             for address in in_order(adapter.addresses(request)):
                 if address in holder_by_address:
                     return _both_have(
-                        adapter, holder_by_address[address], request, frozenset({address})
+                        adapter,
+                        holder_by_address[address],
+                        second=request,
+                        both=frozenset({address}),
                     )
                 holder_by_address[address] = request
     return None

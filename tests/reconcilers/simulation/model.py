@@ -187,5 +187,7 @@ class ModelServer:
         old = self.objects.pop((plural, name), None)
         if happened.new is not None:
             self.objects[plural, name] = happened.new
-        self.history[plural].append(Event(happened.revision, plural, name, happened.new))
+        self.history[plural].append(
+            Event(happened.revision, plural, name=name, object=happened.new)
+        )
         self.witness(plural, old, happened.new)

@@ -85,10 +85,20 @@ class NetworkPoolReplica(Process):
         client, settings = self._client(), self.settings
         events = PoolEvents(self.recorder, self.clock, settings.event_interval)
         of_pools = make_networkpool_passes(
-            client, pools, allocations, events, self.clock, settings
+            client,
+            pools,
+            allocations=allocations,
+            events=events,
+            clock=self.clock,
+            settings=settings,
         )
         of_allocations = IPAllocationReconciler(
-            client, allocations, pools, OpenGate(), self.clock, AllocationSettings()
+            client,
+            allocations,
+            pools=pools,
+            release=OpenGate(),
+            clock=self.clock,
+            settings=AllocationSettings(),
         )
 
         def pool_of(key: Key) -> Key | None:
@@ -96,8 +106,13 @@ class NetworkPoolReplica(Process):
             return None if allocation is None else allocation.pool_key
 
         return (
-            Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
-            Worker(of_allocations.reconcile, (self.allocations,), pool_of, of_allocations.forget),
+            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
+            Worker(
+                of_allocations.reconcile,
+                (self.allocations,),
+                pool_of=pool_of,
+                forget=of_allocations.forget,
+            ),
         )
 
 

@@ -58,7 +58,13 @@ def ready_by_what_is_there(mp: Patch) -> None:
         if said.phase == "Pending" and all(
             allocation.holds for allocation in allocations.values()
         ):
-            return WantedStatus("Ready", "Success", "Configured", "All allocated", said.interfaces)
+            return WantedStatus(
+                "Ready",
+                "Success",
+                reason="Configured",
+                message="All allocated",
+                interfaces=said.interfaces,
+            )
         return said
 
     mp.setattr(configurations, "wanted_status", hasty)

@@ -18,8 +18,8 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
 from reconcilers.integrations.vitistack.offers import offers_of
-from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.integrations.vitistack.reading import VitistackReader
+from reconcilers.integrations.vitistack.writing import VitistackWriter
 from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
@@ -61,26 +61,30 @@ class NetworkReplica(Process):
         self.configurations = self._feed(INTERFACES, configurations)
         client, clock = self._client(), self.clock
         settings, recorder = self.settings, self.recorder
-        caches = VitistackCaches(networks, allocations, configurations, PROVIDER)
-        writer = Writer(client, recorder, clock, settings)
-        reader = Reader(client, caches, clock, settings.cache_patience)
+        caches = VitistackCaches(
+            networks, allocations, configurations=configurations, provider=PROVIDER
+        )
+        writer = VitistackWriter(client, recorder, clock=clock, settings=settings)
+        reader = VitistackReader(client, caches, clock=clock, patience=settings.cache_patience)
         spaces = SpaceIndex()
         feed(spaces, networks, offers_of)
         kind = vitistack_networks.Networks(
             client,
             caches,
-            reader,
-            writer,
+            reader=reader,
+            writer=writer,
             recorder=recorder,
             clock=clock,
             settings=settings,
             spaces=spaces,
         )
-        of_networks = PoolPasses(kind, client, clock, settings)
-        of_allocations = AllocationReconciler(client, caches, writer, recorder, clock)
+        of_networks = PoolPasses(kind, client, clock=clock, settings=settings)
+        of_allocations = AllocationReconciler(
+            client, caches, writer=writer, recorder=recorder, clock=clock
+        )
         of_configurations = ConfigurationReconciler(client, caches, clock)
         return (
-            Worker(of_networks.reconcile, (self.pools,), None, of_networks.forget),
+            Worker(of_networks.reconcile, (self.pools,), pool_of=None, forget=of_networks.forget),
             Worker(of_allocations.reconcile, (self.allocations,)),
             Worker(of_configurations.reconcile, (self.configurations,)),
         )

@@ -3,7 +3,7 @@
 from typing import ClassVar
 
 from controller.codec import DecodeFailure
-from reconcilers.integrations.vitistack.api import AllocationOutline, AllocationOutlineSpec
+from reconcilers.integrations.vitistack.api import AllocationOutlineSpec, VitistackOutline
 from tests.reconcilers.simulation.adapter import Adapter
 from tests.reconcilers.simulation.model import INTERFACES, NETWORK_ADDRESSES, Json
 from tests.reconcilers.simulation.networks import Networks, address
@@ -66,7 +66,9 @@ async def allocation_unreadable_for_a_while(stage: NetworkStage) -> str | None:
     stage.ask("a")
     await stage.drop_settled(stage.replica())
     stage.edit(NETWORK_ADDRESSES, "a", {"status": {"vlanId": "odd"}})
-    return await _ask_until_readable(stage, NETWORK_ADDRESSES, "a", {"status": {"vlanId": 0}})
+    return await _ask_until_readable(
+        stage, NETWORK_ADDRESSES, name="a", repair={"status": {"vlanId": 0}}
+    )
 
 
 async def machine_unreadable_for_a_while(stage: NetworkStage) -> str | None:
@@ -76,7 +78,9 @@ async def machine_unreadable_for_a_while(stage: NetworkStage) -> str | None:
     spec = {"networkNamespaceName": "p", "provider": 7, "networkInterfaces": interfaces}
     body: Json = {"metadata": {"name": "m"}, "spec": spec, "status": status}
     stage.model.create(INTERFACES, body)
-    return await _ask_until_readable(stage, INTERFACES, "m", {"spec": {"provider": None}})
+    return await _ask_until_readable(
+        stage, INTERFACES, name="m", repair={"spec": {"provider": None}}
+    )
 
 
 async def _ask_until_readable(
@@ -106,7 +110,7 @@ async def promise_to_an_unreadable_allocation(stage: NetworkStage) -> str | None
     await stage.pool(stage.replica(), _gives_to("a"))
     other = stage.replica()
     allocation = other.allocations.cache.get(stage.key("a"))
-    outline = AllocationOutline(allocation.metadata, AllocationOutlineSpec("q"))
+    outline = VitistackOutline(allocation.metadata, AllocationOutlineSpec("q"))
     failure = DecodeFailure("odd", outline, allocation.metadata)
     for unreadable in ({}, {stage.key("a"): failure}):  # it has just begun: no older version
         others = [

@@ -29,9 +29,9 @@ from reconcilers.networkpool.allocationkind import AllocationKind, NetworkPoolRe
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.poolkind import NetworkPoolChoice, NetworkPoolKind
-from reconcilers.networkpool.reading import Reader
+from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises import choosing, passes
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
@@ -53,24 +53,24 @@ def any_position(mp: Patch) -> None:
     """A pass believes to have read what its cache has not."""
 
     async def read_up_to(
-        self: Reader, pool: NetworkPool, journal: Journal, seen: View | None = None
-    ) -> View:
+        self: PoolReader, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
+    ) -> AllocationsView:
         view, revision = self.read_cached(pool.metadata.key), journal.revisions.get(KIND)
         if seen is not None or revision is None:
-            return await honest(self, pool, journal, seen)
+            return await honest(self, pool, journal=journal, seen=seen)
         return replace(view, position=max(view.position, revision))
 
-    honest = Reader.read_up_to
-    mp.setattr(Reader, "read_up_to", read_up_to)
+    honest = PoolReader.read_up_to
+    mp.setattr(PoolReader, "read_up_to", read_up_to)
 
 
 def stale_lists(mp: Patch) -> None:
     """A LIST shows what the cache does, under the newest revision."""
 
-    async def read_shared(self: Reader, pool: NetworkPool) -> View:
+    async def read_shared(self: PoolReader, pool: NetworkPool) -> AllocationsView:
         return replace(self.read_cached(pool.metadata.key), position=10**9)
 
-    mp.setattr(Reader, "read_shared", read_shared)
+    mp.setattr(PoolReader, "read_shared", read_shared)
 
 
 def late_for_a_list(mp: Patch) -> None:
@@ -176,10 +176,10 @@ def while_terminating(mp: Patch) -> None:
         )
 
     mp.setattr(facts, "waits", asks)
-    mp.setattr(View, "at_version", _at_version_though_terminating)
+    mp.setattr(AllocationsView, "at_version", _at_version_though_terminating)
 
 
-def _at_version_though_terminating(self: View, promise: Promise) -> IPAllocation | None:
+def _at_version_though_terminating(self: AllocationsView, promise: Promise) -> IPAllocation | None:
     current = self.current(promise.key, promise.uid)
     same = current is not None and current.metadata.resourceVersion == promise.resourceVersion
     return current if same else None
@@ -236,7 +236,7 @@ def refused_without_proof(mp: Patch) -> None:
         reading: NetworkPoolReading,
         choice: NetworkPoolChoice,
     ) -> PoolWrite:
-        return replace(describe(self, pool, reading, choice), is_due=False)
+        return replace(describe(self, pool, reading=reading, choice=choice), is_due=False)
 
     mp.setattr(NetworkPoolKind, "describe_write", lax)
 
@@ -267,10 +267,10 @@ def _first_of(promise: Promise) -> Promise:
 def unbound_promises(mp: Patch) -> None:
     """A promise is kept to whatever the allocation has become, until it is seen to be kept."""
 
-    def settle(journal: Journal, view: View) -> Journal:
+    def settle(journal: Journal, view: AllocationsView) -> Journal:
         return _settle(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
-    def current(self: View, promise: Promise) -> IPAllocation | None:
+    def current(self: AllocationsView, promise: Promise) -> IPAllocation | None:
         current_allocation = self.current(promise.key, promise.uid)
         if (
             current_allocation is None
@@ -281,7 +281,7 @@ def unbound_promises(mp: Patch) -> None:
         return current_allocation
 
     _settling(mp, settle)
-    mp.setattr(View, "at_version", current)
+    mp.setattr(AllocationsView, "at_version", current)
 
 
 def refused_promises_stay(mp: Patch) -> None:
@@ -292,7 +292,7 @@ def refused_promises_stay(mp: Patch) -> None:
 # 6. Drop.
 
 
-def _settle(journal: Journal, view: View, done: Any) -> Journal:
+def _settle(journal: Journal, view: AllocationsView, done: Any) -> Journal:
     """Settle as the rule does, except that `done` says of a promise to one that is there."""
     revision = journal.revisions.get(KIND, 0)
     kept = []
@@ -330,7 +330,7 @@ def kept_until_fulfilled(mp: Patch) -> None:
 def dropped_when_absent(mp: Patch) -> None:
     """A promise to one that the cache does not show goes, however far the cache has read."""
 
-    def settle(journal: Journal, view: View) -> Journal:
+    def settle(journal: Journal, view: AllocationsView) -> Journal:
         return _rule(journal, replace(view, position=10**9))
 
     _settling(mp, settle)
@@ -347,7 +347,7 @@ def revision_not_raised(mp: Patch) -> None:
 def revision_of_lists(mp: Patch) -> None:
     """The revision is raised to the reader's position, a LIST's number too."""
 
-    def settle(journal: Journal, view: View) -> Journal:
+    def settle(journal: Journal, view: AllocationsView) -> Journal:
         settled = _rule(journal, view)
         raised = max(settled.revisions.get(KIND, 0), view.position)
         return replace(settled, revisions={KIND: raised})
@@ -361,7 +361,10 @@ def revision_of_lists(mp: Patch) -> None:
         reading: NetworkPoolReading,
         choice: NetworkPoolChoice,
     ) -> PoolWrite:
-        write, stored = describe(self, pool, reading, choice), STATUS_JOURNALS.read(pool)
+        write, stored = (
+            describe(self, pool, reading=reading, choice=choice),
+            STATUS_JOURNALS.read(pool),
+        )
         is_raised = choice.journal.revisions != stored.revisions
         return replace(write, is_due=write.is_due or is_raised)
 
@@ -428,7 +431,7 @@ def leaves_by_cache(mp: Patch) -> None:
 
     async def by_cache(
         self: NetworkPoolKind, pool: NetworkPool, journal: Journal
-    ) -> tuple[int, View]:
+    ) -> tuple[int, AllocationsView]:
         view = self._allocations.read_cached(pool.metadata.key)
         return protocol.blockers(journal, view), view
 

@@ -52,20 +52,36 @@ class SharedReplica(ClaimReplica):
         discovered.known, discovered.pool_claims = True, self.of_claims
         events = PoolEvents(recorder, clock, settings.event_interval)
         of_pools = make_networkpool_passes(
-            client, pools, allocations, events, clock, settings, claims=discovered
+            client,
+            pools,
+            allocations=allocations,
+            events=events,
+            clock=clock,
+            settings=settings,
+            claims=discovered,
         )
         of_allocations = IPAllocationReconciler(
-            client, allocations, pools, OpenGate(), clock, AllocationSettings()
+            client,
+            allocations,
+            pools=pools,
+            release=OpenGate(),
+            clock=clock,
+            settings=AllocationSettings(),
         )
-        of_claims = ClaimReconciler(client, caches, recorder, clock)
+        of_claims = ClaimReconciler(client, caches, recorder=recorder, clock=clock)
 
         def pool_of(key: Key) -> Key | None:
             allocation = allocations.get(key)
             return None if allocation is None else allocation.pool_key
 
         return (
-            Worker(of_pools.reconcile, (self.pools,), None, of_pools.forget),
-            Worker(of_allocations.reconcile, (self.allocations,), pool_of, of_allocations.forget),
+            Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
+            Worker(
+                of_allocations.reconcile,
+                (self.allocations,),
+                pool_of=pool_of,
+                forget=of_allocations.forget,
+            ),
             Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
         )
 
@@ -124,8 +140,8 @@ class SharedPools(NetworkPools, Claims):
 
     @override
     def crimes(self, plural: str, old: Json | None, new: Json | None) -> Iterator[str]:
-        yield from NetworkPools.crimes(self, plural, old, new)
-        yield from Claims.crimes(self, plural, old, new)
+        yield from NetworkPools.crimes(self, plural, old=old, new=new)
+        yield from Claims.crimes(self, plural, old=old, new=new)
 
     @override
     def undone(self) -> str | None:

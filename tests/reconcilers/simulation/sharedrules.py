@@ -21,7 +21,7 @@ from reconcilers.networkpool import protocol, statusjournal
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.poolkind import NetworkPoolKind
-from reconcilers.networkpool.reading import Reader
+from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statusjournal import StatusJournal
 from reconcilers.promises import settling
 from reconcilers.promises.holdings import Facts, Holdings
@@ -89,18 +89,18 @@ def _forget_promises(mp: Patch, kind: str) -> None:
 
 def holdings_of_claims_kept_while_allocations_are_listed(mp: Patch) -> None:
     """A pass chooses by what claims held before it waited for a LIST of allocations."""
-    read_up_to = Reader.read_up_to
+    read_up_to = PoolReader.read_up_to
 
-    async def early(self: Reader, pool: Any, journal: Journal, seen: Any = None) -> Any:
+    async def early(self: PoolReader, pool: Any, journal: Journal, seen: Any = None) -> Any:
         before = [*self.read_cached(pool.metadata.key).holdings.facts_of_kind(names.KIND_CLAIMS)]
-        read = await read_up_to(self, pool, journal, seen)
+        read = await read_up_to(self, pool, journal=journal, seen=seen)
         if read.claims is None:
             return read
         facts = chain(read.holdings.facts_of_kind(KIND), before)
         holdings = Holdings(facts=facts)
         return replace(read, holdings=holdings, claims=read.claims.with_holdings(holdings))
 
-    mp.setattr(Reader, "read_up_to", early)
+    mp.setattr(PoolReader, "read_up_to", early)
 
 
 def claims_unseen(mp: Patch) -> None:
@@ -129,7 +129,7 @@ def _believe_lagging(mp: Patch, source: str) -> None:
 
     def credulous(self: CacheWait, cache: Any, revision: int, pool: Any) -> bool:
         of_source = isinstance(pool, tuple) and pool[0] == source
-        return of_source or has_read(self, cache, revision, pool)
+        return of_source or has_read(self, cache, revision=revision, pool=pool)
 
     mp.setattr(CacheWait, "has_read", credulous)
 

@@ -60,12 +60,12 @@ async def claim_written_late_after_loss_of_memory(stage: SharedStage) -> str | N
     """
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.edit_pool(FORGOTTEN)
     stage.ask_first("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
-    await stage.work(other, POOL, "p", _gives)
+    await stage.work(other, POOL, name="p", late=_gives)
     stage.arrive()
     return stage.problem
 
@@ -76,7 +76,7 @@ async def claim_written_late_after_a_paused_pool_lost_its_memory(
     """The same, and a person has paused the pool: IPAllocations are served all the same."""
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.edit_pool({"metadata": {"annotations": {PAUSED: ""}}})
     stage.edit_pool(FORGOTTEN)
     stage.ask("a")
@@ -194,9 +194,9 @@ async def allocation_promised_while_a_claim_is_served(stage: SharedStage) -> str
     stage.claim_to_be("c")
     await stage.clock.advance(1)
     stage.ask("a")
-    await stage.work(stage.replica(), POOL, "p", writes_of("a"))
+    await stage.work(stage.replica(), POOL, name="p", late=writes_of("a"))
     stage.let_claim("c")
-    await stage.work(stage.replica(), POOL, "p", writes_of("a"))
+    await stage.work(stage.replica(), POOL, name="p", late=writes_of("a"))
     stage.arrive()
     return stage.problem
 
@@ -205,11 +205,11 @@ async def claim_promised_while_an_allocation_is_served(stage: SharedStage) -> st
     """A claim's address is on its way when an allocation asks, and the IPAddress is not seen."""
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.ask_first("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
-    await stage.work(other, POOL, "p", _gives)
+    await stage.work(other, POOL, name="p", late=_gives)
     stage.arrive()
     return stage.problem
 
@@ -218,7 +218,7 @@ async def claim_promised_before_its_kinds_are_seen(stage: SharedStage) -> str | 
     """A claim's address is on its way; another replica does not see yet that claims are served."""
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.ask("a")
     other.discovered.pool_claims = None
     await _work_until_absence_is_believed(stage, other)
@@ -258,11 +258,11 @@ async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str 
     stage.claim_to_be("d")
     await stage.clock.advance(1)
     stage.claim("c")
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.ask("a")
     first = stage.replica()
     for _ in range(2):  # the second pass drops the settled promise, and raises the memory
-        await stage.work(first, POOL, "p", _gives)
+        await stage.work(first, POOL, name="p", late=_gives)
         first.read(1.0, all_of_it=True)
         await stage.clock.advance(60)
     other.pools.advance(other.pools.behind)
@@ -278,7 +278,7 @@ async def claim_written_while_allocations_are_listed(stage: SharedStage) -> str 
         return False
 
     for _ in range(2):  # at first it waits for its cache of allocations
-        await stage.work(other, POOL, "p", meanwhile)
+        await stage.work(other, POOL, name="p", late=meanwhile)
         await stage.clock.advance(2)
     return stage.problem
 
@@ -369,13 +369,13 @@ async def fence_of_claims_while_an_allocation_is_promised(stage: SharedStage) ->
     await stage.clock.advance(1)
     stage.ask("a")
     without.read(1.0, all_of_it=True)
-    await stage.work(without, POOL, "p", writes_of("a"))
+    await stage.work(without, POOL, name="p", late=writes_of("a"))
     assert stage.late, "the promise is written"
     stage.let_claim("c")
     replica = stage.replica()
     for _ in range(3):
         replica.read(1.0, all_of_it=True)
-        await stage.work(replica, POOL, "p", writes_of("a"))
+        await stage.work(replica, POOL, name="p", late=writes_of("a"))
     stage.arrive()
     return stage.problem or (None if _has_address(stage, "c") else "claim c waits")
 
@@ -445,13 +445,13 @@ async def claim_written_late_after_a_restore_to_a_new_uid(stage: SharedStage) ->
     earlier = StatusMemory().make_copy(pool)
     stage.claim("c")
     other = stage.replica()
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.replace_pool([earlier])
     stage.ask_first("a")
     for _ in range(3):
         for feed in (other.pools, other.allocations):
             feed.advance(feed.behind)
-        await stage.work(other, POOL, "p", _gives)
+        await stage.work(other, POOL, name="p", late=_gives)
         await stage.clock.advance(2)
     stage.arrive()
     return stage.problem
@@ -461,11 +461,11 @@ async def claim_and_allocation_of_one_name(stage: SharedStage) -> str | None:
     """The address of claim a is on its way; then an allocation with its name asks."""
     stage.claim("a")
     other = stage.replica()
-    await stage.work(stage.replica(), POOL, "p", _gives)
+    await stage.work(stage.replica(), POOL, name="p", late=_gives)
     stage.ask_first("a")
     for feed in (other.pools, other.allocations):
         feed.advance(feed.behind)
-    await stage.work(other, POOL, "p", _gives)
+    await stage.work(other, POOL, name="p", late=_gives)
     stage.arrive()
     await stage.serve(other)
     if stage.problem:

@@ -115,7 +115,12 @@ class Stage:
     def sharing_replica(self, shards: int) -> Any:
         """Return a replica among replicas that share so many shards; it holds none of them yet."""
         world = World(
-            self.model, self.flights, self.clock, random.Random(0), patience=0.0, shards=shards
+            self.model,
+            self.flights,
+            clock=self.clock,
+            rnd=random.Random(0),
+            patience=0.0,
+            shards=shards,
         )
         replica = self.adapter.make_replica(world)
         replica.boot(stale=False)
@@ -127,7 +132,7 @@ class Stage:
 
     async def pool(self, replica: Passes, late: Late = nothing) -> None:
         """Let a replica work on the pool."""
-        await self.work(replica, 0, "p", late)
+        await self.work(replica, 0, name="p", late=late)
 
     async def work(self, replica: Passes, number: int, name: str, late: Late = nothing) -> None:
         """Let a replica work on an object; its late requests run when `arrive` says so."""

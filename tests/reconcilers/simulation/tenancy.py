@@ -207,7 +207,7 @@ class Tenancy:
     def _work(self, group: TaskGroup) -> None:
         replica = self.random.choice(self.replicas)
         reconciler, key = self.random.choice(self._keys(replica))
-        self._begin(group, replica, reconciler, key)
+        self._begin(group, replica, reconciler=reconciler, key=key)
 
     def _keys(self, replica: Replica) -> list[tuple[Any, Key]]:
         allocations = sorted(
@@ -409,7 +409,7 @@ class Tenancy:
 
     async def _round(self, group: TaskGroup, replica: Replica) -> None:
         for reconciler, key in self._keys(replica):
-            self._begin(group, replica, reconciler, key)
+            self._begin(group, replica, reconciler=reconciler, key=key)
             await settle()
             while self.packets:
                 arrive(self.packets.pop())

@@ -16,7 +16,7 @@ from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb import adapter
 from reconcilers.loadbalancers.metallb import projection as metallb
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
-from reconcilers.loadbalancers.metallb.projection import MetalLB
+from reconcilers.loadbalancers.metallb.projection import TenantMetalLB
 from reconcilers.loadbalancers.metallb.uptake import WithdrawalCheck
 from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Projection, Proven
 from reconcilers.tenantcluster import projector
@@ -76,7 +76,7 @@ def older_views_written(mp: Patch) -> None:
         behind = basis_of(live) < projection.needed
         return behind or live.spec.addresses != projection.entries or not metallb.is_ours(live)
 
-    mp.setattr(MetalLB, "_differs", staticmethod(differs))
+    mp.setattr(TenantMetalLB, "_differs", staticmethod(differs))
 
 
 def applied_blindly(mp: Patch) -> None:
@@ -87,7 +87,7 @@ def applied_blindly(mp: Patch) -> None:
         self: Client, resource: Any, key: Any, body: Any, **options: Any
     ) -> Any:
         options |= {"version": "", "uid": ""}
-        return await apply(self, resource, key, body, **options)
+        return await apply(self, resource, key=key, body=body, **options)
 
     mp.setattr(Client, "apply", without_precondition)
 
@@ -160,7 +160,7 @@ def silence_is_consent(mp: Patch) -> None:
     async def hasty(
         self: TenantReleaseCheck, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
-        answer = await look(self, tenant, allocation, mark)
+        answer = await look(self, tenant, allocation=allocation, mark=mark)
         if isinstance(answer, InUse) and "cannot be asked" in answer.why:
             return Released("it does not answer")
         return answer
@@ -193,12 +193,12 @@ def begun_not_recorded(mp: Patch) -> None:
 def created_with_ranges(mp: Patch) -> None:
     """A tenant's pool is created with its ranges at once."""
 
-    async def create(self: MetalLB, projection: Projection) -> IPAddressPool:
+    async def create(self: TenantMetalLB, projection: Projection) -> IPAddressPool:
         body = metallb._pool_body(projection.entries, projection)
         body["metadata"]["name"] = metallb.POOL_NAME
         return await self._client.create(IP_ADDRESS_POOL, self._pool.namespace, body)
 
-    mp.setattr(MetalLB, "_create", create)
+    mp.setattr(TenantMetalLB, "_create", create)
 
 
 def filled_unconfirmed(mp: Patch) -> None:
@@ -254,7 +254,7 @@ def waits_consumed(mp: Patch) -> None:
     def forgetful(
         self: BoundedWait, state: tuple[int, str, int], seconds: float, now: float
     ) -> bool:
-        elapsed = has_elapsed(self, state, seconds, now)
+        elapsed = has_elapsed(self, state, seconds=seconds, now=now)
         if elapsed:
             self.clear()
         return elapsed

@@ -53,14 +53,14 @@ class Yard(Tenancy):
 
     async def project(self, replica: Replica, late: Late = nothing, *, wait: bool = False) -> None:
         """Let a replica work on the tenant; late requests run later, and the sender may wait."""
-        await self.work(replica, replica.clusters, TENANT, late, wait=wait)
+        await self.work(replica, replica.clusters, key=TENANT, late=late, wait=wait)
 
     async def give_back(self, name: str, late: Late = nothing, *, delete: bool = True) -> None:
         """Let the other replica take an allocation back."""
         if delete:
             self.server.delete("ipallocations", name)
         for _ in range(4):
-            await self.work(self.other, self.other.allocations, make.key(name), late)
+            await self.work(self.other, self.other.allocations, key=make.key(name), late=late)
             if self.server.has("tenantclusters", "a", namespace="team"):
                 await self.project(self.other, late)
 
@@ -68,7 +68,7 @@ class Yard(Tenancy):
         self, replica: Replica, reconciler: Any, key: Key, late: Late, *, wait: bool = False
     ) -> None:
         """Let a replica work on an object until it is done or waits for what is late."""
-        self._begin(self.group, replica, reconciler, key)
+        self._begin(self.group, replica, reconciler=reconciler, key=key)
         await settle()
         while self.packets:
             packet = self.packets.pop(0)
@@ -154,7 +154,9 @@ async def taken_back_before_it_was_projected(yard: Yard) -> str | None:
     await yard.project(yard.one, write_of_pool("PATCH"))
     yard.server.delete("ipallocations", "team-a-lb-1")
     for _ in range(2):
-        await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+        await yard.work(
+            yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing
+        )
     await yard.arrive()
     return yard.verdict()
 
@@ -164,7 +166,9 @@ async def late_creation(yard: Yard, *, wait: bool = False) -> str | None:
     await yard.project(yard.one, write_of_pool("POST"), wait=wait)
     yard.server.delete("ipallocations", "team-a-lb")
     for _ in range(3):
-        await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb"), nothing)
+        await yard.work(
+            yard.other, yard.other.allocations, key=make.key("team-a-lb"), late=nothing
+        )
     await yard.arrive()
     return yard.verdict()
 
@@ -180,10 +184,12 @@ async def secret_without_answer(yard: Yard) -> str | None:
     """A deleted cluster's Secret cannot be read just then."""
     await yard.project(yard.one)
     yard.server.delete("tenantclusters", "a", namespace="team")
-    await yard.work(yard.one, yard.one.clusters, TENANT, lambda packet: packet.to == "a")
+    await yard.work(yard.one, yard.one.clusters, key=TENANT, late=lambda packet: packet.to == "a")
     key = make.key("team-a-lb")
     yard.server.delete("ipallocations", "team-a-lb")
-    await yard.work(yard.other, yard.other.allocations, key, lambda p: "/secrets/" in p.path)
+    await yard.work(
+        yard.other, yard.other.allocations, key=key, late=lambda p: "/secrets/" in p.path
+    )
     return yard.verdict()
 
 
@@ -273,7 +279,7 @@ async def put_back_by_a_person(yard: Yard) -> str | None:
     for offer in tenant.all("addressoffers"):
         meta, change = offer["metadata"], {"spec": {"entries": entries}}
         tenant.edit("addressoffers", meta["name"], change, namespace=meta["namespace"])
-    await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+    await yard.work(yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing)
     return yard.verdict()
 
 
@@ -291,7 +297,7 @@ async def kinds_gone_twice(yard: Yard) -> str | None:
     key = make.key("team-a-lb-1")
     yard.remove_kinds("a")
     yard.server.delete("ipallocations", "team-a-lb-1")
-    await yard.work(yard.other, yard.other.allocations, key, nothing)
+    await yard.work(yard.other, yard.other.allocations, key=key, late=nothing)
     await yard.clock.advance(WAIT - 1)
     tenant.served = yard.served_kinds
     for offer in backup:
@@ -299,10 +305,10 @@ async def kinds_gone_twice(yard: Yard) -> str | None:
         tenant.add("addressoffers", {"metadata": meta, "spec": offer["spec"]})
     balancer.paused = True
     await yard.project(yard.other)
-    await yard.work(yard.other, yard.other.allocations, key, nothing)
+    await yard.work(yard.other, yard.other.allocations, key=key, late=nothing)
     yard.remove_kinds("a")
     await yard.clock.advance(WAIT - 1)
-    await yard.work(yard.other, yard.other.allocations, key, nothing)
+    await yard.work(yard.other, yard.other.allocations, key=key, late=nothing)
     service(tenant, "y")
     balancer.resume()
     return yard.verdict()
@@ -326,7 +332,7 @@ async def acknowledged_and_still_shown(yard: Yard) -> str | None:
         meta = offer["metadata"]
         seen = {"status": {"observedGeneration": meta["generation"]}}
         tenant.edit("addressoffers", meta["name"], seen, namespace=meta["namespace"])
-    await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+    await yard.work(yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing)
     return yard.verdict()
 
 

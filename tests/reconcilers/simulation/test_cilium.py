@@ -41,7 +41,7 @@ def test_no_address_is_offered_wrongly_and_every_one_is_released(
     faults: Faults, options: str, part: int
 ) -> None:
     model = partial(CiliumTenancy, faults=faults)
-    check_part(model, SEEDS // 4, part, f"cilium {{}} {options}")
+    check_part(model, SEEDS // 4, part=part, again=f"cilium {{}} {options}")
 
 
 def created_with_ranges(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,9 @@ async def added_by_a_person(yard: Yard) -> str | None:
 async def release_range(yard: Yard) -> None:
     """Let the other replica check a deleted allocation until it waits for nothing of its own."""
     for _ in range(8):
-        await yard.work(yard.other, yard.other.allocations, make.key("team-a-lb-1"), nothing)
+        await yard.work(
+            yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing
+        )
         await yard.clock.advance(1)
 
 
@@ -146,4 +148,4 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene]] = {
 @pytest.mark.parametrize("name", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(name: str) -> None:
     rule, off, scene = SCENES[name]
-    check_scene(off, lambda: scenes.play_scene(scene, CiliumYard), GIVEN, rule)
+    check_scene(off, lambda: scenes.play_scene(scene, CiliumYard), sign=GIVEN, rule=rule)

@@ -22,7 +22,9 @@ from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, sharded
 def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(Run, Claims, plan=plan), SEEDS // share, part, f"claims {{}} {options}")
+    check_part(
+        partial(Run, Claims, plan=plan), SEEDS // share, part=part, again=f"claims {{}} {options}"
+    )
 
 
 @pytest.mark.slow
@@ -30,7 +32,9 @@ def test_no_two_claims_ever_have_one_address_and_every_claim_that_fits_is_served
 def test_claims_are_served_and_released_while_clusters_come_and_go_and_addresses_rest(
     part: int,
 ) -> None:
-    check_part(partial(Run, ClusterClaims, plan=RESTING), SEEDS // 2, part, "clusters {}")
+    check_part(
+        partial(Run, ClusterClaims, plan=RESTING), SEEDS // 2, part=part, again="clusters {}"
+    )
 
 
 @pytest.mark.slow
@@ -39,7 +43,9 @@ def test_released_addresses_that_an_object_records_rest_though_objects_are_remov
     part: int,
 ) -> None:
     plan = replace(RESTING, force=True)
-    check_part(partial(Run, ClusterClaims, plan=plan), SEEDS // 4, part, "clusters {} --force")
+    check_part(
+        partial(Run, ClusterClaims, plan=plan), SEEDS // 4, part=part, again="clusters {} --force"
+    )
 
 
 def test_a_seed_gives_the_same_run_each_time() -> None:

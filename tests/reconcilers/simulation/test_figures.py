@@ -24,14 +24,17 @@ SWITCHES: dict[str, tuple[type[Adapter], Switch]] = {
     ),
     "both families": (
         NetworkPools,
-        Switch(RULE, rules.networkpool_figures_not_updated, SIGN, FAMILIES, 12),
+        Switch(RULE, rules.networkpool_figures_not_updated, sign=SIGN, plan=FAMILIES, seed=12),
     ),
     "shared": (
         SharedPools,
         Switch(RULE, rules.networkpool_figures_not_updated, SIGN, seed=3),
     ),
     "claims": (Claims, Switch(RULE, rules.claim_pool_figures_not_updated, SIGN)),
-    "clusters": (ClusterClaims, Switch(RULE, rules.claim_pool_figures_not_updated, SIGN, RESTING)),
+    "clusters": (
+        ClusterClaims,
+        Switch(RULE, rules.claim_pool_figures_not_updated, sign=SIGN, plan=RESTING),
+    ),
     "networks": (Networks, Switch(RULE, rules.network_figures_not_updated, SIGN)),
 }
 

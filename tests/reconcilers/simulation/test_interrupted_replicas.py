@@ -78,7 +78,7 @@ async def lost_journal_and_one_fence(
         other.discovered.served_from = served_from
     await stage.work(other, POOL, "p")
     first.read(1.0, all_of_it=True)
-    await stage.work(first, POOL, "p", second_write_of_the_pool())
+    await stage.work(first, POOL, name="p", late=second_write_of_the_pool())
     for _ in range(3):
         other.read(1.0, all_of_it=True)
         await stage.work(other, POOL, "p")
@@ -116,7 +116,7 @@ async def restored_address_is_recreated_and_its_replica_dies(stage: SharedStage)
         return bool(dead)
 
     for worker, name in ((POOL, "p"), (2, "c"), (POOL, "p"), (2, "c")):
-        await stage.work(first, worker, name, from_create_on)
+        await stage.work(first, worker, name=name, late=from_create_on)
         if dead:
             break
         first.read(1.0, all_of_it=True)

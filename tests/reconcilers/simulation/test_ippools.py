@@ -17,30 +17,36 @@ from tests.reconcilers.simulation.switch import Switch, check
 from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 8),
+    "2": Switch(
+        "what is promised is taken", rules.promises_not_taken, sign=BOTH_HAVE, plan=LAGGING, seed=8
+    ),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.pools_written_blindly,
-        BOTH_HAVE,
-        LAGGING,
-        2,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=2,
     ),
     "5": Switch(
         "a claim is written at the version that was promised for",
         rules.claims_written_blindly,
-        "came to have",
-        LAGGING,
-        4,
+        sign="came to have",
+        plan=LAGGING,
+        seed=4,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 22
+        "a promise is kept until it is settled",
+        rules.dropped_at_once,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=22,
     ),
     "8": Switch(
         "what claims of one kind hold is taken for claims of the other kind",
         rules.kinds_do_not_see_each_other,
-        BOTH_HAVE,
-        LAGGING,
-        1,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=1,
     ),
 }
 
@@ -51,7 +57,12 @@ SWITCHES = {
 def test_no_two_claims_of_either_kind_ever_have_one_address(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(Run, IPPools, plan=plan), SEEDS // share, part, f"ippools {{}} {options}")
+    check_part(
+        partial(Run, IPPools, plan=plan),
+        SEEDS // share,
+        part=part,
+        again=f"ippools {{}} {options}",
+    )
 
 
 @pytest.mark.slow

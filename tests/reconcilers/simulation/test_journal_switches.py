@@ -104,4 +104,4 @@ def test_without_a_rule_of_the_journal_the_scene_ends_badly_and_with_it_well(
     rule: str, kind: str
 ) -> None:
     scene, sign, offs = SCENES[rule]
-    check_scene(offs[kind], lambda: play_scene(scene, STAGES[kind]), sign, rule)
+    check_scene(offs[kind], lambda: play_scene(scene, STAGES[kind]), sign=sign, rule=rule)

@@ -26,33 +26,43 @@ _EMPTIED = replace(_BUSY, resets=True)
 CHANGED, LOST = " now", "lost its addresses"
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 5),
+    "2": Switch(
+        "what is promised is taken", rules.promises_not_taken, sign=BOTH_HAVE, plan=LAGGING, seed=5
+    ),
     "3": Switch(
         "an allocation is made without addresses",
         rules.made_with_addresses,
-        BOTH_HAVE,
-        LAGGING,
-        1,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=1,
     ),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.pools_written_blindly,
-        BOTH_HAVE,
-        LAGGING,
-        1,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=1,
     ),
     "5": Switch(
         "an allocation is written at the version that was promised for",
         rules.written_at_any_version,
-        CHANGED,
-        _EMPTIED,
-        8,
+        sign=CHANGED,
+        plan=_EMPTIED,
+        seed=8,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 3
+        "a promise is kept until it is settled",
+        rules.dropped_at_once,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=3,
     ),
     "8": Switch(
-        "own answers are not what was read", rules.own_answers_count_as_read, BOTH_HAVE, _BUSY, 24
+        "own answers are not what was read",
+        rules.own_answers_count_as_read,
+        sign=BOTH_HAVE,
+        plan=_BUSY,
+        seed=24,
     ),
 }
 
@@ -91,7 +101,9 @@ SCENES = {
 def test_no_two_ever_have_one_address_of_kkp_and_every_cluster_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(Run, Kkp, plan=plan), SEEDS // share, part, f"kkp {{}} {options}")
+    check_part(
+        partial(Run, Kkp, plan=plan), SEEDS // share, part=part, again=f"kkp {{}} {options}"
+    )
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ def test_no_address_is_offered_wrongly_and_every_one_is_released(
     faults: Faults, options: str, part: int
 ) -> None:
     model = partial(MemoryTenancy, faults=faults)
-    check_part(model, SEEDS // 8, part, f"balancer {{}} {options}")
+    check_part(model, SEEDS // 8, part=part, again=f"balancer {{}} {options}")
 
 
 @pytest.mark.parametrize("rule", SWITCHES)
@@ -49,7 +49,7 @@ def test_without_a_rule_of_the_port_a_scene_ends_badly_and_with_it_well(rule: st
     def switch_off(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(MemoryTenancy, "rules", Rules(**{rule: False}))
 
-    check_scene(switch_off, lambda: play_scene(SWITCHES[rule], MemoryYard), GIVEN, rule)
+    check_scene(switch_off, lambda: play_scene(SWITCHES[rule], MemoryYard), sign=GIVEN, rule=rule)
 
 
 def test_a_service_that_takes_an_address_as_it_is_taken_out_keeps_or_regains_one() -> None:

@@ -23,22 +23,32 @@ from tests.reconcilers.simulation.test_claim_switches import BOTH_HAVE
 _BUSY = replace(LAGGING, users=0.15, reading=0.15, pool_cycles=False, wipes=False, restores=False)
 
 SWITCHES = {
-    "2": Switch("what is promised is taken", rules.promises_not_taken, BOTH_HAVE, LAGGING, 10),
+    "2": Switch(
+        "what is promised is taken",
+        rules.promises_not_taken,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=10,
+    ),
     "4": Switch(
         "the journal is written at the version that was read",
         rules.networks_written_blindly,
-        BOTH_HAVE,
-        LAGGING,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
     ),
     "5": Switch(
         "an IPAllocation is written at the version that was promised for",
         rules.written_at_any_version,
-        "requested",
-        SHARP,
-        27,
+        sign="requested",
+        plan=SHARP,
+        seed=27,
     ),
     "6": Switch(
-        "a promise is kept until it is settled", rules.dropped_at_once, BOTH_HAVE, LAGGING, 22
+        "a promise is kept until it is settled",
+        rules.dropped_at_once,
+        sign=BOTH_HAVE,
+        plan=LAGGING,
+        seed=22,
     ),
     "8": Switch(
         "a requested address is given or refused, never another",
@@ -70,7 +80,12 @@ SCENES = {
 def test_no_two_ever_have_one_address_of_a_network_and_every_request_that_fits_is_served(
     plan: Plan, share: int, options: str, part: int
 ) -> None:
-    check_part(partial(Run, Networks, plan=plan), SEEDS // share, part, f"networks {{}} {options}")
+    check_part(
+        partial(Run, Networks, plan=plan),
+        SEEDS // share,
+        part=part,
+        again=f"networks {{}} {options}",
+    )
 
 
 @pytest.mark.slow

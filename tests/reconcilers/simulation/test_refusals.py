@@ -30,5 +30,5 @@ def test_a_request_that_rests_after_a_refusal_costs_few_writes_in_each_resync(
 ) -> None:
     rule = "a request whose promise was voided is promised nothing for a resync"
     sign = "times in a resync although it is refused"
-    switch = Switch(rule, refused_again_at_once, sign, PLAN, seed=seed)
+    switch = Switch(rule, refused_again_at_once, sign=sign, plan=PLAN, seed=seed)
     check(switch, lambda number: Run(adapter, number, PLAN).play(), record_property)

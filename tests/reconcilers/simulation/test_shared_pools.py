@@ -84,13 +84,13 @@ def test_claims_and_allocations_of_one_pool_never_share_an_address_and_what_fits
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     again = f"shared {{}} {options}"
-    check_part(partial(Run, SharedPools, plan=plan), SEEDS // (2 * share), part, again)
+    check_part(partial(Run, SharedPools, plan=plan), SEEDS // (2 * share), part=part, again=again)
 
 
 @pytest.mark.parametrize("rule", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(rule: str) -> None:
     off, scene = SCENES[rule]
-    check_scene(off, lambda: play_scene(scene, scenes.SharedStage), "both have", rule)
+    check_scene(off, lambda: play_scene(scene, scenes.SharedStage), sign="both have", rule=rule)
 
 
 def test_a_pass_chooses_by_one_moment_though_it_lists_allocations_in_between() -> None:

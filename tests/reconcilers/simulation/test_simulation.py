@@ -43,12 +43,12 @@ def test_no_two_allocations_ever_hold_one_address_and_every_request_that_fits_is
     plan: Plan, share: int, options: str, part: int
 ) -> None:
     run = partial(Run, NetworkPools, plan=plan)
-    check_part(run, SEEDS // share, part, f"pools {{}} {options}")
+    check_part(run, SEEDS // share, part=part, again=f"pools {{}} {options}")
 
 
 def _check_tenants(model: Callable[[int], Tenancy], part: int, options: str) -> None:
     """Play the seeds of one part with tenants; the options play one of them again."""
-    check_part(model, SEEDS // 4, part, f"tenants {{}} {options}")
+    check_part(model, SEEDS // 4, part=part, again=f"tenants {{}} {options}")
 
 
 @pytest.mark.slow

@@ -33,33 +33,39 @@ SWITCHES = {
     "1a": Switch(
         "a pass waits for the pool's revision",
         rules.any_position,
-        BOTH,
-        LONG,
+        sign=BOTH,
+        plan=LONG,
         seed=29,
     ),
     "1c": Switch(
-        "own answers never move the position", rules.position_of_own_answers, BOTH, QUIET, seed=80
+        "own answers never move the position",
+        rules.position_of_own_answers,
+        sign=BOTH,
+        plan=QUIET,
+        seed=80,
     ),
     "2a": Switch(
         "a range is held in whatever phase",
         rules.held_in_phase_allocated_only,
-        BOTH,
-        EDITED,
+        sign=BOTH,
+        plan=EDITED,
         seed=138,
     ),
-    "2b": Switch("what is promised is taken", rules.promises_not_taken, BOTH, QUIET, seed=7),
+    "2b": Switch(
+        "what is promised is taken", rules.promises_not_taken, sign=BOTH, plan=QUIET, seed=7
+    ),
     "2c": Switch(
         "both ranges of a promise are taken",
         rules.second_promised_not_taken,
-        BOTH,
-        replace(LAGGING, families=True),
+        sign=BOTH,
+        plan=replace(LAGGING, families=True),
         seed=2,
     ),
     "2d": Switch(
         "both ranges that are held are taken",
         rules.second_held_not_taken,
-        BOTH,
-        Plan(families=True),
+        sign=BOTH,
+        plan=Plan(families=True),
         seed=1,
     ),
     "3a": Switch(
@@ -83,55 +89,63 @@ SWITCHES = {
     "3d": Switch(
         "who requires both families gets both or nothing",
         rules.one_of_two_suffices,
-        "requires both families and shows one",
-        Plan(families=True),
+        sign="requires both families and shows one",
+        plan=Plan(families=True),
         seed=17,
     ),
     "4a": Switch(
         "a pool is written at the version it was read at",
         rules.pools_written_blindly,
-        BOTH,
-        LONG,
+        sign=BOTH,
+        plan=LONG,
         seed=9,
     ),
     "4b": Switch(
-        "after a conflict one chooses anew", rules.choice_sent_again, BOTH, LAGGING, seed=86
+        "after a conflict one chooses anew",
+        rules.choice_sent_again,
+        sign=BOTH,
+        plan=LAGGING,
+        seed=86,
     ),
     "4d": Switch(
         "one promise carries the ranges of both families",
         rules.one_family_at_a_time,
-        "requires both families and shows one",
-        Plan(families=True),
+        sign="requires both families and shows one",
+        plan=Plan(families=True),
         seed=10,
     ),
-    "6a": Switch("a promise is kept until it is settled", rules.never_kept, BOTH, QUIET, seed=63),
-    "6b": Switch("a higher version settles", rules.kept_until_fulfilled, WAITS, _CALMED, seed=10),
+    "6a": Switch(
+        "a promise is kept until it is settled", rules.never_kept, sign=BOTH, plan=QUIET, seed=63
+    ),
+    "6b": Switch(
+        "a higher version settles", rules.kept_until_fulfilled, sign=WAITS, plan=_CALMED, seed=10
+    ),
     "6d": Switch(
         "what settled a promise raises the revision",
         rules.revision_not_raised,
-        BOTH,
-        LONG,
+        sign=BOTH,
+        plan=LONG,
         seed=334,
     ),
     "6e": Switch(
         "the revision is an object's, and no reason to write",
         rules.revision_of_lists,
-        "come to rest",
-        _CALMED,
+        sign="come to rest",
+        plan=_CALMED,
         seed=7,
     ),
     "7e": Switch(
         "a pool that is deleted hands out nothing",
         rules.terminating_serves,
-        "while it was being deleted",
-        CYCLED,
+        sign="while it was being deleted",
+        plan=CYCLED,
         seed=8,
     ),
     "7f": Switch(
         "nor does one without our finalizer",
         rules.serves_without_finalizer,
-        "without its finalizer",
-        CYCLED,
+        sign="without its finalizer",
+        plan=CYCLED,
         seed=9,
     ),
 }
@@ -213,4 +227,4 @@ def test_where_replicas_share_the_pools_a_rule_is_missed_as_well(
 @pytest.mark.parametrize("number", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(number: str) -> None:
     rule, off, scene, sign = SCENES[number]
-    check_scene(off, lambda: play_scene(scene), sign, rule)
+    check_scene(off, lambda: play_scene(scene), sign=sign, rule=rule)

@@ -24,28 +24,40 @@ _STORM = Faults(calm=False)
 GIVEN, REST = "may be given away", "it did not come to rest"
 
 SWITCHES = {
-    "gate": Switch("the finalizer goes last", rules.open_gate, GIVEN, _STORM, seed=12),
-    "mark": Switch("what is marked is not projected", rules.marks_projected, REST, Faults(), 26),
-    "look": Switch("out means not in the pool", rules.pool_not_looked_at, GIVEN, _STORM, 19),
-    "silence": Switch("who does not answer holds on", rules.silence_is_consent, GIVEN, _STORM, 12),
+    "gate": Switch("the finalizer goes last", rules.open_gate, sign=GIVEN, plan=_STORM, seed=12),
+    "mark": Switch(
+        "what is marked is not projected", rules.marks_projected, sign=REST, plan=Faults(), seed=26
+    ),
+    "look": Switch(
+        "out means not in the pool", rules.pool_not_looked_at, sign=GIVEN, plan=_STORM, seed=19
+    ),
+    "silence": Switch(
+        "who does not answer holds on", rules.silence_is_consent, sign=GIVEN, plan=_STORM, seed=12
+    ),
     "begun": Switch(
-        "a projection is recorded before it begins", rules.begun_not_recorded, GIVEN, _STORM, 12
+        "a projection is recorded before it begins",
+        rules.begun_not_recorded,
+        sign=GIVEN,
+        plan=_STORM,
+        seed=12,
     ),
     "departed": Switch(
         "a tenant outlives its cluster",
         rules.gone_is_torn_down,
-        GIVEN,
-        replace(FORCE, calm=False),
+        sign=GIVEN,
+        plan=replace(FORCE, calm=False),
         seed=356,
     ),
     "elapsed": Switch(
         "a wait that has elapsed stays so",
         rules.waits_consumed,
-        "still asks the management cluster",
-        WAITING,
+        sign="still asks the management cluster",
+        plan=WAITING,
         seed=2,
     ),
-    "shrink": Switch("shrink asks before it takes", rules.deleted_unmarked, GIVEN, _STORM, 12),
+    "shrink": Switch(
+        "shrink asks before it takes", rules.deleted_unmarked, sign=GIVEN, plan=_STORM, seed=12
+    ),
 }
 
 SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene, str]] = {
@@ -136,4 +148,4 @@ def test_without_a_rule_the_simulation_fails_and_with_it_the_same_seed_is_clean(
 @pytest.mark.parametrize("name", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(name: str) -> None:
     rule, off, scene, sign = SCENES[name]
-    check_scene(off, lambda: play_scene(scene), sign, rule)
+    check_scene(off, lambda: play_scene(scene), sign=sign, rule=rule)

@@ -2,12 +2,12 @@
 
 from allocator import AddressRange
 from controller.meta import Key
-from reconcilers.spaces.offers import ANYWHERE, Offer, PoolName, Site
+from reconcilers.spaces.offers import ANYWHERE, PoolName, PoolOffer, Site
 
 
 def offer(
     pool: str, *texts: str, part: str = "", site: Site = ANYWHERE, kind: str = "NetworkPool"
-) -> Offer:
+) -> PoolOffer:
     """Return an offer of a pool.
 
     Args:
@@ -19,4 +19,4 @@ def offer(
     """
     namespace, _, name = pool.rpartition("/")
     ranges = tuple(AddressRange.parse(*span.split("-")) for span in texts)
-    return Offer(PoolName(kind, Key(namespace, name)), ranges, part=part, site=site)
+    return PoolOffer(PoolName(kind, Key(namespace, name)), ranges, part=part, site=site)

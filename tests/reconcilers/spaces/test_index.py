@@ -11,7 +11,7 @@ from allocator import AddressRange, Family
 from controller.meta import Key
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.intervals import Interval, Intervals
-from reconcilers.spaces.offers import Offer, PoolName, Site, offer_of
+from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
 from reconcilers.spaces.sharing import NAMED, Kinds
 from tests.reconcilers.spaces.offers import offer
 
@@ -24,11 +24,11 @@ SITES = st.builds(Site, st.sampled_from(["", "kkp", "viti"]), st.sampled_from(["
 
 
 @st.composite
-def offers_of_pools(draw: st.DrawFn) -> dict[PoolName, tuple[Offer, ...]]:
+def offers_of_pools(draw: st.DrawFn) -> dict[PoolName, tuple[PoolOffer, ...]]:
     """Draw pools, each with a part or two; the ranges of a part are disjoint."""
     pools = {}
     for pool in draw(st.lists(POOLS, unique=True, max_size=14)):
-        offers: list[Offer] = []
+        offers: list[PoolOffer] = []
         for part in draw(st.sampled_from([[""], ["x"], ["x", "y"]])):
             site = draw(SITES)
             if part:
@@ -42,7 +42,7 @@ def offers_of_pools(draw: st.DrawFn) -> dict[PoolName, tuple[Offer, ...]]:
     return pools
 
 
-def numbers(offer: Offer) -> set[tuple[int, int]]:
+def numbers(offer: PoolOffer) -> set[tuple[int, int]]:
     return {
         (part.family, number)
         for part in offer.ranges
@@ -51,7 +51,7 @@ def numbers(offer: Offer) -> set[tuple[int, int]]:
 
 
 def brute_force(
-    offers: Sequence[Offer], pools: dict[PoolName, tuple[Offer, ...]]
+    offers: Sequence[PoolOffer], pools: dict[PoolName, tuple[PoolOffer, ...]]
 ) -> dict[tuple[PoolName, str], int]:
     """Return how many addresses other pools, with their parts, hand out of a pool's."""
     shared: dict[tuple[PoolName, str], int] = {}
@@ -65,7 +65,7 @@ def brute_force(
     return shared
 
 
-def check(index: SpaceIndex, pools: dict[PoolName, tuple[Offer, ...]]) -> None:
+def check(index: SpaceIndex, pools: dict[PoolName, tuple[PoolOffer, ...]]) -> None:
     for pool, intervals in pools.items():
         expected = brute_force(intervals, pools)
         sharing = index.sharing(intervals)
@@ -98,7 +98,7 @@ def check(index: SpaceIndex, pools: dict[PoolName, tuple[Offer, ...]]) -> None:
 @pytest.mark.slow
 @given(st.lists(offers_of_pools(), min_size=1, max_size=4), st.data())
 def test_the_index_finds_what_a_comparison_of_all_pools_finds_as_pools_come_change_and_go(
-    states: list[dict[PoolName, tuple[Offer, ...]]], data: st.DataObject
+    states: list[dict[PoolName, tuple[PoolOffer, ...]]], data: st.DataObject
 ) -> None:
     index = SpaceIndex()
     before: Iterable[PoolName] = ()

@@ -18,8 +18,8 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTE
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.live import KEPT_SECONDS
-from reconcilers.ui.feed import Feed, Reader
-from reconcilers.ui.watched import READ_EVENTS, Watched
+from reconcilers.ui.feed import Feed, FeedReader
+from reconcilers.ui.watched import READ_EVENTS, PageInformers
 from tests.clock import VirtualClock
 from tests.reconcilers.addressmap.received import Received, ranges
 from tests.reconcilers.cli.commandline import pool
@@ -63,9 +63,9 @@ class Harness:
         self.clock = VirtualClock()
         self.cluster = GuardedCluster(self.clock)
         self.cluster.forbidden = {resource.collection("") for resource in forbidden}
-        self.watched = Watched.over(self.cluster, self.clock, **watching)
+        self.watched = PageInformers.over(self.cluster, self.clock, **watching)
         self.feed = Feed(self.watched, self.clock)
-        self.received: dict[Reader, Received] = {}
+        self.received: dict[FeedReader, Received] = {}
 
     @asynccontextmanager
     async def running(self, *, has_looked: bool = True) -> AsyncIterator[None]:
@@ -87,7 +87,7 @@ class Harness:
             yield
             group.cancel_scope.cancel()
 
-    async def news(self, reader: Reader, seconds: float = 1.0) -> dict[str, Any]:
+    async def news(self, reader: FeedReader, seconds: float = 1.0) -> dict[str, Any]:
         """Return the updates that a reader is sent within so many seconds."""
         problems: list[str] = []
 

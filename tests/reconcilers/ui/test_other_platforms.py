@@ -10,7 +10,7 @@ from reconcilers.integrations import live
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.vitistack import api as vitistack
-from reconcilers.ui.feed import Reader
+from reconcilers.ui.feed import FeedReader
 from tests.reconcilers.addressmap.received import ranges
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
@@ -23,7 +23,7 @@ LOOK = live.LOOK_SECONDS + 5
 CLAIMS = clusterapi.claims("v1beta2")
 
 
-async def latest(harness: Harness, reader: Reader, seconds: float = LOOK) -> dict[str, Any]:
+async def latest(harness: Harness, reader: FeedReader, seconds: float = LOOK) -> dict[str, Any]:
     """Return the pools that a reader is sent after so many seconds, by name."""
     await harness.clock.advance(seconds)
     return dict((await harness.news(reader, 0))["pools"])

@@ -28,7 +28,7 @@ class InvalidBundle(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class BundledManifest:
     """One object of a bundle.
 
     Args:
@@ -64,7 +64,7 @@ class Bundle:
     """
 
     digest: str
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[BundledManifest, ...]
 
 
 class _Loader(yaml.SafeLoader):
@@ -101,7 +101,7 @@ def parse(data: Mapping[str, str]) -> Bundle:
     return Bundle(digest[:16], tuple(ordered))
 
 
-def _manifests(entry: str, yaml_text: str) -> Iterator[Manifest]:
+def _manifests(entry: str, yaml_text: str) -> Iterator[BundledManifest]:
     try:
         _refuse_aliases_and_depth(entry, yaml_text)
         documents = list(yaml.load_all(yaml_text, Loader=_Loader))
@@ -127,7 +127,7 @@ def _refuse_aliases_and_depth(entry: str, yaml_text: str) -> None:
             raise InvalidBundle(f"entry {entry!r} is nested more than {MAX_DEPTH} deep")
 
 
-def _manifest(where: str, document: object) -> Manifest:
+def _manifest(where: str, document: object) -> BundledManifest:
     """Return one document of the bundle; raise InvalidBundle if it cannot be applied."""
     if not isinstance(document, dict):
         raise InvalidBundle(f"{where}: this is not an object; an object has apiVersion and kind")
@@ -147,4 +147,4 @@ def _manifest(where: str, document: object) -> Manifest:
         raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
     body = {name: value for name, value in document.items() if name != "status"}
     body["metadata"] = {n: v for n, v in metadata.items() if n != "creationTimestamp"}
-    return Manifest(texts["apiVersion"], kind, key, body)
+    return BundledManifest(texts["apiVersion"], kind, key=key, body=body)

@@ -30,12 +30,12 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.installation.bundle import (
     Bundle,
+    BundledManifest,
     InvalidBundle,
-    Manifest,
     parse,
 )
 from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
-from reconcilers.reporting.conditions import Finding
+from reconcilers.reporting.conditions import ConditionFinding
 
 _log = get_logger(__name__)
 
@@ -97,7 +97,7 @@ class InstallationAttempt:
     is_missing: bool
     times: int
     due: float
-    finding: Finding
+    finding: ConditionFinding
 
 
 @dataclass(slots=True)
@@ -122,9 +122,9 @@ class _Refused(Exception):
     """The tenant refuses an object for good; the message says which and why."""
 
 
-def find_condition(status: bool, reason: str, message: str) -> Finding:
+def find_condition(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the MetalLBInstalled condition, which says how far the bundle is applied."""
-    return Finding(METALLB_INSTALLED, status, reason, message)
+    return ConditionFinding(METALLB_INSTALLED, status, reason=reason, message=message)
 
 
 class Installer(BalancerInstaller):
@@ -165,7 +165,7 @@ class Installer(BalancerInstaller):
     @override
     async def install(
         self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
-    ) -> Finding | None:
+    ) -> ConditionFinding | None:
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None
         known = memory.get_or_create(InstallationMemory)
@@ -186,12 +186,12 @@ class Installer(BalancerInstaller):
             return finding
         times = last.times if last is not None else 0
         pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-        known.attempt = InstallationAttempt(missing, times + 1, now + pause, finding)
+        known.attempt = InstallationAttempt(missing, times + 1, due=now + pause, finding=finding)
         return finding
 
     async def _install(
         self, tenant: TenantCluster, annotate: Annotate, *, missing: bool
-    ) -> Finding | None:
+    ) -> ConditionFinding | None:
         """Apply the bundle to a tenant and record its digest; return the condition to show."""
         try:
             bundle = await self._bundle()
@@ -273,7 +273,7 @@ class _BundleObjects:
             return False
         return True
 
-    async def apply(self, manifest: Manifest) -> None:
+    async def apply(self, manifest: BundledManifest) -> None:
         """Apply one manifest; raise _Refused if the tenant refuses it for good."""
         resource = await self._resource(manifest)
         try:
@@ -291,7 +291,7 @@ class _BundleObjects:
                 raise
             raise _Refused(f"{manifest}: {error}") from error
 
-    async def check_established(self, manifest: Manifest) -> None:
+    async def check_established(self, manifest: BundledManifest) -> None:
         if manifest.kind != "CustomResourceDefinition":
             return
         resource = await self._resource(manifest)
@@ -299,12 +299,12 @@ class _BundleObjects:
         if not is_true(definition.status.conditions or (), "Established"):
             raise _NotYet(f"{manifest} to be established")
 
-    def _key(self, resource: Resource[Applied], manifest: Manifest) -> Key:
+    def _key(self, resource: Resource[Applied], manifest: BundledManifest) -> Key:
         if not resource.namespaced:
             return Key("", manifest.key.name)
         return Key(manifest.key.namespace or self._namespace, manifest.key.name)
 
-    async def _resource(self, manifest: Manifest) -> Resource[Applied]:
+    async def _resource(self, manifest: BundledManifest) -> Resource[Applied]:
         version_and_kind = (manifest.api_version, manifest.kind)
         if version_and_kind not in self._resources:
             served_kind = await self._client.find_kind(manifest.api_version, manifest.kind)

@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
-from reconcilers.integrations.core.rules import View
+from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.promises.choosing import Refused
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import Journal
@@ -21,15 +21,25 @@ from tests.reconcilers import make
 def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) -> ClaimTaker:
     """Return a taker for a claim that has an IPAddress, while another kind holds a range."""
     kinds = api.claims("v1beta2"), api.addresses("v1beta2")
-    spec = api.AddressSpec(api.NameRef("a"), claim.spec.poolRef, "10.40.0.9", 24, "")
+    spec = api.AddressSpec(
+        api.NameRef("a"), claim.spec.poolRef, address="10.40.0.9", prefix=24, gateway=""
+    )
     claims = {claim.metadata.key: claim}
     addresses = {claim.metadata.key: api.IPAddress(claim.metadata, spec)}
     space = network_pool_space(pool, 1 << 20)
     find = find_by_key(api.JOURNALS.kind, claims.get)
     holdings = claim_holdings(claims, addresses, space)
-    view = View(0, holdings, find, lambda key: [addresses[key]])
+    view = SpaceView(0, holdings, find=find, answer=lambda key: [addresses[key]])
     caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
-    return ClaimTaker(caches, NETWORK_POOL, pool, Journal(), space, view, observed=[other])
+    return ClaimTaker(
+        caches,
+        NETWORK_POOL,
+        pool=pool,
+        settled=Journal(),
+        space=space,
+        view=view,
+        observed=[other],
+    )
 
 
 def test_a_claim_is_told_which_kind_has_the_address_of_its_ipaddress() -> None:

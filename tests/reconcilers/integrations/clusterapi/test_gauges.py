@@ -12,14 +12,14 @@ from reconcilers.integrations.clusterapi.api import (
     Cluster,
     ClusterSpec,
     InClusterIPPool,
+    InClusterPoolStatus,
     IPAddressClaim,
     PoolCounts,
     PoolRef,
-    PoolStatus,
 )
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
 from reconcilers.integrations.clusterapi.objects import caches_of
-from reconcilers.integrations.core.objects import Objects
+from reconcilers.integrations.core.objects import ObjectsByKind
 from tests.clock import VirtualClock
 
 CLOCK = VirtualClock()
@@ -36,12 +36,14 @@ def claim(name: str, *, cluster: str = "", paused: bool = False) -> IPAddressCla
 
 def pool(*, paused: bool = False) -> InClusterIPPool:
     meta = ObjectMeta("p", "b", annotations={PAUSED: ""} if paused else {})
-    return InClusterIPPool(meta, status=PoolStatus(PoolCounts(8, 3, 5, 1)))
+    return InClusterIPPool(
+        meta, status=InClusterPoolStatus(PoolCounts(8, 3, free=5, outOfRange=1))
+    )
 
 
 def scrape(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
     """Return the values of all series, by metric and pool."""
-    objects = Objects({"IPAddressClaim": list(claims), "Cluster": clusters, POOL: [pool]})
+    objects = ObjectsByKind({"IPAddressClaim": list(claims), "Cluster": clusters, POOL: [pool]})
     families = ClaimGauges(caches_of(objects), CLOCK).collect()
     return {
         (sample.name.removeprefix("butler_claim_pool_"), *sample.labels.values()): sample.value

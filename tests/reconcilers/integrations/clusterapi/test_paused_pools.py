@@ -38,7 +38,7 @@ async def test_a_journal_that_is_lost_during_a_pause_keeps_no_allocation_waiting
         await place.home.pass_by(5)
         await annotate(place, {api.PAUSED: ""})
         await lose_journal(place, fields)
-        await claim(place, "a", "lab", NETWORK_POOL)
+        await claim(place, "a", pool="lab", kind=NETWORK_POOL)
         await place.home.ask("x", "lab")
         await place.home.pass_by(10)
         assert set(await place.home.ranges()) == {"x"}
@@ -55,7 +55,7 @@ async def test_the_fence_of_a_paused_pool_tells_its_waiting_claims_that_promises
         await place.home.pool("lab", 0)
         await place.home.pass_by(5)
         await annotate(place, {api.PAUSED: ""})
-        await claim(place, "a", "lab", NETWORK_POOL)
+        await claim(place, "a", pool="lab", kind=NETWORK_POOL)
         await place.home.pass_by(10)
         assert place.ready(CLAIMS, "a") == {}, "a pause alone is no reason to write a claim"
         await lose_journal(place)

@@ -37,8 +37,8 @@ from reconcilers.integrations.clusterapi.networkpoolclaims import (
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
-from reconcilers.networkpool.reading import Reader, keep_holdings
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.reading import PoolReader, keep_holdings
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.reading import Behind
 from tests.reconcilers import make
@@ -60,16 +60,23 @@ class Site:
         indexes: dict[str, Any] = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
         pools = Cache(NETWORK_POOL)
         claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
-        caches = ClaimCaches(claims, addresses, None, {"NetworkPool": pools}, CLAIMS, ADDRESSES)
+        caches = ClaimCaches(
+            claims,
+            addresses,
+            clusters=None,
+            pools={"NetworkPool": pools},
+            claim_kind=CLAIMS,
+            address_kind=ADDRESSES,
+        )
         parts = ClaimParts(
             client,
             caches,
-            clusterapi_reading.make_reader(client, caches, clock, 0),
-            recorder,
-            Leftovers(client, caches, clock),
-            RestoredRequests(claims, clock, waits, space_of),
-            clock,
-            Settings().pool,
+            reader=clusterapi_reading.make_reader(client, caches, clock=clock, patience=0),
+            recorder=recorder,
+            leftovers=Leftovers(client, caches, clock),
+            restored=RestoredRequests(claims, clock, waits=waits, spaces=space_of),
+            clock=clock,
+            settings=Settings().pool,
         )
         discovered = DiscoveredClaims(clock)
         discovered.known, discovered.pool_claims = True, NetworkPoolClaims(parts)
@@ -79,9 +86,11 @@ class Site:
         for cache in (self.allocations, claims, addresses):
             cache.replace([], 5, {})
         keep = partial(keep_holdings, self.allocations, "", clock, 0.0, lambda *_: None)
-        self.reader = Reader(self.allocations, client, clock, 0.0, keep, discovered)
+        self.reader = PoolReader(
+            self.allocations, client, clock=clock, wait_seconds=0.0, keep=keep, claims=discovered
+        )
 
-    async def read(self) -> View:
+    async def read(self) -> AllocationsView:
         """Read as far as a journal says that has read nothing yet."""
         kinds = (IP_ALLOCATION.full_name, CLAIMS.full_name, ADDRESSES.full_name)
         return await self.reader.read_up_to(self.pool, Journal(dict.fromkeys(kinds, 0)))

@@ -62,7 +62,14 @@ def test_a_value_is_quoted_as_the_api_server_quotes_it() -> None:
 
 
 def test_all_faults_are_named_at_once() -> None:
-    spec = IPPoolSpec(("x", "10.0.0.1", "::1"), -1, "y", ("z",), None, -5)
+    spec = IPPoolSpec(
+        ("x", "10.0.0.1", "::1"),
+        -1,
+        gateway="y",
+        excludedAddresses=("z",),
+        allocateReservedIPAddresses=None,
+        addressReuseGracePeriodSeconds=-5,
+    )
     assert [cause.field for cause in rules.faults(spec)] == [
         "spec.prefix",
         "spec.addresses",
@@ -90,7 +97,10 @@ IN_USE = [("10.0.0.3", 24), ("10.0.0.4", 24), ("10.0.0.9", 24)]
         (IPPoolSpec(("10.0.0.5-10.0.0.20",), 24), "[10.0.0.3-10.0.0.4]"),
         (IPPoolSpec(("10.0.0.4-10.0.0.8",), 24), "[10.0.0.3-10.0.0.3 10.0.0.9-10.0.0.9]"),
         (IPPoolSpec(BASE.addresses, 24, "10.0.0.9"), "[10.0.0.9-10.0.0.9]"),
-        (IPPoolSpec(BASE.addresses, 24, "", ("10.0.0.0/30",)), "[10.0.0.3-10.0.0.3]"),
+        (
+            IPPoolSpec(BASE.addresses, 24, gateway="", excludedAddresses=("10.0.0.0/30",)),
+            "[10.0.0.3-10.0.0.3]",
+        ),
         (IPPoolSpec(("10.1.0.0/24",), 24), "[10.0.0.3-10.0.0.4 10.0.0.9-10.0.0.9]"),
         (IPPoolSpec(("10.0.0.3-10.0.0.30",), 24), ""),
         (IPPoolSpec(BASE.addresses, 24, "10.0.0.10"), ""),

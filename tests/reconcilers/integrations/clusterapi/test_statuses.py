@@ -17,13 +17,13 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.integrations.clusterapi.statuses import (
-    Record,
+    ClaimRecord,
     message_of,
     record_of,
     waits,
     with_ready,
 )
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POOL = PoolRef("InClusterIPPool", "p", GROUP)
@@ -38,7 +38,7 @@ def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddre
 
 def test_the_record_is_what_the_ready_condition_says() -> None:
     served_claim = claim(SERVED)
-    assert record_of(served_claim) == Record("10.0.0.7", 24)
+    assert record_of(served_claim) == ClaimRecord("10.0.0.7", 24)
     assert not waits(served_claim)
 
 
@@ -75,16 +75,21 @@ def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None
 
 def test_conditions_of_others_are_kept() -> None:
     other = Condition("Other", "True", "Because", "", NOW)
-    written = with_ready(claim(other), Finding(READY, False, "PoolExhausted", "x"), "v1beta2", NOW)
+    written = with_ready(
+        claim(other),
+        ConditionFinding(READY, False, reason="PoolExhausted", message="x"),
+        version="v1beta2",
+        now=NOW,
+    )
     assert [condition["type"] for condition in written["conditions"]] == ["Other", READY]
     assert written["conditions"][1]["observedGeneration"] == 3
 
 
 def test_the_older_list_has_a_severity_where_something_is_wrong_and_no_generation() -> None:
-    failed = Finding(READY, False, "PoolExhausted", "no free address")
-    [written] = with_ready(claim(), failed, "v1beta1", NOW)["conditions"]
+    failed = ConditionFinding(READY, False, reason="PoolExhausted", message="no free address")
+    [written] = with_ready(claim(), failed, version="v1beta1", now=NOW)["conditions"]
     assert written["severity"] == "Error"
     assert "observedGeneration" not in written
-    finding = Finding(READY, True, "AddressAllocated", "x")
-    [written] = with_ready(claim(), finding, "v1beta1", NOW)["conditions"]
+    finding = ConditionFinding(READY, True, reason="AddressAllocated", message="x")
+    [written] = with_ready(claim(), finding, version="v1beta1", now=NOW)["conditions"]
     assert "severity" not in written

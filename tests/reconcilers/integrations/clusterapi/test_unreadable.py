@@ -80,7 +80,7 @@ async def test_no_pool_hands_out_what_an_unreadable_object_may_hold(
     async with site(WITH_CLAIMS, *SERVED) as place:
         await pool(place, "p", 0)
         await pool(place, "q", 1)
-        await pool(place, "wide", 2, GLOBAL_POOLS)
+        await pool(place, "wide", third=2, kind=GLOBAL_POOLS)
         await claim(place, "a", "p")
         await place.home.pass_by(5)
         assert address_of(place, "a") == "10.0.0.10"
@@ -89,8 +89,8 @@ async def test_no_pool_hands_out_what_an_unreadable_object_may_hold(
         await place.restart()
         await claim(place, "b", "p")
         await claim(place, "c", "q")
-        await claim(place, "d", "wide", GLOBAL_POOLS)
-        await claim(place, "far", "wide", GLOBAL_POOLS, namespace="far")
+        await claim(place, "d", pool="wide", kind=GLOBAL_POOLS)
+        await claim(place, "far", pool="wide", kind=GLOBAL_POOLS, namespace="far")
         await place.home.pass_by(30)
         assert address_of(place, "b") == ""
         ready = place.ready(POOLS, "p")
@@ -133,7 +133,7 @@ async def test_a_networkpool_hands_out_no_range_while_an_object_of_its_claims_is
     async with site(WITH_CLAIMS, *SERVED) as place:
         await place.home.pool("lab", 0)
         await place.home.pool("other", 1)
-        await claim(place, "a", "lab", NETWORK_POOL)
+        await claim(place, "a", pool="lab", kind=NETWORK_POOL)
         await place.home.pass_by(5)
         assert address_of(place, "a") == "10.0.0.0"
         place.stop()
@@ -160,7 +160,7 @@ async def test_claims_of_a_networkpool_wait_while_an_ipallocation_of_it_is_unrea
         await place.home.ask("x", "lab")
         await place.home.pass_by(5)
         await place.edit(IP_ALLOCATION, "x", {"spec": {"count": "many"}})
-        await claim(place, "a", "lab", NETWORK_POOL)
+        await claim(place, "a", pool="lab", kind=NETWORK_POOL)
         await place.home.pass_by(15)
         assert address_of(place, "a") == ""
         ready = place.ready(CLAIMS, "a")

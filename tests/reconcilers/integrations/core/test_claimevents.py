@@ -14,7 +14,7 @@ from reconcilers.integrations.core.claimevents import (
     Reported,
 )
 from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, POOL_EXHAUSTED
-from reconcilers.reporting.conditions import READY, Finding
+from reconcilers.reporting.conditions import READY, ConditionFinding
 from tests.clock import VirtualClock
 from tests.reconcilers.lab import Recorded
 
@@ -24,7 +24,9 @@ POOL = InClusterIPPool(ObjectMeta(name="p", namespace="b"))
 def make_report(name: str, *, is_served: bool = True) -> Reported[IPAddressClaim]:
     reason = ADDRESS_ALLOCATED if is_served else POOL_EXHAUSTED
     claim = IPAddressClaim(ObjectMeta(name=name, namespace="b"))
-    return claim, Finding(READY, is_served, reason, f"the words about {name}")
+    return claim, ConditionFinding(
+        READY, is_served, reason=reason, message=f"the words about {name}"
+    )
 
 
 class Reader:

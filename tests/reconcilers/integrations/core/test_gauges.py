@@ -14,20 +14,24 @@ from tests.clock import VirtualClock
 
 async def test_figures_are_computed_again_only_after_a_change_and_waiting_requests_age() -> None:
     clock, computed = VirtualClock(), list[int]()
-    families = (FamilyFigures(Capacity(8, 3, 5, 5, 0)),)
+    families = (
+        FamilyFigures(Capacity(8, 3, available=5, largest_free=5, fragmentation_percent=0)),
+    )
     since = clock.now() - timedelta(seconds=7)
     names = [PoolName("IPAMPool", Key("", name)) for name in ("p", "q")]
 
     def list_figures() -> list[PoolFigures]:
         computed.append(1)
         return [
-            PoolFigures(names[0], "", families, 1, since),
+            PoolFigures(names[0], "", families=families, waiting=1, waiting_since=since),
             PoolFigures(names[1], "", families),
         ]
 
     figures, registry = KeptFigures(list_figures), CollectorRegistry()
     labels = {"pool": lambda figures: figures.name.key.name}
-    registry.register(PoolGauges("pools", "a pool", labels, figures, clock=clock))
+    registry.register(
+        PoolGauges("pools", "a pool", labels=labels, list_figures=figures, clock=clock)
+    )
 
     def ages() -> list[float | None]:
         return [

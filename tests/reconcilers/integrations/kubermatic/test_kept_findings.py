@@ -29,17 +29,17 @@ from reconcilers.integrations.kubermatic.api import (
     RANGE,
     AllocationSpec,
     CloudSpec,
-    Cluster,
-    ClusterSpec,
     ClusterStatus,
     Datacenter,
     IPAMAllocation,
     IPAMPool,
-    PoolSpec,
+    KkpCluster,
+    KkpClusterSpec,
+    KkpPoolSpec,
 )
 from reconcilers.integrations.kubermatic.facts import holder_in
 from reconcilers.integrations.kubermatic.findings import Decided, Examination, KeptPool
-from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, Problem
+from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
 from reconcilers.integrations.kubermatic.planning import POOL_EXHAUSTED
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import (
@@ -47,9 +47,9 @@ from reconcilers.integrations.kubermatic.reading import (
     CLUSTER_INDEXES,
     POOL_INDEX,
     POOL_INDEXES,
+    KkpReader,
+    KkpView,
     KubermaticCaches,
-    Reader,
-    View,
     check_readable,
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
@@ -100,7 +100,7 @@ class _Replica:
         self.events, self.caches = Recorded(), caches
         self.reports = Reports(cast("Recorder", self.events))
         reader, options = (
-            Reader(client, caches.allocations, clock, patience=1.0),
+            KkpReader(client, caches.allocations, clock, patience=1.0),
             PoolSettings(batch=2),
         )
         self.pools = Pools(
@@ -148,7 +148,7 @@ class _World:
         )
         for cache in (self.caches.pools, self.caches.allocations, self.caches.clusters):
             cast("Cache[Any]", cache).replace([], self.revision)
-        self.spec = PoolSpec({"x": _X, "y": _Y})
+        self.spec = KkpPoolSpec({"x": _X, "y": _Y})
         self.journal, self.shares = Journal({JOURNALS.kind: 0}), Shares(10.0)
         self.keeping = _Replica(self.caches, self.clock, self.spaces)
         self.whole = _Replica(self.caches, self.clock, self.spaces)
@@ -157,15 +157,15 @@ class _World:
         """Make a cluster that is served."""
         self.revision += 1
         meta = ObjectMeta(name, "", f"first{name}", str(self.revision))
-        spec, status = ClusterSpec(CloudSpec("x")), ClusterStatus(f"cluster-{name}")
-        self.caches.clusters.apply(Modified(Cluster(meta, spec, status)))
+        spec, status = KkpClusterSpec(CloudSpec("x")), ClusterStatus(f"cluster-{name}")
+        self.caches.clusters.apply(Modified(KkpCluster(meta, spec, status)))
 
     def hold(self, name: str, addresses: str, **meta: Any) -> IPAMAllocation:
         """Make the allocation of a cluster, or change its addresses."""
         self.revision += 1
         namespace = f"cluster-{name}"
         of = ObjectMeta(POOL, namespace, namespace, str(self.revision), ownerReferences=(OWNER,))
-        spec = AllocationSpec(RANGE, "x", "", (addresses,))
+        spec = AllocationSpec(RANGE, "x", cidr="", addresses=(addresses,))
         allocation = IPAMAllocation(replace(of, **meta), spec)
         self.caches.allocations.apply(Modified(allocation))
         return allocation
@@ -206,7 +206,9 @@ class _World:
             space = promise.ranges[0].space
             added = [f"{part.range.start_text}-{part.range.end_text}" for part in promise.ranges]
             meta = replace(allocation.metadata, resourceVersion=str(self.revision))
-            spec = AllocationSpec(RANGE, space, "", (*allocation.spec.addresses, *added))
+            spec = AllocationSpec(
+                RANGE, space, cidr="", addresses=(*allocation.spec.addresses, *added)
+            )
             self.caches.allocations.apply(Modified(IPAMAllocation(meta, spec)))
 
     async def pass_over_pool(
@@ -233,7 +235,7 @@ class _World:
                 await replica.pools.report_unreadable(pool, unreadable)
             self.compare()
             return None
-        view = View(
+        view = KkpView(
             allocations.position,
             partial(allocations.by_index, POOL_INDEX, POOL),
             find=find_by_key(JOURNALS.kind, allocations.get),
@@ -243,7 +245,7 @@ class _World:
         failed = {
             holder_in(grant.cluster.namespace, POOL): (
                 grant.cluster.metadata.key,
-                Problem(RECONCILING_ERROR, "no"),
+                AllocationProblem(RECONCILING_ERROR, "no"),
             )
             for grant in decided.grants
             if grant.allocation is None and fails(grant.cluster.metadata.name)
@@ -264,7 +266,7 @@ class _World:
         return decided.examination
 
     def decide(
-        self, pool: IPAMPool, view: View, omitted: Collection[Holder] = ()
+        self, pool: IPAMPool, view: KkpView, omitted: Collection[Holder] = ()
     ) -> tuple[Decided, Decided]:
         """Decide with both replicas; what they are to do has to be the same."""
         decided, of_whole = (
@@ -334,9 +336,9 @@ class _DrawnWorld(_World):
     def cluster(self) -> None:
         draw, name = self.data.draw, self.data.draw(st.sampled_from(NAMES))
         pause = draw(st.sampled_from([False, False, False, True]))
-        spec = ClusterSpec(CloudSpec(draw(DATACENTERS)), pause)
+        spec = KkpClusterSpec(CloudSpec(draw(DATACENTERS)), pause)
         status = ClusterStatus(draw(st.sampled_from([f"cluster-{name}"] * 3 + [""])))
-        self.caches.clusters.apply(Modified(Cluster(self.meta(name), spec, status)))
+        self.caches.clusters.apply(Modified(KkpCluster(self.meta(name), spec, status)))
 
     def allocation(self) -> None:
         draw, name = self.data.draw, self.data.draw(st.sampled_from(NAMES))
@@ -345,7 +347,9 @@ class _DrawnWorld(_World):
             addresses = ("odd",)
         cidr = draw(st.sampled_from(["", "", "10.0.0.2/31", "fd00::/64"]))
         kind = draw(st.sampled_from([RANGE, PREFIX]))
-        spec = AllocationSpec(kind, draw(DATACENTERS), "" if addresses else cidr, addresses)
+        spec = AllocationSpec(
+            kind, draw(DATACENTERS), cidr="" if addresses else cidr, addresses=addresses
+        )
         owners = draw(st.sampled_from([(OWNER,), (OWNER,), (OWNER,), ()]))
         meta = self.meta(POOL, f"cluster-{name}", ownerReferences=owners)
         self.caches.allocations.apply(Modified(IPAMAllocation(meta, spec)))
@@ -369,7 +373,7 @@ class _DrawnWorld(_World):
             self.garble(self.caches.allocations, Key(f"cluster-{name}", POOL))
 
     def edit(self) -> None:
-        self.spec = PoolSpec(self.data.draw(SPECS))
+        self.spec = KkpPoolSpec(self.data.draw(SPECS))
 
     def share(self) -> None:
         spans = self.data.draw(st.sampled_from([(), ("10.0.0.0-10.0.0.3",)]))
@@ -586,7 +590,7 @@ async def test_an_allocation_is_repaired_once_no_promise_of_an_invalid_datacente
     )
     world.journal = world.journal.with_promises([promise])
     await world.pass_over_pool()
-    world.spec = PoolSpec({"x": replace(_X, poolCidr="odd")})
+    world.spec = KkpPoolSpec({"x": replace(_X, poolCidr="odd")})
     await world.pass_over_pool()
     world.journal = Journal(world.journal.revisions)
     examination = await world.pass_over_pool()
@@ -604,7 +608,7 @@ async def test_a_pass_that_finds_a_kept_problem_wrong_reports_the_right_one() ->
     findings._on_difference = lambda _, parts: differences.append(parts)
     kept = findings._pools[POOL]
     assert isinstance(kept, KeptPool)
-    kept.problems.by_key[allocation.metadata.key] = Problem("OutOfPool", "wrong")
+    kept.problems.by_key[allocation.metadata.key] = AllocationProblem("OutOfPool", "wrong")
     world.keeping.check_in_each_pass(is_checked=True)
     for _ in range(2):
         await world.pass_over_pool()

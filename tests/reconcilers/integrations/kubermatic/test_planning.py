@@ -17,17 +17,17 @@ from reconcilers.integrations.kubermatic.api import (
     RANGE,
     AllocationSpec,
     CloudSpec,
-    Cluster,
-    ClusterSpec,
     ClusterStatus,
     Datacenter,
     IPAMAllocation,
     IPAMPool,
-    PoolSpec,
+    KkpCluster,
+    KkpClusterSpec,
+    KkpPoolSpec,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
 from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
     ClusterGrant,
@@ -48,10 +48,10 @@ _spans = st.tuples(_offsets, st.integers(0, 9)).map(
 )
 
 
-def _cluster(name: str) -> Cluster:
+def _cluster(name: str) -> KkpCluster:
     meta = ObjectMeta(name=name, uid=f"uid-{name}", resourceVersion="1")
-    return Cluster(
-        meta, ClusterSpec(CloudSpec(DC)), ClusterStatus(namespaceName=f"cluster-{name}")
+    return KkpCluster(
+        meta, KkpClusterSpec(CloudSpec(DC)), ClusterStatus(namespaceName=f"cluster-{name}")
     )
 
 
@@ -69,12 +69,12 @@ class Plan:
     Args:
         grants: what clusters get.
         by_cluster: the problem of each cluster for which something is reported.
-        problems: of allocations.
+        problems: why allocations are refused, by their keys.
     """
 
     grants: Sequence[ClusterGrant]
-    by_cluster: Mapping[Key, Problem | None]
-    problems: Mapping[Key, Problem]
+    by_cluster: Mapping[Key, AllocationProblem | None]
+    problems: Mapping[Key, AllocationProblem]
 
 
 def _plan(
@@ -104,7 +104,7 @@ def _plan(
     )
     planned = plan(content, ROOM)
     situation = Situation(
-        IPAMPool(ObjectMeta(POOL), PoolSpec({DC: datacenter})),
+        IPAMPool(ObjectMeta(POOL), KkpPoolSpec({DC: datacenter})),
         content,
         planned=planned,
         limits=NO_LIMITS,

@@ -6,7 +6,7 @@ import pytest
 
 from controller.client import Client
 from controller.meta import ObjectMeta
-from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, PoolSpec
+from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, KkpPoolSpec
 from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, faults
 from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
@@ -16,7 +16,7 @@ GOOD = Datacenter("prefix", "10.2.0.0/28", 30)
 
 
 def pool(**datacenters: Datacenter) -> IPAMPool:
-    return IPAMPool(ObjectMeta("metallb", ""), PoolSpec(datacenters))
+    return IPAMPool(ObjectMeta("metallb", ""), KkpPoolSpec(datacenters))
 
 
 @pytest.fixture
@@ -27,7 +27,13 @@ def validator() -> IPAMPoolValidator:
 def test_check_reports_an_exclusion_of_another_length_in_the_words_of_the_webhook(
     tmp_path: Path,
 ) -> None:
-    (fault,) = faults(pool(dc=Datacenter("prefix", "10.2.0.0/28", 30, ("10.2.0.0/29",))))
+    (fault,) = faults(
+        pool(
+            dc=Datacenter(
+                "prefix", "10.2.0.0/28", allocationPrefix=30, excludePrefixes=("10.2.0.0/29",)
+            )
+        )
+    )
     wrong = ipam_pool("metallb", dc={**PREFIX, "excludePrefixes": ["10.2.0.0/29"]})
     report = ask_command(tmp_path, "check -o yaml", wrong).out
     assert f"datacenter dc: {fault}" in " ".join(report.replace("''", "'").split())

@@ -6,11 +6,11 @@ from controller.events import Recorder
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import AllocationSpec, IPAMAllocation, IPAMPool
 from reconcilers.integrations.kubermatic.facts import holder_in
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.reports import Reports
 from tests.reconcilers.lab import Recorded
 
-PROBLEM = Problem("Odd", "it is odd")
+PROBLEM = AllocationProblem("Odd", "it is odd")
 KEY = Key("cluster-a", "p")
 HOLDER = holder_in(KEY.namespace, KEY.name)
 

@@ -9,7 +9,7 @@ from controller.meta import Key, Version
 from controller.testing.api import FakeApi
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, CONDITION, POOLS
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
-from reconcilers.integrations.kubermatic.holdings import Problem
+from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
@@ -20,7 +20,7 @@ from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Repor
 from tests.clock import VirtualClock
 
 KEY = Key("", "a")
-FAILURE = Problem(RECONCILING_ERROR, "create ipamallocations: not allowed")
+FAILURE = AllocationProblem(RECONCILING_ERROR, "create ipamallocations: not allowed")
 
 
 class Replica:
@@ -34,9 +34,11 @@ class Replica:
             Cache(CLUSTERS, indexes=CLUSTER_INDEXES),
         )
         self.reports = Reports(Recorder(self.client, clock, "test/test"))
-        self._reconciler = ClusterReconciler(self.client, self.caches, self.reports, clock)
+        self._reconciler = ClusterReconciler(
+            self.client, self.caches, reports=self.reports, clock=clock
+        )
 
-    async def look(self, problem: Problem | None) -> str:
+    async def look(self, problem: AllocationProblem | None) -> str:
         """Write the condition, given what the pass over the pool found; return its version."""
         page = await self.client.list(CLUSTERS)
         self.caches.clusters.replace(page.items, page.revision)
@@ -62,9 +64,9 @@ async def test_a_cluster_that_is_created_anew_is_told_the_same_failure_again() -
 
 
 @pytest.mark.parametrize(
-    "other", [None, Problem(RECONCILING_ERROR, "create ipamallocations: no answer")]
+    "other", [None, AllocationProblem(RECONCILING_ERROR, "create ipamallocations: no answer")]
 )
-async def test_a_failure_of_one_replica_is_written_once(other: Problem | None) -> None:
+async def test_a_failure_of_one_replica_is_written_once(other: AllocationProblem | None) -> None:
     clock = VirtualClock()
     api = FakeApi(clock)
     for kind in (POOLS, ALLOCATIONS, CLUSTERS):

@@ -46,7 +46,7 @@ async def test_the_gauges_call_nothing_free_that_an_unreadable_allocation_may_ho
         await cluster(place, "a")
         await place.home.pass_by(5)
         assert place.gauge("butler_kkp_pool_free") == [14]
-        await place.edit(ALLOCATIONS, "p", {"spec": {"type": 7}}, "cluster-a")
+        await place.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
         await place.home.pass_by(5)
         for name in ("free", "used"):
             assert place.gauge(f"butler_kkp_pool_{name}") == []
@@ -62,7 +62,7 @@ async def test_a_pool_hands_out_nothing_while_an_allocation_of_it_is_unreadable(
         assert addresses(place, "a", "p") == ["10.0.0.0-10.0.0.1"]
         # Were the cluster not paused, its addresses would be set aside for it all the same.
         await place.edit(CLUSTERS, "a", {"spec": {"pause": True}})
-        await place.edit(ALLOCATIONS, "p", {"spec": {"type": 7}}, "cluster-a")
+        await place.edit(ALLOCATIONS, "p", patch={"spec": {"type": 7}}, namespace="cluster-a")
         await place.restart()
         await cluster(place, "b")
         await place.home.pass_by(30)
@@ -72,7 +72,9 @@ async def test_a_pool_hands_out_nothing_while_an_allocation_of_it_is_unreadable(
         assert (reconciled["status"], reconciled["reason"]) == ("False", "HoldersUnknown")
         assert TODO in reconciled["message"]
         assert condition(place, "a")["status"] == "True", "it has its addresses"
-        await place.edit(ALLOCATIONS, "p", {"spec": {"type": "range"}}, "cluster-a")
+        await place.edit(
+            ALLOCATIONS, "p", patch={"spec": {"type": "range"}}, namespace="cluster-a"
+        )
         await place.home.pass_by(3)
         assert addresses(place, "b", "p") == ["10.0.0.2-10.0.0.3"]
         assert condition(place, "b")["status"] == "True"
@@ -84,7 +86,7 @@ async def test_an_allocation_that_becomes_unreadable_with_other_addresses_keeps_
         await cluster(place, "a")
         await place.home.pass_by(5)
         patch = {"spec": {"type": 7, "addresses": ["10.0.0.2-10.0.0.3"]}}
-        await place.edit(ALLOCATIONS, "p", patch, "cluster-a")
+        await place.edit(ALLOCATIONS, "p", patch=patch, namespace="cluster-a")
         await place.home.pass_by(1)
         await cluster(place, "b")
         await place.home.pass_by(30)
@@ -169,7 +171,7 @@ async def test_networkpools_that_an_unreadable_allocation_may_touch_hand_out_not
             assert ready["reason"] == "HoldersUnknown"
             assert TODO in ready["message"]
         repaired: dict[str, Any] = {"type": "range", "cidr": None, "addresses": IN_LAB}
-        await place.edit(ALLOCATIONS, "p", {"spec": repaired}, "cluster-a")
+        await place.edit(ALLOCATIONS, "p", patch={"spec": repaired}, namespace="cluster-a")
         await place.home.pass_by(3)
         ranges = await place.home.ranges()
         assert set(ranges) == {"lab", "other"}

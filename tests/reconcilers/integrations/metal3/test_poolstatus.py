@@ -35,7 +35,9 @@ def make_caches() -> Metal3Caches:
     addresses = Cache(side.addresses, indexes=address_indexes(side))
     for cache in (pools, claims, addresses):
         cast("Cache[Any]", cache).replace([], 0)
-    return Metal3Caches(pools, {side.claim_kind: SideCaches(side, claims, addresses, pools)}, None)
+    return Metal3Caches(
+        pools, {side.claim_kind: SideCaches(side, claims, addresses=addresses, pools=pools)}, None
+    )
 
 
 def make_indexes(caches: Metal3Caches) -> PoolIndexes:

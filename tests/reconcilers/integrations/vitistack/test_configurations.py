@@ -37,8 +37,8 @@ async def stale_site() -> tuple[Client, ConfigurationReconciler]:
     caches = VitistackCaches(
         Cache(NETWORKS, indexes=by_namespace),
         Cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
-        Cache(CONFIGURATIONS, indexes=by_namespace),
-        "butler-ipam",
+        configurations=Cache(CONFIGURATIONS, indexes=by_namespace),
+        provider="butler-ipam",
     )
     caches_of: tuple[Cache[Any], ...] = (
         caches.networks,

@@ -7,12 +7,12 @@ import pytest
 
 from controller.meta import ObjectMeta
 from reconcilers.integrations.vitistack.api import (
-    AllocationSpec,
     AllocationStatus,
     ConfigurationSpec,
     ConfigurationStatus,
-    IPAllocation,
     NetworkConfiguration,
+    VitistackAllocation,
+    VitistackAllocationSpec,
 )
 from reconcilers.integrations.vitistack.caches import allocation_names
 from reconcilers.integrations.vitistack.interfaces import by_interface, wanted_status
@@ -28,16 +28,16 @@ def configuration(*interfaces: Any) -> NetworkConfiguration:
     )
 
 
-def allocation(phase: str, requested: str, address: str = "") -> IPAllocation:
-    return IPAllocation(
+def allocation(phase: str, requested: str, address: str = "") -> VitistackAllocation:
+    return VitistackAllocation(
         ObjectMeta(name="vm-eth0", namespace="n"),
-        AllocationSpec("net", "vm", "eth0", requested),
+        VitistackAllocationSpec("net", "vm", interfaceName="eth0", requestedAddress=requested),
         AllocationStatus(phase, address, prefix=24),
     )
 
 
 def addresses(
-    network_configuration: NetworkConfiguration, allocation: IPAllocation | None
+    network_configuration: NetworkConfiguration, allocation: VitistackAllocation | None
 ) -> list[str]:
     said = wanted_status(network_configuration, {} if allocation is None else {"eth0": allocation})
     assert (said.phase == "Ready") == (allocation is not None and allocation.holds)
@@ -110,7 +110,7 @@ def test_two_machines_have_no_name_of_an_allocation_in_common_that_both_can_use(
 def test_an_allocation_is_never_shown_on_two_interfaces() -> None:
     machine = machine_of("eth0", "ETH0")
     own_allocation = replace(
-        allocation("Allocated", "", "10.0.2.7"), spec=AllocationSpec("net", "vm", "ETH0")
+        allocation("Allocated", "", "10.0.2.7"), spec=VitistackAllocationSpec("net", "vm", "ETH0")
     )
     assert by_interface(machine, [own_allocation]) == {"ETH0": own_allocation}
     machine = machine_of("eth0", "eth0")

@@ -21,8 +21,8 @@ from reconcilers.integrations.vitistack.caches import (
     namespace_of,
 )
 from reconcilers.integrations.vitistack.networks import Networks
-from reconcilers.integrations.vitistack.reading import Reader
-from reconcilers.integrations.vitistack.writing import Writer
+from reconcilers.integrations.vitistack.reading import VitistackReader
+from reconcilers.integrations.vitistack.writing import VitistackWriter
 from reconcilers.promises.passes import PoolPasses
 from reconcilers.spaces.index import SpaceIndex
 from tests.clock import VirtualClock
@@ -45,21 +45,23 @@ class Site:
         self.caches = VitistackCaches(
             Cache(NETWORKS, indexes=by_namespace),
             Cache(ALLOCATIONS, indexes=of_allocations),
-            Cache(CONFIGURATIONS, indexes=by_namespace),
-            "butler-ipam",
+            configurations=Cache(CONFIGURATIONS, indexes=by_namespace),
+            provider="butler-ipam",
         )
         settings, recorder = PoolSettings(), Recorder(self.client, self.clock, "test/test")
         networks = Networks(
             self.client,
             self.caches,
-            Reader(self.client, self.caches, self.clock, settings.cache_patience),
-            Writer(self.client, recorder, self.clock, settings),
+            reader=VitistackReader(
+                self.client, self.caches, clock=self.clock, patience=settings.cache_patience
+            ),
+            writer=VitistackWriter(self.client, recorder, clock=self.clock, settings=settings),
             recorder=recorder,
             clock=self.clock,
             settings=settings,
             spaces=SpaceIndex(),
         )
-        self.reconciler = PoolPasses(networks, self.client, self.clock, settings)
+        self.reconciler = PoolPasses(networks, self.client, clock=self.clock, settings=settings)
 
     async def read(self, *caches: Cache[Any]) -> None:
         """Bring caches up to date."""

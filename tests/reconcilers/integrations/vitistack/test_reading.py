@@ -14,12 +14,12 @@ from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
     NETWORKS,
-    AllocationSpec,
     AllocationStatus,
     ConfigurationSpec,
     ConfigurationStatus,
-    IPAllocation,
     NetworkConfiguration,
+    VitistackAllocation,
+    VitistackAllocationSpec,
 )
 from reconcilers.integrations.vitistack.caches import (
     ALLOCATION_INDEXES,
@@ -31,16 +31,16 @@ from reconcilers.integrations.vitistack.reading import ShownAddresses
 
 NET, OTHER = Key("n", "net"), Key("n", "other")
 MACHINES = 200
-T = TypeVar("T", NetworkConfiguration, IPAllocation)
+T = TypeVar("T", NetworkConfiguration, VitistackAllocation)
 
 
-class Looks(Cache[IPAllocation]):
+class Looks(Cache[VitistackAllocation]):
     """Counts how often the IPAllocations of a machine are asked for."""
 
     looks = 0
 
     @override
-    def by_index(self, index: str, value: str) -> tuple[IPAllocation, ...]:
+    def by_index(self, index: str, value: str) -> tuple[VitistackAllocation, ...]:
         self.looks += 1
         return super().by_index(index, value)
 
@@ -54,7 +54,9 @@ class Site:
         by_namespace = {NAMESPACE_INDEX: namespace_of}
         self.machines = Cache(CONFIGURATIONS, indexes=by_namespace)
         networks = Cache(NETWORKS, indexes=by_namespace)
-        caches = VitistackCaches(networks, self.allocations, self.machines, "butler-ipam")
+        caches = VitistackCaches(
+            networks, self.allocations, configurations=self.machines, provider="butler-ipam"
+        )
         for cache in (networks, self.allocations, self.machines):
             cache.replace([], next(self._revisions))
         self.shown = ShownAddresses(caches)
@@ -78,12 +80,12 @@ class Site:
             ),
         )
 
-    def holds(self, machine: str, address: str, network: str = "net") -> IPAllocation:
+    def holds(self, machine: str, address: str, network: str = "net") -> VitistackAllocation:
         return self._put(
             self.allocations,
-            IPAllocation(
+            VitistackAllocation(
                 ObjectMeta(f"{machine}-eth0", "n", uid=f"a-{machine}"),
-                AllocationSpec(network, machine, "eth0"),
+                VitistackAllocationSpec(network, machine, "eth0"),
                 AllocationStatus("Allocated", address),
             ),
         )

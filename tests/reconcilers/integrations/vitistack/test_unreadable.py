@@ -77,7 +77,7 @@ async def test_a_network_hands_out_nothing_while_an_allocation_of_it_is_unreadab
     async with site(WITH_NETWORKS, *KINDS) as place:
         await network(place, "n", 0)
         await network(place, "m", 1)
-        await network(place, "far", 2, "far")
+        await network(place, "far", third=2, namespace="far")
         await ask(place, "a", "n")
         await place.home.pass_by(5)
         assert address(place, "a") == "10.0.0.2"
@@ -86,7 +86,7 @@ async def test_a_network_hands_out_nothing_while_an_allocation_of_it_is_unreadab
         await place.restart()
         await ask(place, "b", "n")
         await ask(place, "c", "m")
-        await ask(place, "d", "far", "far")
+        await ask(place, "d", network="far", namespace="far")
         await place.home.pass_by(30)
         assert address(place, "b") == ""
         status = place.see(ALLOCATIONS, "b")["status"]

@@ -8,7 +8,7 @@ from reconcilers.integrations.vitistack import caches, gauges
 from reconcilers.integrations.vitistack.api import KINDS
 from reconcilers.integrations.vitistack.contents import contents_of
 from reconcilers.integrations.vitistack.picture import picture_of
-from reconcilers.integrations.vitistack.reading import Reader
+from reconcilers.integrations.vitistack.reading import VitistackReader
 from tests.clock import VirtualClock
 
 BORN = "2020-01-01T00:00:00Z"
@@ -25,13 +25,13 @@ def network(name: str, first: str, last: str) -> Body:
     static = {"ipv4CIDR": "10.3.0.0/24", "ipv4Gateway": "10.3.0.1"}
     static |= {"ipv4RangeStart": first, "ipv4RangeEnd": last}
     spec = {"ipAllocation": {"type": "static", "static": static}}
-    return vitistack("NetworkNamespace", name, spec, {})
+    return vitistack("NetworkNamespace", name, spec=spec, status={})
 
 
 def request(network: str, name: str, address: str = "") -> Body:
     spec = {"networkNamespaceName": network, "networkConfigurationName": "vm"}
     status = {"phase": "Allocated", "address": address} if address else {}
-    return vitistack("IPAllocation", name, spec, status)
+    return vitistack("IPAllocation", name, spec=spec, status=status)
 
 
 def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
@@ -39,16 +39,20 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
     bodies = [
         network("net", "10.3.0.10", "10.3.0.12"),
         network("broken", "10.3.0.9", "10.3.0.2"),
-        vitistack("NetworkNamespace", "other", {"ipAllocation": {"type": "dhcp"}}, {}),
+        vitistack("NetworkNamespace", "other", spec={"ipAllocation": {"type": "dhcp"}}, status={}),
         request("net", "a", "10.3.0.10"),
         request("net", "outside", "10.3.0.99"),
         request("net", "waits"),
         request("broken", "waits-too"),
     ]
-    read_objects = from_bodies(bodies, KINDS, "n", clock.now(), caches.fill_defaults)
+    read_objects = from_bodies(
+        bodies, KINDS, namespace="n", now=clock.now(), filled=caches.fill_defaults
+    )
     objects = caches.caches_of(read_objects)
     pictures = [picture_of(contents) for contents in contents_of(objects)]
-    figures = gauges.NetworkFigures(objects, Reader(cast("Client", None), objects, clock, 1.0))
+    figures = gauges.NetworkFigures(
+        objects, VitistackReader(cast("Client", None), objects, clock=clock, patience=1.0)
+    )
     kept = {figure.name.key.name: figure for figure in figures()}
     assert kept["net"] == next(
         picture.figures for picture in pictures if picture.name.key.name == "net"

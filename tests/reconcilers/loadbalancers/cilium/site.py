@@ -108,7 +108,13 @@ class Site:
         reading = await balancer.read()
         at = self.basis + 1 if mark is None else mark
         withdrawal = Withdrawal(
-            allocation, spans_of(allocation), at, at, OWNER, NoNote(), release_note
+            allocation,
+            spans_of(allocation),
+            mark=at,
+            position=at,
+            owner=OWNER,
+            note=NoNote(),
+            release_note=release_note,
         )
         return await balancer.acknowledgement(reading, withdrawal)
 

@@ -9,7 +9,12 @@ from controller.errors import Conflict
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.nonces import NONCE_SECONDS
 from reconcilers.loadbalancers.cilium.pools import CiliumPool, pool_name
-from reconcilers.loadbalancers.cilium.release import NOT_NEEDED, ReleaseMemory, Write, next_step
+from reconcilers.loadbalancers.cilium.release import (
+    NOT_NEEDED,
+    ReleaseMemory,
+    ReleaseWrite,
+    next_step,
+)
 from reconcilers.loadbalancers.port import (
     BalancerBlocked,
     BalancerMemory,
@@ -233,7 +238,9 @@ async def test_the_step_is_retried_at_once_if_only_counts_have_changed() -> None
     balancer = site.balancer(BalancerMemory())
     reading = await balancer.read()
     site.add_service()  # the operator writes counts
-    withdrawal = Withdrawal(FIRST, spans_of(FIRST), MARK, MARK, OWNER, NoNote())
+    withdrawal = Withdrawal(
+        FIRST, spans_of(FIRST), mark=MARK, position=MARK, owner=OWNER, note=NoNote()
+    )
     await balancer.acknowledgement(reading, withdrawal)
     assert site.pool()["spec"]["disabled"] is True
 
@@ -256,9 +263,13 @@ def _pool(generation: int, observed: int, *, total: int = 0, used: int = 0) -> C
     return msgspec.convert(body, CiliumPool)
 
 
-def _step(pool: CiliumPool, memory: ReleaseMemory, waited: float = 0.0) -> Write | Proven | None:
-    withdrawal = Withdrawal(FIRST, spans_of(FIRST), MARK, MARK, OWNER, NoNote())
-    step = next_step({pool.metadata.name: pool}, withdrawal, memory, waited)
+def _step(
+    pool: CiliumPool, memory: ReleaseMemory, waited: float = 0.0
+) -> ReleaseWrite | Proven | None:
+    withdrawal = Withdrawal(
+        FIRST, spans_of(FIRST), mark=MARK, position=MARK, owner=OWNER, note=NoNote()
+    )
+    step = next_step({pool.metadata.name: pool}, withdrawal, memory=memory, now=waited)
     return step.answer if isinstance(step.answer, Proven) else step.write
 
 
@@ -266,13 +277,13 @@ def _step(pool: CiliumPool, memory: ReleaseMemory, waited: float = 0.0) -> Write
 def test_another_generation_is_no_acknowledgement(observed: int) -> None:
     memory = ReleaseMemory("u-2", 3, acknowledged=2)
     assert _step(_pool(3, observed), memory) is None
-    assert _step(_pool(3, observed), memory, NONCE_SECONDS) is Write.NONCE
+    assert _step(_pool(3, observed), memory, NONCE_SECONDS) is ReleaseWrite.NONCE
     assert _step(_pool(3, 3), memory) == Proven()
 
 
 def test_one_acknowledgement_may_be_of_a_deleted_pool_of_that_name_and_needs_a_second() -> None:
     memory = ReleaseMemory("u-2", 3)
-    assert _step(_pool(3, 3), memory) is Write.NONCE
+    assert _step(_pool(3, 3), memory) is ReleaseWrite.NONCE
     memory.note_written(_pool(4, 3), 1.0, NOT_NEEDED)
     assert _step(_pool(4, 3), memory) is None
     assert _step(_pool(4, 4), memory) == Proven()
@@ -291,7 +302,7 @@ def test_a_generation_that_this_process_did_not_write_is_no_acknowledgement() ->
         ReleaseMemory("u-1", 3, acknowledged=1),
     ):
         assert _step(_pool(3, 3), memory, 1.0) is None
-        assert _step(_pool(3, 3), memory, 1.0 + NONCE_SECONDS) is Write.NONCE
+        assert _step(_pool(3, 3), memory, 1.0 + NONCE_SECONDS) is ReleaseWrite.NONCE
 
 
 def test_a_count_of_other_addresses_is_no_acknowledgement() -> None:
@@ -302,4 +313,4 @@ def test_a_pool_with_an_older_basis_is_written_since_the_mark() -> None:
     pool = _pool(3, 3)
     annotations = {names.ANNOTATION_PROJECTION_BASIS: str(MARK - 1), **OWNER}
     older = replace(pool, metadata=replace(pool.metadata, annotations=annotations))
-    assert _step(older, ReleaseMemory("u-2", 3, acknowledged=2)) is Write.DRAIN
+    assert _step(older, ReleaseMemory("u-2", 3, acknowledged=2)) is ReleaseWrite.DRAIN

@@ -18,7 +18,7 @@ from reconcilers.loadbalancers.metallb.kinds import (
 )
 from reconcilers.loadbalancers.metallb.uptake import (
     MARKER,
-    Step,
+    UptakeStep,
     marker_entry,
     metallb_counts,
     next_step,
@@ -43,12 +43,16 @@ def _pool(
     management: str = "",
 ) -> IPAddressPool:
     notes = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | management_note(management)
-    status = AddressPoolStatus(1, 0, counted - 1, 0) if counted is not None else None
+    status = (
+        AddressPoolStatus(1, 0, availableIPv4=counted - 1, availableIPv6=0)
+        if counted is not None
+        else None
+    )
     spec = AddressPoolSpec(entries, autoAssign=automatic)
     return IPAddressPool(TracedMeta(generation=generation, annotations=notes), spec, status)
 
 
-def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> Step:
+def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> UptakeStep:
     pools = others | ({MARKER: marker} if marker is not None else {})
     return next_step(pools, MARK, basis=MARK + 9)
 
@@ -80,54 +84,58 @@ class TestTheNextStep:
     """What comes next follows from the pools alone."""
 
     def test_a_missing_marker_is_created(self) -> None:
-        assert _step(None) is Step.MARK
+        assert _step(None) is UptakeStep.MARK
 
     @pytest.mark.parametrize("counted", [None, 4, 6])
     def test_a_marker_is_waited_for_until_metallb_counts_it(self, counted: int | None) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=counted)) is Step.WAIT
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=counted)) is UptakeStep.WAIT
 
     def test_a_counted_marker_shows_that_metallb_has_read_the_pools(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)) is Step.DONE
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)) is UptakeStep.DONE
 
     def test_a_marker_older_than_the_mark_proves_nothing(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=5)) is Step.MARK
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=5)) is UptakeStep.MARK
 
     def test_a_marker_that_metallb_has_not_counted_yet_proves_nothing(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is Step.WAIT
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=MARK - 1, counted=3)) is UptakeStep.WAIT
 
     def test_a_marker_that_was_just_made_proves_nothing(self) -> None:
         pool = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, generation=1)
-        assert _step(pool) is Step.MARK
+        assert _step(pool) is UptakeStep.MARK
 
     def test_a_marker_from_before_a_restore_proves_nothing(self) -> None:
-        assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is Step.MARK
+        assert _step(_pool("192.0.2.1-192.0.2.5", basis=10**12, counted=5)) is UptakeStep.MARK
 
     @pytest.mark.parametrize("entry", ["192.0.2.0/24", "192.0.2.1-198.51.100.5", "?", ""])
     def test_a_marker_that_a_user_changed_is_rewritten(self, entry: str) -> None:
-        assert _step(_pool(entry, basis=MARK, counted=5)) is Step.MARK
+        assert _step(_pool(entry, basis=MARK, counted=5)) is UptakeStep.MARK
 
     def test_a_marker_that_a_user_has_assigned_automatically_is_rewritten(self) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, automatic=True)
-        assert _step(marker) is Step.MARK
+        assert _step(marker) is UptakeStep.MARK
 
     @pytest.mark.parametrize(
-        ("management", "step"), [("uid-1", Step.DONE), ("uid-2", Step.MARK), ("", Step.DONE)]
+        ("management", "step"),
+        [("uid-1", UptakeStep.DONE), ("uid-2", UptakeStep.MARK), ("", UptakeStep.DONE)],
     )
     def test_a_marker_of_another_management_cluster_proves_nothing(
-        self, management: str, step: Step
+        self, management: str, step: UptakeStep
     ) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, management="uid-1")
-        assert next_step({MARKER: marker}, MARK, MARK + 9, management) is step
+        assert next_step({MARKER: marker}, MARK, basis=MARK + 9, management=management) is step
 
     def test_a_marker_of_another_management_cluster_is_waited_for_until_it_is_counted(
         self,
     ) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=4, management="uid-1")
-        assert next_step({MARKER: marker}, MARK, MARK + 9, "uid-2") is Step.WAIT
+        assert (
+            next_step({MARKER: marker}, MARK, basis=MARK + 9, management="uid-2")
+            is UptakeStep.WAIT
+        )
 
     def test_a_marker_that_another_pool_overlaps_gets_other_addresses(self) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5)
-        assert _step(marker, theirs=_pool("192.0.2.0/24")) is Step.MARK
+        assert _step(marker, theirs=_pool("192.0.2.0/24")) is UptakeStep.MARK
 
 
 class TestTheMarkersAddresses:

@@ -16,7 +16,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.api.tenantcluster import Networking
 from reconcilers.networkpool.protocol import decide
-from reconcilers.networkpool.view import View
+from reconcilers.networkpool.view import AllocationsView
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from tests.reconcilers import make
 
@@ -52,7 +52,9 @@ class PoolCaches:
         """Let the pool serve who waits, as its own pass does."""
         pool = next(iter(self.pools))
         requests = self.allocations.by_index(POOL_INDEX, str(pool.metadata.key))
-        view = View.from_allocations(self.allocations.position, requests, self.allocations.get)
+        view = AllocationsView.from_allocations(
+            self.allocations.position, requests, self.allocations.get
+        )
         for grant in decide(
             pool, view, geometry=parse_layouts(pool.spec, LIMIT), batch=8
         ).choice.grants:

@@ -5,16 +5,16 @@ import pytest
 from reconcilers.tenantcluster.allocations.refusals import (
     PoolRefusal,
     PoolState,
-    Refusal,
+    RequestRefusal,
     describe_free_blocks,
 )
 from tests.reconcilers import make
 
 
-def _refusal(*pools: PoolRefusal, families: str = "", beside: str = "") -> Refusal:
+def _refusal(*pools: PoolRefusal, families: str = "", beside: str = "") -> RequestRefusal:
     names = [pool.pool for pool in pools]
     provider = make.provider(*names)
-    return Refusal(provider, "nodes", families=families, pools=pools, beside=beside)
+    return RequestRefusal(provider, "nodes", families=families, pools=pools, beside=beside)
 
 
 def test_a_refusal_says_how_many_are_needed_and_what_each_pool_has() -> None:

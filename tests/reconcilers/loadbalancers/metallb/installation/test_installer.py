@@ -91,7 +91,7 @@ async def _pass_when_due(lab: Lab) -> None:
 
 
 def _read_condition(lab: Lab, kind: str = "MetalLBInstalled") -> tuple[str, str, str]:
-    condition = lab.condition("tenantclusters", "a", kind, "team")
+    condition = lab.condition("tenantclusters", "a", kind=kind, namespace="team")
     return condition["status"], condition["reason"], condition["message"]
 
 
