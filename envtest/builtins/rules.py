@@ -56,7 +56,7 @@ _CREATED_BY_PUT = frozenset(
     }
 )
 _RETURNED = frozenset(
-    {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "TypedNode"}
+    {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "Node"}
 )
 _RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 _LABELS = frozenset({"Namespace", "Service"})

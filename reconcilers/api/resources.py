@@ -112,7 +112,7 @@ class ButlerConfig:
 
 
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces", MetadataOnly, namespaced=False)
-SECRET = Resource("", "v1", "EncodedSecret", "secrets", EncodedSecret)
+SECRET = Resource("", "v1", "Secret", "secrets", EncodedSecret)
 BUTLER_CONFIG = Resource(
     names.GROUP, names.VERSION, "ButlerConfig", "butlerconfigs", ButlerConfig, namespaced=False
 )

@@ -52,7 +52,7 @@ class ValidatingWebhooks:
     webhooks: Sequence[Mapping[str, Any]] = ()
 
 
-DEPLOYMENTS = Resource("apps", "v1", "ControllerDeployment", "deployments", ControllerDeployment)
+DEPLOYMENTS = Resource("apps", "v1", "Deployment", "deployments", ControllerDeployment)
 WEBHOOKS = Resource(
     "admissionregistration.k8s.io",
     "v1",

@@ -457,7 +457,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         """Reconcile one pool and the requests that wait for it."""
         pools = self._kind.pools
         if key in pools.unreadable:
-            return Blocked("UnreadableHoldings")
+            return Blocked("Unreadable")
         pool = pools.get(key)
         for _ in range(ATTEMPTS):
             if not self._kind.history_confirmed:

@@ -160,5 +160,5 @@ ALLOCATIONS = Resource(
     IPAMAllocation,
     outline=KkpOutline,
 )
-CLUSTERS = Resource(GROUP, VERSION, "KkpCluster", "clusters", KkpCluster, namespaced=False)
+CLUSTERS = Resource(GROUP, VERSION, "Cluster", "clusters", KkpCluster, namespaced=False)
 KINDS = (POOLS, ALLOCATIONS, CLUSTERS)

@@ -239,7 +239,7 @@ NETWORKS = Resource(GROUP, "v1alpha2", "NetworkNamespace", "networknamespaces", 
 ALLOCATIONS = Resource(
     GROUP,
     "v1alpha2",
-    "VitistackAllocation",
+    "IPAllocation",
     "ipallocations",
     VitistackAllocation,
     outline=VitistackOutline,

@@ -251,7 +251,7 @@ class MetalLBKind(LoadBalancerKind):
             one is waited for that cannot show what it has read.
     """
 
-    title = "TenantMetalLB"
+    title = "MetalLB"
     missing_reason = NOT_INSTALLED
     absent_reasons = frozenset({NOT_INSTALLED, BEING_INSTALLED})
     not_reading_reason = NOT_RUNNING

@@ -63,7 +63,7 @@ class BalancerDeployment:
         return any(arg.startswith(_CLASS_FLAG) for pod in containers for arg in pod.args)
 
 
-DEPLOYMENT = Resource("apps", "v1", "BalancerDeployment", "deployments", BalancerDeployment)
+DEPLOYMENT = Resource("apps", "v1", "Deployment", "deployments", BalancerDeployment)
 
 
 async def find_claim(client: Client, namespace: str) -> str:
