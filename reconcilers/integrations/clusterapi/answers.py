@@ -10,7 +10,7 @@ from typing import Any
 
 from allocator.addresses import parse_address
 from controller.client import Client
-from controller.meta import Key, OwnerReference, Version
+from controller.meta import Key, Object, OwnerReference, Version
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi.api import (
@@ -70,7 +70,7 @@ def spec_of(address: str, prefix: int, gateway: str) -> dict[str, Any]:
 
 
 def owners(
-    claim: IPAddressClaim, claim_kind: Resource[Any], pool: Any, pool_kind: Resource[Any]
+    claim: IPAddressClaim, claim_kind: Resource[Any], pool: Object, pool_kind: Resource[Any]
 ) -> tuple[OwnerReference, OwnerReference]:
     """Return the owner references of an IPAddress: its claim, then its pool."""
     return (
@@ -240,7 +240,7 @@ class Answers:
     async def ensure(
         self,
         claim: IPAddressClaim,
-        pool: Any,
+        pool: Object,
         pool_kind: Resource[Any],
         spec: Mapping[str, Any],
     ) -> IPAddress:
@@ -284,7 +284,7 @@ class Answers:
         return await self._objects.recreate(address, body, _release_fields(address, reason))
 
     async def repair(
-        self, address: IPAddress, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
+        self, address: IPAddress, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Any]
     ) -> None:
         """Restore finalizer, owners and label on the IPAddress of a claim, where missing."""
         await self._write_missing_metadata(address, self._owners(claim, pool, pool_kind), claim)
@@ -299,7 +299,7 @@ class Answers:
         return await self._objects.repair(address, patch)
 
     def _owners(
-        self, claim: IPAddressClaim, pool: Any, pool_kind: Resource[Any]
+        self, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Any]
     ) -> tuple[OwnerReference, OwnerReference]:
         return owners(claim, self._caches.claim_kind, pool=pool, pool_kind=pool_kind)
 

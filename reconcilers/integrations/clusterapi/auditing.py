@@ -9,7 +9,7 @@ from dataclasses import fields
 from datetime import datetime, timedelta
 
 from controller.meta import Key
-from reconcilers.api.resources import NETWORK_POOL
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_FINALIZER,
@@ -55,14 +55,15 @@ def audit(
     yield from unreadable_troubles(unreadable)
     for contents in pools:
         yield from _pool(contents, not_read)
-        if contents.kind != NETWORK_POOL:
-            yield from _host_bits(contents)
+        yield from _host_bits(contents)
     yield from _claims(caches, now, not_read)
     yield from _addresses(caches, not_read)
 
 
 def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
-    """Yield the CIDRs of a pool that have host bits set."""
+    """Yield the CIDRs of a pool that have host bits set; none of a NetworkPool's."""
+    if isinstance(contents.pool, NetworkPool):
+        return
     for warning in host_bit_warnings(contents.pool.spec):
         yield Trouble(
             HOST_BITS,
@@ -76,7 +77,8 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
 
 def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of one pool: shared or stray addresses, status."""
-    kind, key, own = contents.kind.kind, contents.pool.metadata.key, contents.kind != NETWORK_POOL
+    pool, kind, key = contents.pool, contents.kind.kind, contents.pool.metadata.key
+    own = not isinstance(pool, NetworkPool)
     if contents.space is None or contents.holdings is None:
         if own:
             yield Trouble(
@@ -140,9 +142,9 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
             seen=seen,
             removable=True,
         )
-    if not own or limits_in(key.namespace, _HOLDERS, not_read):
+    if isinstance(pool, NetworkPool) or limits_in(key.namespace, _HOLDERS, not_read):
         return
-    said, counts = contents.pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
+    said, counts = pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
     if said is not None and said != counts:
         wrong = [
             f"{field.name} is {getattr(said, field.name)}, not {getattr(counts, field.name)}"

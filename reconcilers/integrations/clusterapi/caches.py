@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
-from allocator import AddressRange, InvalidPool
+from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key
 from controller.resource import Resource
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import (
@@ -42,16 +43,20 @@ from reconcilers.integrations.core.claimreading import ClaimFields
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder, Tenant
-from reconcilers.promises.journal import JournalStore, Promise, PromisedRange
+from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.queue import TenantRow
 
 KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
 """All kinds of pools that claims may name."""
+ServedPool = api.Pool | NetworkPool
+"""A pool of one of these kinds."""
 
 
-def journals_of(kind: Resource[Any]) -> JournalStore[Any]:
-    """Return the store that reads and writes the journals of pools of one kind."""
-    return STATUS_JOURNALS if kind == NETWORK_POOL else api.JOURNALS
+def read_journal(pool: ServedPool) -> Journal:
+    """Return the journal of a pool, from where pools of its kind have it."""
+    if isinstance(pool, NetworkPool):
+        return STATUS_JOURNALS.read(pool)
+    return api.JOURNALS.read(pool)
 
 
 _BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
@@ -91,7 +96,7 @@ def pool_of(obj: IPAddressClaim | IPAddress | PoolOutline) -> ClaimPool | None:
     return None if kind is None else ClaimPool(kind, pool_key(kind, obj))
 
 
-def why_pool_stops(pool: Any) -> str:
+def why_pool_stops(pool: ServedPool) -> str:
     """Return why a pool of claims hands out nothing, whatever is free; empty if it serves."""
     if pool.metadata.terminating:
         return "its pool is being deleted"
@@ -122,17 +127,13 @@ def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
     return (str(Key(obj.metadata.namespace, name)),) if name else ()
 
 
-def geometry_of(pool: Any) -> PoolSpace:
+def geometry_of(pool: api.Pool) -> PoolSpace:
     """Return the space of a pool.
 
     Raises:
         InvalidPool: it cannot be read.
     """
-    if isinstance(pool, api.IPPool):
-        return ip_space(pool.spec)
-    if isinstance(pool, api.PrefixPool):
-        return prefix_space(pool.spec)
-    raise InvalidPool([f"{type(pool).__name__} is no pool of claims"])
+    return ip_space(pool.spec) if isinstance(pool, api.IPPool) else prefix_space(pool.spec)
 
 
 def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
@@ -292,11 +293,14 @@ class ClaimCaches:
         caches: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
         return all(cache.history_confirmed for cache in caches)
 
-    def pool_of(self, obj: IPAddressClaim | IPAddress) -> Any | None:
+    def pool_of(self, obj: IPAddressClaim | IPAddress) -> ServedPool | None:
         """Return the pool that a claim or address names; None if it does not exist."""
         kind = kind_of(obj.spec.poolRef)
         cache = self.pools.get(kind.kind) if kind is not None else None
-        return cache.get(pool_key(kind, obj)) if cache is not None and kind is not None else None
+        if cache is None or kind is None:
+            return None
+        pool: ServedPool | None = cache.get(pool_key(kind, obj))
+        return pool
 
     def pool_to_shard_by(self, key: Key) -> Key:
         """Return the key by which the shard of a claim is found: that of its pool.

@@ -12,12 +12,16 @@ from allocator import AddressRange
 from controller.client import Client
 from controller.clock import Clock
 from controller.events import Recorder
-from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddressClaim, is_paused
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, ClaimPool, ClaimStanding
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    ClaimPool,
+    ClaimStanding,
+    ServedPool,
+)
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.granting import ContractStatuses, make_claim_writes
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
@@ -29,7 +33,7 @@ from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.journal import Journal, Promise
 
-PoolT = TypeVar("PoolT", bound=Object)
+PoolT = TypeVar("PoolT", bound=ServedPool)
 ContractReading = ClaimsReading[PoolSpace]
 """What a pass read of a pool that serves claims alone, or of the claims of a NetworkPool."""
 

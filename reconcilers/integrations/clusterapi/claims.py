@@ -43,11 +43,13 @@ from reconcilers.integrations.clusterapi.api import (
     DELETE_FOR_MOVE,
     IPAddress,
     IPAddressClaim,
+    IPPool,
     is_paused,
 )
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ClaimStanding,
+    ServedPool,
     kind_of,
     pool_key,
 )
@@ -157,7 +159,7 @@ class ClaimReconciler:
         return SETTLED
 
     async def _keep_answer(
-        self, claim: IPAddressClaim, record: ClaimRecord, pool: Any, kind: Resource[Any]
+        self, claim: IPAddressClaim, record: ClaimRecord, pool: ServedPool, kind: Resource[Any]
     ) -> Outcome:
         """Keep the IPAddress of a claim that has its address as it has to be."""
         address = self._caches.addresses.get(claim.metadata.key)
@@ -172,7 +174,7 @@ class ClaimReconciler:
         return SETTLED
 
     async def _restore_address(
-        self, claim: IPAddressClaim, record: ClaimRecord, pool: Any, kind: Resource[Any]
+        self, claim: IPAddressClaim, record: ClaimRecord, pool: ServedPool, kind: Resource[Any]
     ) -> IPAddress | None:
         """Create or repair the IPAddress that a claim records.
 
@@ -185,7 +187,7 @@ class ClaimReconciler:
         except AddressInTheWay:
             return None
 
-    async def _waiting(self, claim: IPAddressClaim, pool: Any) -> Outcome:
+    async def _waiting(self, claim: IPAddressClaim, pool: ServedPool | None) -> Outcome:
         """Say what keeps the claim's pool from serving it, if anything does."""
         key = claim.metadata.key
         address = None if self._hides_address(key) else self._caches.addresses.get(key)
@@ -261,7 +263,9 @@ class ClaimReconciler:
         await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
 
-    async def _recreate_to_rest(self, claim: IPAddressClaim, pool: Any) -> IPAddress | None:
+    async def _recreate_to_rest(
+        self, claim: IPAddressClaim, pool: ServedPool | None
+    ) -> IPAddress | None:
         """Recreate the missing IPAddress of a terminating claim whose address has to rest.
 
         A person removed the IPAddress by force, and the claim still records the address. Without
@@ -273,7 +277,9 @@ class ClaimReconciler:
         record = record_of(claim) or restored_record_of(claim)
         since = claim.metadata.deletionTimestamp
         kind = kind_of(claim.spec.poolRef)
-        if record is None or since is None or kind is None or self._rests(since, pool) <= 0:
+        if record is None or since is None or kind is None or pool is None:
+            return None
+        if self._rests(since, pool) <= 0:
             return None
         return await self._restore_address(claim, record, pool=pool, kind=kind)
 
@@ -288,12 +294,12 @@ class ClaimReconciler:
             return address
         return await self._client.find(self._caches.address_kind, key)
 
-    def _rests(self, since: datetime, pool: Any) -> float:
+    def _rests(self, since: datetime, pool: ServedPool | None) -> float:
         """Return for how many seconds an address rests that was released at that time."""
         if pool is None or pool.metadata.terminating:
             return 0.0
-        grace = getattr(pool.spec, "addressReuseGracePeriodSeconds", None) or 0
-        return float(grace) - (self._clock.now() - since).total_seconds()
+        grace = pool.spec.addressReuseGracePeriodSeconds if isinstance(pool, IPPool) else None
+        return float(grace or 0) - (self._clock.now() - since).total_seconds()
 
     async def _without_claim(self, key: Key) -> Outcome:
         """Release an IPAddress that was made for a claim that no longer exists.
@@ -319,19 +325,23 @@ class ClaimReconciler:
         await self._release(address, pool, since=self._clock.now(), why="its claim is gone")
         return SETTLED
 
-    async def _release(self, address: IPAddress, pool: Any, since: datetime, why: str) -> None:
+    async def _release(
+        self, address: IPAddress, pool: ServedPool | None, since: datetime, why: str
+    ) -> None:
         """Take away an IPAddress whose claim released it then, or have it rest before."""
         if await self._rest_of(address, since, pool) > 0:
             await self._answers.hold_back(address, rfc3339(since))
         else:
             await self._answers.remove(address, why)
 
-    async def _rest_of(self, address: IPAddress, since: datetime, pool: Any) -> float:
+    async def _rest_of(
+        self, address: IPAddress, since: datetime, pool: ServedPool | None
+    ) -> float:
         """Return for how many seconds an IPAddress rests; a live pool has to say for none."""
         cached = self._rests(since, pool)
         return cached if cached > 0 else self._rests(since, await self._read_pool(address))
 
-    async def _read_pool(self, address: IPAddress) -> Any | None:
+    async def _read_pool(self, address: IPAddress) -> ServedPool | None:
         """Return the pool that an IPAddress names, live; None if it does not exist.
 
         The pool says how long its addresses rest. The cache of pools may not show it yet, or show
@@ -340,7 +350,8 @@ class ClaimReconciler:
         kind = kind_of(address.spec.poolRef)
         if kind is None or kind.kind not in self._caches.pools:
             return None
-        return await self._client.find(kind, pool_key(kind, address))
+        pool: ServedPool | None = await self._client.find(kind, pool_key(kind, address))
+        return pool
 
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""
@@ -397,7 +408,7 @@ class ClaimReconciler:
         if Key(new.metadata.namespace, was.name) not in self._caches.claims:
             self._orphaned[new.metadata.uid] = was
 
-    async def _held_back(self, address: IPAddress, pool: Any) -> Outcome:
+    async def _held_back(self, address: IPAddress, pool: ServedPool | None) -> Outcome:
         """Remove an IPAddress that rests, once its time is over."""
         released_at = address.metadata.annotations.get(RELEASED_AT)
         if released_at is None:

@@ -15,7 +15,12 @@ from reconcilers.integrations.clusterapi.answers import (
     why_not,
 )
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, ClaimStanding, holder_of
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    ClaimStanding,
+    ServedPool,
+    holder_of,
+)
 from reconcilers.integrations.clusterapi.statuses import ClaimRecord, restored_record_of, shows
 from reconcilers.integrations.core.claimproblems import (
     ALLOCATION_FAILED,
@@ -51,7 +56,7 @@ class ClaimTaker:
         self,
         caches: ClaimCaches,
         pool_kind: Resource[Any],
-        pool: Any,
+        pool: ServedPool,
         settled: Journal,
         space: PoolSpace,
         view: SpaceView[IPAddressClaim],

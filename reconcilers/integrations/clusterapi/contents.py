@@ -11,6 +11,7 @@ from typing import Any
 from allocator import AddressRange, InvalidPool
 from controller.meta import Key
 from controller.resource import Resource
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import OTHER_FAMILY, PoolSpace
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
@@ -19,11 +20,12 @@ from reconcilers.integrations.clusterapi.caches import (
     KINDS,
     ClaimCaches,
     ClaimPool,
+    ServedPool,
     claim_facts,
     claim_holdings,
     geometry_of,
-    journals_of,
     promised_address,
+    read_journal,
 )
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.clusterapi.reading import source_of
@@ -61,7 +63,7 @@ class PoolContents:
     """
 
     kind: Resource[Any]
-    pool: Any
+    pool: ServedPool
     space: PoolSpace | None
     fault: str
     holdings: Holdings | None
@@ -83,7 +85,7 @@ class PoolContents:
         states: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
-        for promise in journals_of(self.kind).read(self.pool).promises:
+        for promise in read_journal(self.pool).promises:
             claim = self.claims.get(promise.key)
             if claim and promise.kind == CLAIM_KIND and claim.metadata.uid == promise.uid:
                 promised = promised_address(promise)
@@ -171,18 +173,20 @@ def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[Po
                 yield replace(contents, unreadable=unreadable) if unreadable else contents
 
 
-def _space(kind: Resource[Any], pool: Any) -> PoolSpace:
-    return network_pool_space(pool, ALL_SIZES) if kind == NETWORK_POOL else geometry_of(pool)
+def _space(pool: ServedPool) -> PoolSpace:
+    if isinstance(pool, NetworkPool):
+        return network_pool_space(pool, ALL_SIZES)
+    return geometry_of(pool)
 
 
 def _contents(
     kind: Resource[Any],
-    pool: Any,
+    pool: ServedPool,
     claims: Mapping[Key, IPAddressClaim],
     addresses: Mapping[Key, IPAddress],
 ) -> PoolContents:
     try:
-        space = _space(kind, pool)
+        space = _space(pool)
     except InvalidPool as invalid:
         return PoolContents(
             kind,

@@ -5,7 +5,6 @@ lines of their own (answers.py); here are those that a person brings about by re
 """
 
 from collections.abc import Callable
-from typing import Any
 
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import (
@@ -66,7 +65,7 @@ class GoneAddresses:
             key, spec.poolRef, address=spec.address, prefix=spec.prefix, reason=GONE
         )
 
-    def _is_ours(self, gone: Any, pool: PoolRef) -> bool:
+    def _is_ours(self, gone: IPAddressClaim | IPAddress, pool: PoolRef) -> bool:
         """Return whether a pool that is served here is named; not of what moves to a cluster."""
         kind = kind_of(pool)
         if kind is None or kind.kind not in self._caches.pools:

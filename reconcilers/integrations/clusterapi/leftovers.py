@@ -24,10 +24,10 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     holder_of,
-    journals_of,
     kind_of,
     pool_key,
     promised_address,
+    read_journal,
 )
 from reconcilers.integrations.core.claimproblems import ALLOCATION_FAILED
 from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
@@ -93,7 +93,7 @@ class Leftovers:
         is_of_pool, holder = address.spec.poolRef == claim.spec.poolRef, holder_of(claim)
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
-            promises = journals_of(kind).read(pool).promises if is_of_pool else ()
+            promises = read_journal(pool).promises if is_of_pool else ()
             if any(promise.holder == holder and _is_of(promise, address) for promise in promises):
                 return False
             live_claim = await self._client.get(self._caches.claim_kind, key)

@@ -4,9 +4,10 @@ Clusters are not watched: the label of a claim says whose it is.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.cache import Cache
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
@@ -26,6 +27,7 @@ from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
+ObjectT = TypeVar("ObjectT", bound=Object)
 _BY_POOL = {SPACE_INDEX: space_of}
 
 
@@ -69,7 +71,9 @@ def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -
     )
 
 
-def _newest(versions: Iterable[Resource[Any]], served_kinds: Collection[Resource[Any]]) -> Any:
+def _newest(
+    versions: Iterable[Resource[ObjectT]], served_kinds: Collection[Resource[Any]]
+) -> Resource[ObjectT] | None:
     return next((kind for kind in versions if kind in served_kinds), None)
 
 
@@ -78,6 +82,6 @@ def _name_pool(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
     return () if kind is None else (PoolName(kind.kind, pool_key(kind, obj)),)
 
 
-def _itself(pool: Any) -> Iterable[PoolName]:
+def _itself(pool: api.Pool) -> Iterable[PoolName]:
     kind = next(kind for kind in api.POOLS if isinstance(pool, kind.type))
     return (PoolName(kind.kind, pool.metadata.key),)

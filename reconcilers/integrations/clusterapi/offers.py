@@ -6,11 +6,12 @@ from typing import Any
 from allocator import AddressRange, InvalidPool
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.api import Pool
 from reconcilers.integrations.clusterapi.caches import geometry_of
 from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 
 
-def offers_of(kind: Resource[Any], pool: Any) -> tuple[PoolOffer, ...]:
+def offers_of(kind: Resource[Any], pool: Pool) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool; none if its spec cannot be served.
 
     Args:

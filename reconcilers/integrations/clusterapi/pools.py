@@ -249,7 +249,7 @@ class InClusterPoolKind(
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 
 
-def unknown(pool: Any, why: str) -> str:
+def unknown(pool: Pool, why: str) -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable."""
     effect = "it is not deleted" if pool.metadata.terminating else "nothing is handed out"
     return holders_unknown_message(why, effect)

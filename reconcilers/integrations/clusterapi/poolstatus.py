@@ -96,7 +96,7 @@ class PoolStatuses:
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 
-    def _report(self, kind: Resource[Any], pool: Any, overlap: ConditionFinding) -> None:
+    def _report(self, kind: Resource[Any], pool: Pool, overlap: ConditionFinding) -> None:
         """Record an event when other pools begin to overlap with one."""
         identity = kind.kind, pool.metadata.key
         if not overlap.status:
