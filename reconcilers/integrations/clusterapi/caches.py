@@ -136,6 +136,11 @@ def geometry_of(pool: api.Pool) -> PoolSpace:
     return ip_space(pool.spec) if isinstance(pool, api.IPPool) else prefix_space(pool.spec)
 
 
+def gateway_of(pool: ServedPool) -> str:
+    """Return the gateway that a pool passes on with its addresses; empty for none."""
+    return pool.spec.gateway or ""
+
+
 def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
     """Return the holder that a claim or an IPAddress speaks of: an IPAddress, of its claim."""
     return Holder(api.CLAIM_KIND, obj.metadata.key)

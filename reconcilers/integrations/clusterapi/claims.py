@@ -50,6 +50,7 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ClaimStanding,
     ServedPool,
+    gateway_of,
     kind_of,
     pool_key,
 )
@@ -181,7 +182,7 @@ class ClaimReconciler:
         Returns:
             The IPAddress; None if another IPAddress has its name.
         """
-        spec = spec_of(record.address, record.prefix, str(getattr(pool.spec, "gateway", "")))
+        spec = spec_of(record.address, record.prefix, gateway_of(pool))
         try:
             return await self._answers.ensure(claim, pool, kind, spec)
         except AddressInTheWay:

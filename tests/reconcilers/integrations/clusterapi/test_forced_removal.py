@@ -1,6 +1,11 @@
-"""IPAddresses of a pool with a grace period that a person removes by force, finalizer or not."""
+"""IPAddresses that a person removes by force, finalizer or not."""
 
+import pytest
+
+from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
+from tests.reconcilers.integrations.clusterapi.test_unreadable import CLUSTERS, WITH_CLAIMS, ref
+from tests.reconcilers.integrations.unreadable import Json, site
 from tests.reconcilers.promises.refusing import ADDRESSES, CLAIMS, ClaimPool, open_pool
 
 GRACE = 600
@@ -29,3 +34,18 @@ async def test_the_address_rests_though_its_ipaddress_went_before_its_claim() ->
         await pool.ask("b")
         await place.home.pass_by(GRACE / 2)
         assert pool.address("b") not in {"", address}
+
+
+@pytest.mark.parametrize("gateway", [{}, {"gateway": "10.0.0.1"}], ids=["none", "declared"])
+async def test_a_recreated_ipaddress_has_the_gateway_of_its_networkpool(gateway: Json) -> None:
+    async with site(WITH_CLAIMS, CLAIMS, ADDRESSES, CLUSTERS) as place:
+        await place.make(NETWORK_POOL, "lab", {"cidr": "10.0.0.0/24", **gateway})
+        await place.make(CLAIMS, "machine", {"poolRef": ref("lab", NETWORK_POOL)})
+        await place.home.pass_by(5)
+        first = place.see(ADDRESSES, "machine")
+        await place.remove(ADDRESSES, "machine")
+        await place.home.pass_by(5)
+        recreated = place.see(ADDRESSES, "machine")
+        assert recreated["metadata"]["uid"] != first["metadata"]["uid"]
+        assert recreated["spec"] == first["spec"]
+        assert recreated["spec"].get("gateway") == gateway.get("gateway")
