@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from allocator import AddressRange
 from controller.cache import Cache
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -213,7 +213,7 @@ def claim_holdings(
     )
 
 
-class ContractFields(ClaimFields[ClaimPool]):
+class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
     """What IPAddressClaims and IPAddresses say by themselves, in all versions."""
 
     def __init__(self) -> None:
@@ -232,7 +232,8 @@ class ContractFields(ClaimFields[ClaimPool]):
         return pool_of(address)
 
     @override
-    def pool_of_outline(self, outline: PoolOutline) -> ClaimPool | None:
+    def pool_of_outline(self, outline: Object) -> ClaimPool | None:
+        assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
         return pool_of(outline)
 
     @override

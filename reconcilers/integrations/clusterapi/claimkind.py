@@ -15,8 +15,9 @@ from controller.events import Recorder
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
-from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddressClaim, is_paused
+from reconcilers.integrations.clusterapi.api import IPAddressClaim, is_paused
 from reconcilers.integrations.clusterapi.caches import (
+    CONTRACT_FIELDS,
     ClaimCaches,
     ClaimPool,
     ClaimStanding,
@@ -119,7 +120,7 @@ class ContractClaims(Generic[PoolT]):
             pool=pool,
             settled=settled,
             space=reading.space,
-            view=reading.views[CLAIM_KIND],
+            view=reading.view_of(CONTRACT_FIELDS),
             observed=observed,
             restored=self._parts.restored,
             closed=closed,

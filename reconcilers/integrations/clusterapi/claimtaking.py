@@ -28,8 +28,8 @@ from reconcilers.integrations.core.claimproblems import (
     POOL_NOT_READY,
     ClaimProblem,
 )
+from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
-from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.networkpool.facts import describe_holder
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.journal import Journal, PromisedRange
@@ -59,7 +59,7 @@ class ClaimTaker:
         pool: ServedPool,
         settled: Journal,
         space: PoolSpace,
-        view: SpaceView[IPAddressClaim],
+        view: ClaimSpaceView[IPAddressClaim, IPAddress],
         *,
         observed: Sequence[AddressRange] = (),
         restored: RestoredRequests[IPAddressClaim] | None = None,
@@ -109,7 +109,7 @@ class ClaimTaker:
             return None
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
-        if addresses := self._view.answer(key):
+        if addresses := self._view.addresses_of(key):
             return self._adopt_blocks(claim, addresses[0])
         restored = restored_record_of(claim)
         if restored is not None:

@@ -25,6 +25,7 @@ from reconcilers.integrations.clusterapi.api import (
     is_paused,
 )
 from reconcilers.integrations.clusterapi.caches import (
+    CONTRACT_FIELDS,
     ClaimPool,
     claim_tenant,
     holder_of,
@@ -104,7 +105,7 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def read_cached(self, pool: Key, holdings: Holdings) -> SpaceView[IPAddressClaim]:
-        return self._parts.reader.make_cached_view(CLAIM_KIND, _pool_of(pool), holdings)
+        return self._parts.reader.make_cached_view(self._source, _pool_of(pool), holdings)
 
     @override
     def can_read_cached(self, pool: NetworkPool, journal: Journal) -> bool:
@@ -120,7 +121,7 @@ class NetworkPoolClaims(PoolClaims):
     async def read_lists(self, pool: NetworkPool, journal: Journal) -> SpaceView[IPAddressClaim]:
         key = _pool_of(pool.metadata.key)
         reading = await self._parts.reader.read_lists(key, FAMILY_SPACES, journal)
-        return reading.views[CLAIM_KIND]
+        return reading.view_of(CONTRACT_FIELDS)
 
     @override
     def is_paused(self, pool: NetworkPool) -> bool:

@@ -25,17 +25,14 @@ from controller.outcome import SETTLED, Blocked, Outcome
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.api import (
-    CLAIM_KIND,
     JOURNALS,
     POOL_FINALIZER,
+    IPAddress,
     IPAddressClaim,
     Pool,
     is_paused,
 )
-from reconcilers.integrations.clusterapi.caches import (
-    ClaimPool,
-    geometry_of,
-)
+from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool, geometry_of
 from reconcilers.integrations.clusterapi.claimkind import (
     ClaimParts,
     ContractClaims,
@@ -136,7 +133,7 @@ class InClusterPoolKind(
     @override
     def request_kinds(
         self, pool: PoolT
-    ) -> Sequence[ClaimKind[PoolT, IPAddressClaim, ClaimPool, PoolSpace]]:
+    ) -> Sequence[ClaimKind[PoolT, IPAddressClaim, IPAddress, ClaimPool, PoolSpace]]:
         return (self._claims.requests,)
 
     @override
@@ -180,7 +177,7 @@ class InClusterPoolKind(
         refusals = choice.detail.refusals
         later = await self._claims.finish(
             pool,
-            reading.views[CLAIM_KIND],
+            reading.view_of(CONTRACT_FIELDS),
             promises=choice.settled.promises,
             refusals=refusals,
             due=self._claims.requests.writes.due_refusals(refusals),

@@ -34,7 +34,7 @@ Reader = ClaimReader[ClaimPool, ClaimSpace]
 
 
 @dataclass(frozen=True, slots=True)
-class ContractSource(ClaimSource[ClaimPool, ClaimSpace]):
+class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddress]):
     """IPAddressClaims with their IPAddresses.
 
     Args:

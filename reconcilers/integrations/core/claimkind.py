@@ -31,12 +31,14 @@ from reconcilers.promises.shares import Limits
 
 PoolT = TypeVar("PoolT", bound=Object)
 ClaimT = TypeVar("ClaimT", bound=Object)
+AddressT = TypeVar("AddressT", bound=Object)
 PoolNameT = TypeVar("PoolNameT", bound=Hashable)
 SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
 
 
 class ClaimKind(
-    RequestKind[PoolT, ClaimT, ClaimsReading[SpaceT]], Generic[PoolT, ClaimT, PoolNameT, SpaceT]
+    RequestKind[PoolT, ClaimT, ClaimsReading[SpaceT]],
+    Generic[PoolT, ClaimT, AddressT, PoolNameT, SpaceT],
 ):
     """Claims of one kind that pools of one kind serve.
 
@@ -44,7 +46,7 @@ class ClaimKind(
         pools: the kind of the pools.
         name_pool: returns the name by which readers know a pool.
         source: the claims and their IPAddresses.
-        reader: reads them.
+        reader: reads them; its spaces may tell less than the spaces of the pools.
         statuses: what the claims show.
         writes: writes them.
         is_served: returns whether anything may be done about a claim now.
@@ -54,11 +56,11 @@ class ClaimKind(
         self,
         pools: Resource[PoolT],
         name_pool: Callable[[PoolT], PoolNameT],
-        source: ClaimSource[PoolNameT, Any],
+        source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
         reader: ClaimReader[PoolNameT, Any],
         *,
-        statuses: ClaimStatuses[ClaimT, Any],
-        writes: ClaimWrites[ClaimT, Any, PoolT, SpaceT],
+        statuses: ClaimStatuses[ClaimT, AddressT],
+        writes: ClaimWrites[ClaimT, AddressT, PoolT, SpaceT],
         is_served: Callable[[ClaimT], bool],
     ) -> None:
         self._pools = pools
@@ -79,7 +81,7 @@ class ClaimKind(
     def needs_fence(
         self, pool: PoolT, journal: Journal, reading: ClaimsReading[SpaceT], limits: Limits
     ) -> bool:
-        return lacks_memory(self._source, reading.views[self._source.claim_kind], journal)
+        return lacks_memory(self._source, reading.view_of(self._source.fields), journal)
 
     @override
     async def void_earlier(self, pool: PoolT, reading: ClaimsReading[SpaceT]) -> Fenced:
@@ -92,7 +94,7 @@ class ClaimKind(
 
     @override
     def find_request(self, reading: ClaimsReading[SpaceT], promise: Promise) -> ClaimT | None:
-        return reading.views[self._source.claim_kind].at_version(promise)
+        return reading.view_of(self._source.fields).at_version(promise)
 
     @override
     async def keep(

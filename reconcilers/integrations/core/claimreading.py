@@ -15,7 +15,7 @@ a cache counts again once it shows that.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -43,11 +43,6 @@ from reconcilers.promises.reading import CacheWait, highest_revision
 from reconcilers.promises.settling import CreatedEffects, settle
 from reconcilers.promises.unreadable import check_holders
 
-Claim = Any
-"""A claim of whichever kind."""
-Address = Any
-"""An IPAddress of whichever kind."""
-
 
 class PoolLayouts(Protocol):
     """What a pool may hand out to claims."""
@@ -60,9 +55,12 @@ class PoolLayouts(Protocol):
 
 PoolT = TypeVar("PoolT", bound=Hashable)
 SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
+ClaimT = TypeVar("ClaimT", bound=Object)
+AddressT = TypeVar("AddressT", bound=Object)
+SpaceT_contra = TypeVar("SpaceT_contra", bound=PoolLayouts, contravariant=True)
 
 
-class ClaimFields(ABC, Generic[PoolT]):
+class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
     """What claims of one kind, and IPAddresses of theirs, say by themselves.
 
     A pool is whatever names it in the index SPACE_INDEX of both caches, as text.
@@ -72,7 +70,7 @@ class ClaimFields(ABC, Generic[PoolT]):
         addresses: the kind of IPAddresses.
     """
 
-    def __init__(self, claims: Resource[Any], addresses: Resource[Any]) -> None:
+    def __init__(self, claims: Resource[ClaimT], addresses: Resource[AddressT]) -> None:
         self.claims = claims
         self.addresses = addresses
         self.claim_kind = claims.full_name
@@ -85,41 +83,45 @@ class ClaimFields(ABC, Generic[PoolT]):
         """Return the namespace of the claims of a pool; empty for all namespaces."""
 
     @abstractmethod
-    def pool_of_claim(self, claim: Claim) -> PoolT | None:
+    def pool_of_claim(self, claim: ClaimT) -> PoolT | None:
         """Return the pool that a claim names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pool_of_address(self, address: Address) -> PoolT | None:
+    def pool_of_address(self, address: AddressT) -> PoolT | None:
         """Return the pool that an IPAddress names; None for a pool that is not served here."""
 
     @abstractmethod
-    def pool_of_outline(self, outline: Any) -> PoolT | None:
-        """Return the pool that the outline of a claim or an IPAddress names; None as above."""
+    def pool_of_outline(self, outline: Object) -> PoolT | None:
+        """Return the pool that the outline of a claim or an IPAddress names; None as above.
+
+        Args:
+            outline: of the type that the kind of the object has for outlines.
+        """
 
     @abstractmethod
-    def claim_of_address(self, address: Address) -> Key | None:
+    def claim_of_address(self, address: AddressT) -> Key | None:
         """Return the claim that an IPAddress is for; None if it is for none."""
 
     @abstractmethod
-    def waits(self, claim: Claim) -> bool:
+    def waits(self, claim: ClaimT) -> bool:
         """Return whether a claim waits for an address."""
 
     @abstractmethod
-    def holds(self, claim: Claim) -> bool:
+    def holds(self, claim: ClaimT) -> bool:
         """Return whether a claim holds an address by its own status."""
 
 
-class ClaimSource(ABC, Generic[PoolT, SpaceT]):
+class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
     """The claims of one kind and their IPAddresses in caches, and which pools they concern."""
 
-    claims: Cache[Claim]
+    claims: Cache[ClaimT]
     """The claims."""
-    addresses: Cache[Address]
+    addresses: Cache[AddressT]
     """The IPAddresses."""
 
     @property
     @abstractmethod
-    def fields(self) -> ClaimFields[PoolT]:
+    def fields(self) -> ClaimFields[PoolT, ClaimT, AddressT]:
         """What the objects say by themselves."""
 
     @property
@@ -133,7 +135,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
         return self.fields.address_kind
 
     @abstractmethod
-    def pools_of_address(self, address: Address) -> Iterable[PoolT]:
+    def pools_of_address(self, address: AddressT) -> Iterable[PoolT]:
         """Return the pools that cannot hand out something because of an IPAddress.
 
         These are the pool that it names, and those where its name is in the way. The other
@@ -142,7 +144,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
         """
 
     @abstractmethod
-    def addresses_of_pool(self, pool: PoolT, space: SpaceT) -> Iterable[Address]:
+    def addresses_of_pool(self, pool: PoolT, space: SpaceT_contra) -> Iterable[AddressT]:
         """Return the IPAddresses in the cache that concern a pool, each once.
 
         Args:
@@ -150,11 +152,11 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
         """
 
     @abstractmethod
-    def addresses_of(self, claim: Key) -> Sequence[Address]:
+    def addresses_of(self, claim: Key) -> Sequence[AddressT]:
         """Return the IPAddresses in the cache that are for a claim."""
 
     @abstractmethod
-    def find_address(self, addresses: Iterable[Address], promise: Promise) -> Address | None:
+    def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
         """Return the IPAddress that was created, or adopted, for a promise; None for none.
 
         Args:
@@ -163,7 +165,11 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
 
     @abstractmethod
     def facts_of(
-        self, pool: PoolT, space: SpaceT, claim: Claim | None, addresses: Sequence[Address]
+        self,
+        pool: PoolT,
+        space: SpaceT_contra,
+        claim: ClaimT | None,
+        addresses: Sequence[AddressT],
     ) -> Facts | None:
         """Return the facts about a claim and its IPAddresses: what they hold of a pool.
 
@@ -178,7 +184,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT]):
 
 
 def check_readable(
-    fields: ClaimFields[PoolT],
+    fields: ClaimFields[PoolT, ClaimT, AddressT],
     pool: PoolT,
     claims: Mapping[Key, str],
     addresses: Mapping[Key, str],
@@ -214,7 +220,7 @@ def check_readable(
     check_holders(near, may_concern)
 
 
-def check_source(source: ClaimSource[PoolT, Any], pool: PoolT) -> None:
+def check_source(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT) -> None:
     """Raise if objects of the caches that cannot be decoded may hold addresses of a pool.
 
     Raises:
@@ -224,12 +230,14 @@ def check_source(source: ClaimSource[PoolT, Any], pool: PoolT) -> None:
     check_readable(source.fields, pool, *unreadable)
 
 
-def holder_of_claim(source: ClaimSource[Any, Any], claim: Claim) -> Holder:
+def holder_of_claim(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], claim: ClaimT) -> Holder:
     """Return the holder that a claim is."""
     return Holder(source.claim_kind, claim.metadata.key)
 
 
-def holder_of_address(source: ClaimSource[Any, Any], address: Address) -> Holder:
+def holder_of_address(
+    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], address: AddressT
+) -> Holder:
     """Return the holder that an IPAddress speaks of: its claim, or itself without a claim."""
     claim = source.fields.claim_of_address(address)
     if claim is None:
@@ -238,7 +246,10 @@ def holder_of_address(source: ClaimSource[Any, Any], address: Address) -> Holder
 
 
 def find_facts(
-    sources: Iterable[ClaimSource[PoolT, SpaceT]], pool: PoolT, holder: Holder, space: SpaceT
+    sources: Iterable[ClaimSource[PoolT, SpaceT, Any, Any]],
+    pool: PoolT,
+    holder: Holder,
+    space: SpaceT,
 ) -> Facts | None:
     """Return the facts of a holder for a pool, as the caches show it; None for none.
 
@@ -260,7 +271,7 @@ def find_facts(
     return None
 
 
-def has_memory(source: ClaimSource[Any, Any], journal: Journal) -> bool:
+def has_memory(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], journal: Journal) -> bool:
     """Return whether a journal has a revision of claims, and one of their IPAddresses.
 
     Without the second one it is not known which addresses IPAddresses without a claim hold.
@@ -268,7 +279,9 @@ def has_memory(source: ClaimSource[Any, Any], journal: Journal) -> bool:
     return source.claim_kind in journal.revisions and source.address_kind in journal.revisions
 
 
-def lacks_memory(source: ClaimSource[Any, Any], view: SpaceView[Claim], journal: Journal) -> bool:
+def lacks_memory(
+    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], view: SpaceView[ClaimT], journal: Journal
+) -> bool:
     """Return whether a journal does not record all promises to claims, in the history of now.
 
     If a LIST has not got to one of its revisions, that is of another cluster, or of a lost
@@ -282,18 +295,41 @@ def lacks_memory(source: ClaimSource[Any, Any], view: SpaceView[Claim], journal:
 
 
 @dataclass(frozen=True, slots=True)
+class ClaimSpaceView(SpaceView[ClaimT], Generic[ClaimT, AddressT]):
+    """What was read of a space with claims of one kind, and of their IPAddresses.
+
+    Args:
+        addresses_of: returns the IPAddresses that are for the claim of a key, as they were read
+            with the holdings.
+    """
+
+    addresses_of: Callable[[Key], Sequence[AddressT]] = field(kw_only=True)
+
+
+@dataclass(frozen=True, slots=True)
 class ClaimsReading(Generic[SpaceT]):
     """What a pass read of a pool.
 
     Args:
         space: what the pool may hand out.
         holdings: what claims of all kinds hold, and which wait.
-        views: the claims of each kind, by its full name; all have these holdings.
+        views: the claims of each kind, by its full name; all have these holdings. `view_of` has
+            the type of one kind.
     """
 
     space: SpaceT
     holdings: Holdings
-    views: Mapping[str, SpaceView[Claim]]
+    views: Mapping[str, ClaimSpaceView[Any, Any]]
+
+    def view_of(
+        self, fields: ClaimFields[PoolT, ClaimT, AddressT]
+    ) -> ClaimSpaceView[ClaimT, AddressT]:
+        """Return the claims of one kind.
+
+        Args:
+            fields: of the kind.
+        """
+        return self.views[fields.claim_kind]
 
     def settle(self, journal: Journal) -> Journal:
         """Return a journal without the promises that are over; promises to other kinds stay."""
@@ -316,7 +352,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
     def __init__(
         self,
         client: Client,
-        sources: Sequence[ClaimSource[PoolT, SpaceT]],
+        sources: Sequence[ClaimSource[PoolT, SpaceT, Any, Any]],
         clock: Clock,
         patience: float,
         check_interval: float = CHECK_SECONDS,
@@ -345,26 +381,33 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     def _make_cached_views(
         self, pool: PoolT, holdings: Holdings
-    ) -> Mapping[str, SpaceView[Claim]]:
-        return {kind: self.make_cached_view(kind, pool, holdings) for kind in self._sources}
+    ) -> Mapping[str, ClaimSpaceView[Any, Any]]:
+        return {
+            kind: self.make_cached_view(source, pool, holdings)
+            for kind, source in self._sources.items()
+        }
 
-    def make_cached_view(self, kind: str, pool: PoolT, holdings: Holdings) -> SpaceView[Claim]:
+    def make_cached_view(
+        self,
+        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+        pool: PoolT,
+        holdings: Holdings,
+    ) -> ClaimSpaceView[ClaimT, AddressT]:
         """Return the claims of one kind as the caches show them now.
 
         A NetworkPool reads its holdings by itself, of IPAllocations and claims together.
 
         Args:
-            kind: by its full name.
+            source: the kind.
             holdings: of the pool, of all kinds, as the caches show them.
         """
-        source = self._sources[kind]
         position, known = source.addresses.position, self._created.get(pool, {})
         find = partial(_find_revision, source, source.addresses_of)
-        return SpaceView(
+        return ClaimSpaceView(
             source.claims.position,
             holdings,
-            find=find_by_key(kind, source.claims.get),
-            answer=source.addresses_of,
+            find=find_by_key(source.claim_kind, source.claims.get),
+            addresses_of=source.addresses_of,
             unreadable=source.claims.unreadable.keys(),
             effects=CreatedEffects(source.address_kind, position, find=find, known=known),
         )
@@ -458,7 +501,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         created = self._created.setdefault(pool, {})
         facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
         holdings = Holdings(space.layouts, facts)
-        views: dict[str, SpaceView[Claim]] = {}
+        views: dict[str, ClaimSpaceView[Any, Any]] = {}
         for kind, listed in lists.items():
             source, view = listed.source, listed.view(holdings, created)
             claims = listed.claims.values()
@@ -476,8 +519,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         return ClaimsReading(space, holdings, views)
 
     async def list_claims(
-        self, source: ClaimSource[PoolT, SpaceT], pool: PoolT
-    ) -> tuple[int, list[Claim]]:
+        self, source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT
+    ) -> tuple[int, list[ClaimT]]:
         """Return the claims of a kind that name a pool, by a LIST that begins now.
 
         Returns:
@@ -495,8 +538,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         ]
 
     async def list_addresses(
-        self, source: ClaimSource[PoolT, SpaceT], pool: PoolT
-    ) -> list[Address]:
+        self, source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT
+    ) -> list[AddressT]:
         """Return the IPAddresses of a kind that name a pool, by a LIST that begins now.
 
         Raises:
@@ -511,7 +554,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         ]
 
     async def void_earlier(
-        self, source: ClaimSource[PoolT, SpaceT], pool: PoolT, fence: Fence[Any]
+        self,
+        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+        pool: PoolT,
+        fence: Fence[ClaimT],
     ) -> Fenced:
         """Void every promise to claims of a kind that was made before the pool was read.
 
@@ -534,10 +580,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     async def count_blockers(
         self,
-        source: ClaimSource[PoolT, SpaceT],
+        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
         pool: PoolT,
         journal: Journal,
-        fence: Fence[Any],
+        fence: Fence[ClaimT],
     ) -> int:
         """Return how many holders of a kind the deletion of a pool has to wait for, by LISTs.
 
@@ -587,7 +633,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedSource(Generic[PoolT, SpaceT]):
+class _ListedSource(Generic[PoolT, SpaceT, ClaimT, AddressT]):
     """Claims of one kind and their IPAddresses, as LISTs showed them.
 
     Args:
@@ -600,22 +646,22 @@ class _ListedSource(Generic[PoolT, SpaceT]):
         unreadable: the claims that cannot be decoded.
     """
 
-    source: ClaimSource[PoolT, SpaceT]
+    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT]
     position: int
     addresses_position: int
-    claims: Mapping[Key, Claim]
-    by_claim: Mapping[Key, list[Address]]
-    unclaimed: list[Address]
+    claims: Mapping[Key, ClaimT]
+    by_claim: Mapping[Key, list[AddressT]]
+    unclaimed: list[AddressT]
     unreadable: Mapping[Key, str]
 
     @property
-    def addresses(self) -> Iterator[Address]:
+    def addresses(self) -> Iterator[AddressT]:
         """All IPAddresses."""
         for addresses in self.by_claim.values():
             yield from addresses
         yield from self.unclaimed
 
-    def addresses_of(self, claim: Key) -> list[Address]:
+    def addresses_of(self, claim: Key) -> list[AddressT]:
         """Return the IPAddresses that belong to a claim."""
         return self.by_claim.get(claim, [])
 
@@ -632,15 +678,17 @@ class _ListedSource(Generic[PoolT, SpaceT]):
             if facts is not None:
                 yield holder_of_address(source, address), facts
 
-    def view(self, holdings: Holdings, known: Mapping[Identity, int]) -> SpaceView[Claim]:
+    def view(
+        self, holdings: Holdings, known: Mapping[Identity, int]
+    ) -> ClaimSpaceView[ClaimT, AddressT]:
         """Return the view of the claims."""
         source = self.source
         find = partial(_find_revision, source, self.addresses_of)
-        return SpaceView(
+        return ClaimSpaceView(
             self.position,
             holdings,
             find=find_by_key(source.claim_kind, self.claims.get),
-            answer=self.addresses_of,
+            addresses_of=self.addresses_of,
             unreadable=self.unreadable.keys(),
             effects=CreatedEffects(
                 source.address_kind, self.addresses_position, find=find, known=known
@@ -649,8 +697,8 @@ class _ListedSource(Generic[PoolT, SpaceT]):
 
 
 async def _list_source(
-    client: Client, source: ClaimSource[PoolT, SpaceT], pool: PoolT
-) -> _ListedSource[PoolT, SpaceT]:
+    client: Client, source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT
+) -> _ListedSource[PoolT, SpaceT, ClaimT, AddressT]:
     """Return the claims of a kind that may be a pool's, and their IPAddresses, by LISTs.
 
     Raises:
@@ -661,8 +709,8 @@ async def _list_source(
     claims = await client.list(source.claims.resource, namespace=namespace)
     addresses = await client.list(source.addresses.resource, namespace=namespace)
     check_readable(source.fields, pool, claims.unreadable, addresses.unreadable)
-    by_claim: dict[Key, list[Address]] = {}
-    unclaimed: list[Address] = []
+    by_claim: dict[Key, list[AddressT]] = {}
+    unclaimed: list[AddressT] = []
     for address in addresses.items:
         claim = source.fields.claim_of_address(address)
         (unclaimed if claim is None else by_claim.setdefault(claim, [])).append(address)
@@ -678,14 +726,14 @@ async def _list_source(
 
 
 def sources_of_holdings(
-    source: ClaimSource[PoolT, SpaceT],
+    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
 ) -> tuple[Source[PoolT, SpaceT], Source[PoolT, SpaceT]]:
     """Return the claims and the IPAddresses of a kind as sources of holdings."""
 
-    def claims_of(pool: PoolT, _: SpaceT) -> Iterable[Claim]:
+    def claims_of(pool: PoolT, _: SpaceT) -> Iterable[ClaimT]:
         return source.claims.by_index(SPACE_INDEX, str(pool))
 
-    def pools_of_claim(claim: Claim) -> Iterable[PoolT]:
+    def pools_of_claim(claim: ClaimT) -> Iterable[PoolT]:
         pool = source.fields.pool_of_claim(claim)
         return () if pool is None else (pool,)
 
@@ -706,11 +754,10 @@ def sources_of_holdings(
 
 
 def _find_revision(
-    source: ClaimSource[Any, Any],
-    addresses_of: Callable[[Key], Iterable[Address]],
+    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+    addresses_of: Callable[[Key], Iterable[AddressT]],
     promise: Promise,
 ) -> int | None:
     """Return the resourceVersion of the IPAddress of a promise; None without one."""
     address = source.find_address(addresses_of(promise.key), promise)
-    revision: int | None = None if address is None else address.metadata.revision
-    return revision
+    return None if address is None else address.metadata.revision

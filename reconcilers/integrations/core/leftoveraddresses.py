@@ -10,7 +10,7 @@ and not the other way round.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Generic, TypeVar
 
 from controller.cache import Cache, Change
 from controller.clock import Clock
@@ -21,8 +21,10 @@ PATIENCE_SECONDS = 60.0
 """For how long nothing must name a left-over IPAddress before it is deleted."""
 RETRY = 1.0
 
+AddressT = TypeVar("AddressT", bound=Object)
 
-class LeftoverAddresses:
+
+class LeftoverAddresses(Generic[AddressT]):
     """Remembers since when nothing is known to name which IPAddress, and deletes it in time.
 
     Args:
@@ -30,7 +32,7 @@ class LeftoverAddresses:
         clock: the time.
     """
 
-    def __init__(self, addresses: Cache[Any], clock: Clock) -> None:
+    def __init__(self, addresses: Cache[AddressT], clock: Clock) -> None:
         self._clock = clock
         self._refused = RefusedWrites(clock, PATIENCE_SECONDS)
         self._since: dict[str, float] = {}
@@ -39,7 +41,7 @@ class LeftoverAddresses:
 
     async def remove_in_time(
         self,
-        address: Object,
+        address: AddressT,
         is_unnamed: Callable[[], Awaitable[bool]],
         remove: Callable[[], Awaitable[None]],
     ) -> float:
@@ -60,10 +62,10 @@ class LeftoverAddresses:
             wait = self._refused.wait_of(meta) or 0.0
         return max(wait, RETRY)
 
-    def note_named(self, address: Object) -> None:
+    def note_named(self, address: AddressT) -> None:
         """Note that something names an IPAddress, or that it is not to be deleted."""
         self._since.pop(address.metadata.uid, None)
 
-    def _forget_gone(self, change: Change[Any]) -> None:
+    def _forget_gone(self, change: Change[AddressT]) -> None:
         if change.new is None and change.old is not None:
             self.note_named(change.old)

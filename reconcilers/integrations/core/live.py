@@ -2,17 +2,19 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from controller.cache import Cache, Change
 from controller.indexes import IndexFunction
 from controller.informer import Informer
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
+T = TypeVar("T", bound=Object)
 Indexes = Mapping[str, IndexFunction[Any]]
 
 
@@ -57,19 +59,19 @@ class PlatformSource:
     networkpools: Cache[NetworkPool]
 
 
-def names_of(kind: str, pools: Cache[Any]) -> list[PoolName]:
+def names_of(kind: str, pools: Cache[T]) -> list[PoolName]:
     """Return the pools of a kind, by namespace and name."""
     return [PoolName(kind, key) for key in sorted(pool.metadata.key for pool in pools)]
 
 
-def either(of: Callable[[Any], Iterable[PoolName]]) -> Callable[[Change[Any]], set[PoolName]]:
+def either(of: Callable[[T], Iterable[PoolName]]) -> Callable[[Change[T]], set[PoolName]]:
     """Return a function from a change to the pools of the object before it and after it.
 
     Args:
         of: returns the pools of an object.
     """
 
-    def list_pools(change: Change[Any]) -> set[PoolName]:
+    def list_pools(change: Change[T]) -> set[PoolName]:
         return {name for obj in (change.old, change.new) if obj is not None for name in of(obj)}
 
     return list_pools

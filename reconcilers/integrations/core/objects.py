@@ -5,13 +5,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from itertools import count
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from controller.cache import Cache
 from controller.codec import DecodeFailure
-from controller.meta import Key, ObjectMeta
+from controller.meta import Key, Object, ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
@@ -19,6 +19,7 @@ Body = Mapping[str, Any]
 """A manifest."""
 SPACE_INDEX = "space"
 """The index by which caches find the objects of a pool."""
+T = TypeVar("T", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +43,17 @@ class ObjectsByKind:
         """Whether there is nothing of them."""
         return not any(self.by_kind.values()) and not self.unreadable
 
-    def cache(self, resource: Resource[Any], **more: Any) -> Cache[Any]:
+    def cache(self, resource: Resource[T], **more: Any) -> Cache[T]:
         """Return a cache of the objects of a kind, as a list would have filled it."""
         return fill_cache(resource, self.by_kind.get(resource.kind, ()), self.unreadable, **more)
 
 
 def fill_cache(
-    resource: Resource[Any],
-    objects: Iterable[Any],
+    resource: Resource[T],
+    objects: Iterable[T],
     unreadable: Mapping[tuple[str, Key], str],
     **more: Any,
-) -> Cache[Any]:
+) -> Cache[T]:
     """Return a cache of objects, as a list would have filled it.
 
     Args:
@@ -63,7 +64,7 @@ def fill_cache(
     """
     listed = list(objects)
     of_kind = {key: why for (kind, key), why in unreadable.items() if kind == resource.kind}
-    cache: Cache[Any] = Cache(resource, **more)
+    cache = Cache(resource, **more)
     cache.replace(listed, max((obj.metadata.revision for obj in listed), default=0), of_kind)
     return cache
 
@@ -121,9 +122,9 @@ def is_of(body: Body, kinds: Iterable[Resource[Any]]) -> bool:
 
 def list_implied(
     bodies: Sequence[Body],
-    kind: Resource[Any],
+    kind: Resource[T],
     implied: Resource[Any],
-    find: Callable[[Any], Key | None],
+    find: Callable[[T], Key | None],
 ) -> Iterator[tuple[Resource[Any], Body]]:
     """Yield the objects that manifests of a kind name, each once.
 

@@ -3,9 +3,9 @@
 The rules by which no address is allocated twice stand in reconcilers/promises/.
 """
 
-from collections.abc import Callable, Container
+from collections.abc import Container
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
 from controller.meta import Key, Object
 from reconcilers.promises.holdings import Holdings
@@ -24,7 +24,6 @@ class SpaceView(Generic[R]):
         position: the revision up to which all requests were read.
         holdings: what is held, and which askers wait.
         find: returns the request of a holder.
-        answer: returns what answers the request of a key, as it was read with the holdings.
         unreadable: the requests that cannot be decoded; `find` may return an older version.
         effects: the objects that are created for promises beside the requests; None for no such
             kind.
@@ -33,11 +32,10 @@ class SpaceView(Generic[R]):
     position: int
     holdings: Holdings
     find: Find[R]
-    answer: Callable[[Key], Any]
     unreadable: Container[Key] = frozenset()
     effects: Effects | None = None
 
-    def with_holdings(self, holdings: Holdings) -> "SpaceView[R]":
+    def with_holdings(self, holdings: Holdings) -> Self:
         """Return the same with other holdings."""
         return replace(self, holdings=holdings)
 

@@ -5,19 +5,19 @@ another claim of the kind has the address. A replica that froze before a create 
 IPAddress late. The annotation MADE_FOR tells it from an IPAddress that others left behind.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from allocator import AddressRange
 from controller.client import Client
 from reconcilers.api import names
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
-from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import POOL, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import ClaimSide
+from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 from reconcilers.reporting.releaselog import holder_fields
 
 MADE_FOR = names.ANNOTATION_MADE_FOR
@@ -32,7 +32,7 @@ class AddressWrites:
     """
 
     def __init__(self, client: Client, caches: Metal3Caches) -> None:
-        self._objects = {
+        self._objects: Mapping[str, AddressObjects[Any]] = {
             kind: AddressObjects(
                 client,
                 side.side.addresses,
@@ -42,14 +42,18 @@ class AddressWrites:
             for kind, side in caches.sides.items()
         }
 
+    def _objects_of(self, side: ClaimSide[ClaimT, AddressT]) -> AddressObjects[AddressT]:
+        """Return the writer of IPAddresses for one kind of claims."""
+        return self._objects[side.claim_kind]
+
     async def ensure(
         self,
-        side: SideCaches,
-        claim: Claim,
+        side: SideCaches[ClaimT, AddressT],
+        claim: ClaimT,
         pool: Metal3Pool,
         space: EntrySpace,
         address: AddressRange,
-    ) -> Address:
+    ) -> AddressT:
         """Return the IPAddress of a claim with an address: created, or adopted and repaired.
 
         An IPAddress that is being deleted is returned as well: the status of the claim has to name
@@ -73,7 +77,7 @@ class AddressWrites:
             if is_of_pool and parse_single(known.spec.address) == address:
                 return await self.repair(kind, known, claim=claim, pool=pool)
         body = body_of(kind, claim, pool=pool, space=space, address=address)
-        known, is_new = await self._objects[kind.claim_kind].create(body)
+        known, is_new = await self._objects_of(kind).create(body)
         if is_new:
             return known
         is_same = parse_single(known.spec.address) == address
@@ -84,16 +88,16 @@ class AddressWrites:
         raise AddressInTheWay(f"IPAddress {known.metadata.key} exists and {why}")
 
     async def recreate(
-        self, side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool
-    ) -> Address:
+        self, side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
+    ) -> AddressT:
         """Replace an IPAddress that is being deleted by one that stays, with the same address."""
         fields = _release_fields(side, address, "it is being deleted; its claim gets another one")
         body = recreated_body(side, address, claim=claim, pool=pool)
-        return await self._objects[side.claim_kind].recreate(address, body, fields)
+        return await self._objects_of(side).recreate(address, body, fields)
 
     async def repair(
-        self, side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool
-    ) -> Address:
+        self, side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
+    ) -> AddressT:
         """Restore finalizer, owners and labels of the IPAddress of a claim, where they differ."""
         meta = address.metadata
         labels = {
@@ -106,9 +110,11 @@ class AddressWrites:
             labels=labels,
             is_stale=side.is_owner_kind,
         )
-        return await self._objects[side.claim_kind].repair(address, patch)
+        return await self._objects_of(side).repair(address, patch)
 
-    async def remove(self, side: ClaimSide, address: Address, reason: str) -> None:
+    async def remove(
+        self, side: ClaimSide[ClaimT, AddressT], address: AddressT, reason: str
+    ) -> None:
         """Delete an IPAddress at the version that was read, then remove our finalizer.
 
         Args:
@@ -121,10 +127,12 @@ class AddressWrites:
             ControllerError: a request failed.
         """
         fields = _release_fields(side, address, reason)
-        await self._objects[side.claim_kind].remove(address, fields)
+        await self._objects_of(side).remove(address, fields)
 
 
-def _release_fields(side: ClaimSide, address: Address, reason: str) -> dict[str, str]:
+def _release_fields(
+    side: ClaimSide[ClaimT, AddressT], address: AddressT, reason: str
+) -> dict[str, str]:
     """Return the fields of the log line about the release of an IPAddress."""
     claim, pool = side.claim_of_address(address), side.pool_of_address(address)
     holder = f"{side.claims.kind} {claim or address.metadata.key}"
@@ -132,7 +140,11 @@ def _release_fields(side: ClaimSide, address: Address, reason: str) -> dict[str,
 
 
 def body_of(
-    side: ClaimSide, claim: Claim, pool: Metal3Pool, space: EntrySpace, address: AddressRange
+    side: ClaimSide[ClaimT, AddressT],
+    claim: ClaimT,
+    pool: Metal3Pool,
+    space: EntrySpace,
+    address: AddressRange,
 ) -> dict[str, Any]:
     """Return a new IPAddress of a claim.
 
@@ -151,7 +163,7 @@ def body_of(
 
 
 def recreated_body(
-    side: ClaimSide, address: Address, claim: Claim, pool: Metal3Pool
+    side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
 ) -> dict[str, Any]:
     """Return an IPAddress that takes the place of one that is being deleted."""
     settings = side.settings_of(address)
@@ -163,7 +175,9 @@ def recreated_body(
     }
 
 
-def _metadata_of(side: ClaimSide, claim: Claim, pool: Metal3Pool, name: str) -> dict[str, Any]:
+def _metadata_of(
+    side: ClaimSide[ClaimT, AddressT], claim: ClaimT, pool: Metal3Pool, name: str
+) -> dict[str, Any]:
     meta = claim.metadata
     metadata: dict[str, Any] = {
         "name": name,

@@ -14,6 +14,7 @@ from reconcilers.integrations.metal3.api import POOL, POOLS
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.picture import NOTHING, picture_of
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.pictures.extents import AddressState
 
 
@@ -75,7 +76,7 @@ def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
 
 
 def _of_statuses(
-    content: IPPoolContents, side: SideCaches, not_read: Sequence[NotRead]
+    content: IPPoolContents, side: SideCaches[ClaimT, AddressT], not_read: Sequence[NotRead]
 ) -> Iterator[Trouble]:
     """Yield claims whose status names an IPAddress that is missing, or another claim's."""
     pool = content.pool.metadata.key
@@ -105,7 +106,7 @@ def _of_statuses(
 
 
 def _of_missing_pools(
-    caches: Metal3Caches, side: SideCaches, not_read: Sequence[NotRead]
+    caches: Metal3Caches, side: SideCaches[ClaimT, AddressT], not_read: Sequence[NotRead]
 ) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""
     for claim in sorted(side.claims, key=lambda claim: claim.metadata.key):

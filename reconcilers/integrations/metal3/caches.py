@@ -14,13 +14,24 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.indexes import IndexFunction
 from controller.meta import Key
-from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster, is_paused
-from reconcilers.integrations.core.claimreading import Address, Claim, ClaimReader, ClaimSource
+from reconcilers.integrations.clusterapi.api import (
+    CLUSTER_LABEL,
+    Cluster,
+    IPAddressClaim,
+    is_paused,
+)
+from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import addresses_in, prefixes_of
 from reconcilers.integrations.metal3.api import Metal3Pool
 from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
-from reconcilers.integrations.metal3.sides import ClaimSide
+from reconcilers.integrations.metal3.sides import (
+    AddressT,
+    ClaimSide,
+    ClaimT,
+    EitherAddress,
+    EitherClaim,
+)
 from reconcilers.promises.holdings import Facts
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -35,16 +46,16 @@ CLUSTER_INDEX = "cluster"
 """The index by which caches find the pools and claims of a Cluster."""
 
 
-def claim_indexes(side: ClaimSide) -> Mapping[str, IndexFunction[Any]]:
+def claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[ClaimT]]:
     """Return the indexes of a cache of claims."""
 
-    def spaces(claim: Claim) -> Iterable[str]:
+    def spaces(claim: ClaimT) -> Iterable[str]:
         return texts_of(side.pool_of_claim(claim))
 
     return {SPACE_INDEX: spaces, CLUSTER_INDEX: lambda claim: texts_of(cluster_of(claim))}
 
 
-def address_indexes(side: ClaimSide) -> Mapping[str, IndexFunction[Any]]:
+def address_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[AddressT]]:
     """Return the indexes of a cache of IPAddresses."""
     return {
         SPACE_INDEX: lambda address: texts_of(side.pool_of_address(address)),
@@ -53,7 +64,7 @@ def address_indexes(side: ClaimSide) -> Mapping[str, IndexFunction[Any]]:
     }
 
 
-POOL_INDEXES: Mapping[str, IndexFunction[Any]] = {
+POOL_INDEXES: Mapping[str, IndexFunction[Metal3Pool]] = {
     PREFIX_INDEX: lambda pool: [str(Key(pool.metadata.namespace, pool.spec.namePrefix))],
     CLUSTER_INDEX: lambda pool: texts_of(pool.cluster),
 }
@@ -65,20 +76,19 @@ def texts_of(key: Key | None) -> Sequence[str]:
     return () if key is None else (str(key),)
 
 
-def prefix_keys(address: Address) -> list[Key]:
+def prefix_keys(address: EitherAddress) -> list[Key]:
     """Return namespace and `namePrefix` of the pools that could give the name of an IPAddress."""
     meta = address.metadata
     return [Key(meta.namespace, prefix) for prefix in prefixes_of(meta.name)]
 
 
-def cluster_of(claim: Claim) -> Key | None:
+def cluster_of(claim: EitherClaim) -> Key | None:
     """Return the Cluster that an IPAddressClaim is for; None for none, and for an IPClaim."""
-    cluster: Key | None = getattr(claim, "cluster", None)
-    return cluster
+    return claim.cluster if isinstance(claim, IPAddressClaim) else None
 
 
 @dataclass(frozen=True, slots=True)
-class SideCaches(ClaimSource[Key, EntrySpace]):
+class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
     """The caches of one kind of claims.
 
     Args:
@@ -88,18 +98,18 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
         pools: all IPPools, with POOL_INDEXES.
     """
 
-    side: ClaimSide
-    claims: Cache[Any]
-    addresses: Cache[Any]
+    side: ClaimSide[ClaimT, AddressT]
+    claims: Cache[ClaimT]
+    addresses: Cache[AddressT]
     pools: Cache[Metal3Pool]
 
     @property
     @override
-    def fields(self) -> ClaimSide:
+    def fields(self) -> ClaimSide[ClaimT, AddressT]:
         return self.side
 
     @override
-    def pools_of_address(self, address: Address) -> Iterable[Key]:
+    def pools_of_address(self, address: AddressT) -> Iterable[Key]:
         pool = self.side.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
         for prefix in prefix_keys(address):
@@ -108,7 +118,7 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
         return keys
 
     @override
-    def addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[Address]:
+    def addresses_of_pool(self, pool: Key, space: EntrySpace) -> Iterable[AddressT]:
         prefix = Key(pool.namespace, space.name_prefix)
         addresses = [
             *self.addresses.by_index(SPACE_INDEX, str(pool)),
@@ -117,11 +127,11 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
         return {address.metadata.key: address for address in addresses}.values()
 
     @override
-    def addresses_of(self, claim: Key) -> Sequence[Address]:
+    def addresses_of(self, claim: Key) -> Sequence[AddressT]:
         return list(self.addresses.by_index(CLAIM_INDEX, str(claim)))
 
     @override
-    def find_address(self, addresses: Iterable[Address], promise: Promise) -> Address | None:
+    def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
         [part] = promise.ranges
         for address in addresses:
             owner = self.side.owning_claim(address)
@@ -132,9 +142,13 @@ class SideCaches(ClaimSource[Key, EntrySpace]):
 
     @override
     def facts_of(
-        self, pool: Key, space: EntrySpace, claim: Claim | None, addresses: Sequence[Address]
+        self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
         return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
+
+
+EitherCaches = SideCaches[Any, Any]
+"""The caches of one of the two kinds of claims, where both stand in one collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +163,7 @@ class Metal3Caches:
     """
 
     pools: Cache[Metal3Pool]
-    sides: Mapping[str, SideCaches]
+    sides: Mapping[str, EitherCaches]
     clusters: Cache[Cluster] | None
     logged: set[str] = field(default_factory=set)
 
@@ -182,14 +196,14 @@ class Metal3Caches:
             cluster is not None and bool(self._why_cluster_stops(cluster, must_exist=False))
         )
 
-    def why_claim_stops(self, claim: Claim) -> str:
+    def why_claim_stops(self, claim: EitherClaim) -> str:
         """Return why nothing is done about a claim; empty if it is served."""
         if is_paused(claim.metadata.annotations):
             return "the claim is paused by its annotation"
         cluster = cluster_of(claim)
         return "" if cluster is None else self._why_cluster_stops(cluster, must_exist=False)
 
-    def address_is_paused(self, address: Address, pool: Metal3Pool | None) -> bool:
+    def address_is_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
         """Return whether an IPAddress without claim is left alone for now."""
         if pool is not None and self.pool_is_paused(pool):
             return True
@@ -209,11 +223,11 @@ class Metal3Caches:
 
 
 def facts_of(
-    side: ClaimSide,
+    side: ClaimSide[ClaimT, AddressT],
     pool: Key,
     space: EntrySpace,
-    claim: Claim | None,
-    addresses: Iterable[Address],
+    claim: ClaimT | None,
+    addresses: Iterable[AddressT],
 ) -> Facts | None:
     """Return the facts of a claim and of the IPAddresses that name it for a pool; None for none.
 
@@ -224,7 +238,7 @@ def facts_of(
         addresses: the IPAddresses that name the claim, of any pool.
     """
     is_asker = claim is not None and side.pool_of_claim(claim) == pool
-    of_pool: list[Address] = []
+    of_pool: list[AddressT] = []
     parts: dict[PromisedRange, None] = {}
     for address in addresses:
         in_the_way = _named_in_entries(address, pool, space)
@@ -258,7 +272,7 @@ def facts_of(
     return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
 
 
-def _named_in_entries(address: Address, pool: Key, space: EntrySpace) -> list[AddressRange]:
+def _named_in_entries(address: EitherAddress, pool: Key, space: EntrySpace) -> list[AddressRange]:
     """Return the addresses of a pool that cannot be handed out, as an IPAddress has their name.
 
     The IPAddress may have another address, or be of another pool.

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from random import Random
+from typing import Generic
 
 from controller.client import Client
 from controller.clock import Clock
@@ -9,7 +10,7 @@ from controller.events import Recorder
 from controller.meta import Key
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.core.claimkind import ClaimKind
-from reconcilers.integrations.core.claimreading import Claim, ClaimsReading
+from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
@@ -22,9 +23,10 @@ from reconcilers.integrations.metal3.caches import (
 )
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
 
-Metal3Requests = ClaimKind[Metal3Pool, Claim, Key, EntrySpace]
+Metal3Requests = ClaimKind[Metal3Pool, ClaimT, AddressT, Key, EntrySpace]
 """Claims of one kind, as the engine serves them from IPPools."""
 
 
@@ -52,7 +54,7 @@ class Metal3Parts:
     generator: Random
 
 
-class Metal3Claims:
+class Metal3Claims(Generic[ClaimT, AddressT]):
     """Claims of one kind that IPPools serve.
 
     Args:
@@ -60,7 +62,7 @@ class Metal3Claims:
         caches: of the kind.
     """
 
-    def __init__(self, parts: Metal3Parts, caches: SideCaches) -> None:
+    def __init__(self, parts: Metal3Parts, caches: SideCaches[ClaimT, AddressT]) -> None:
         self._parts = parts
         self._caches = caches
         side = caches.side
@@ -68,7 +70,7 @@ class Metal3Claims:
             caches.claims, parts.clock, waits=side.waits, spaces=claim_indexes(side)[SPACE_INDEX]
         )
         """The claims that may still get an IPAddress from a restore."""
-        self.requests: Metal3Requests = ClaimKind(
+        self.requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
             POOLS,
             lambda pool: pool.metadata.key,
             source=caches,
@@ -88,7 +90,7 @@ class Metal3Claims:
 
     def make_taker(
         self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
-    ) -> EntryTaker:
+    ) -> EntryTaker[ClaimT, AddressT]:
         """Return the taker of addresses of a pool for claims of this kind.
 
         Args:
@@ -101,7 +103,7 @@ class Metal3Claims:
             self._caches.side,
             pool=pool,
             space=reading.space,
-            view=reading.views[self._caches.claim_kind],
+            view=reading.view_of(self._caches.side),
             unavailable=unavailable,
             restores=self.restored.seconds_left,
             generator=self._parts.generator,

@@ -12,7 +12,7 @@ Addresses are allocated by the passes over pools (`pools.py`).
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Generic
 
 from controller.cache import Change
 from controller.client import Client
@@ -28,15 +28,16 @@ from reconcilers.integrations.core.claimproblems import (
     ClaimProblem,
     describe_not_ready,
 )
-from reconcilers.integrations.core.claimreading import Address, Claim, holder_of_claim
+from reconcilers.integrations.core.claimreading import holder_of_claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.eventmemory import EventMemory
 from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
 from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
-from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Pool
+from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
 from reconcilers.integrations.metal3.entries import PoolSpaces, parse_single
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.promises.refusedwrites import RefusedWrites
 
 ATTEMPTS = 3
@@ -48,7 +49,7 @@ COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
 ACTION = "Allocating"
 
 
-class Metal3ClaimReconciler:
+class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     """Adds finalizers, releases addresses, keeps IPAddresses, and reports pools that cannot serve.
 
     Args:
@@ -64,7 +65,7 @@ class Metal3ClaimReconciler:
         self,
         client: Client,
         caches: Metal3Caches,
-        side: SideCaches,
+        side: SideCaches[ClaimT, AddressT],
         addresses: AddressWrites,
         reader: Metal3Reader,
         *,
@@ -103,7 +104,7 @@ class Metal3ClaimReconciler:
                 claim = await self._client.find(self._side.claims, key)
         return Again(RETRY)
 
-    async def _reconcile(self, claim: Claim) -> Outcome:
+    async def _reconcile(self, claim: ClaimT) -> Outcome:
         """Bring one claim forward: release it, add the finalizer, wait, or keep its address."""
         meta, pool_key = claim.metadata, self._side.pool_of_claim(claim)
         pool = None if pool_key is None else self._caches.pools.get(pool_key)
@@ -132,7 +133,7 @@ class Metal3ClaimReconciler:
                 return await self._collect_leftovers(claim, pool)
         return SETTLED
 
-    async def _reconcile_deleted(self, claim: Claim) -> None:
+    async def _reconcile_deleted(self, claim: ClaimT) -> None:
         """Release the IPAddresses of a claim that is being deleted, then let the claim go."""
         meta, finalizer = claim.metadata, self._side.claim_finalizer
         self._recorded.end(meta.key)
@@ -143,7 +144,7 @@ class Metal3ClaimReconciler:
             await self._addresses.remove(self._side, address, "its claim is deleted")
         await remove_finalizer(self._client, self._side.claims, claim, finalizer)
 
-    async def _addresses_to_release(self, claim: Claim) -> list[Address]:
+    async def _addresses_to_release(self, claim: ClaimT) -> list[AddressT]:
         """Return the IPAddresses of exactly this claim.
 
         Another replica may have created its IPAddress a moment ago, so an IPAddress that its
@@ -192,7 +193,7 @@ class Metal3ClaimReconciler:
             await self._addresses.remove(self._side, address, "its claim is gone")
         return Again(min(waits)) if waits else SETTLED
 
-    async def _keep_address(self, claim: Claim, pool: Metal3Pool) -> None:
+    async def _keep_address(self, claim: ClaimT, pool: Metal3Pool) -> None:
         """Recreate or repair the IPAddress of a claim that has its address, and its status."""
         name, key = self._side.address_name(claim), claim.metadata.key
         of_claim = self._of_side.addresses_of(key)
@@ -213,8 +214,8 @@ class Metal3ClaimReconciler:
             await self._refused.attempt(claim.metadata, write)
 
     async def _recreate_address(
-        self, claim: Claim, pool: Metal3Pool, current: Address | None
-    ) -> Address | None:
+        self, claim: ClaimT, pool: Metal3Pool, current: AddressT | None
+    ) -> AddressT | None:
         """Create the IPAddress again that the status of a claim names.
 
         Returns:
@@ -244,7 +245,7 @@ class Metal3ClaimReconciler:
         except AddressInTheWay:
             return None
 
-    async def _collect_leftovers(self, claim: Claim, pool: Metal3Pool) -> Outcome:
+    async def _collect_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Outcome:
         """Delete IPAddresses that a frozen replica created late for a claim.
 
         The status of the claim names another IPAddress, or another claim has the address.
@@ -257,7 +258,7 @@ class Metal3ClaimReconciler:
             waits.append(await self._leftovers.remove_in_time(address, is_unnamed, remove))
         return Again(min(waits)) if waits else SETTLED
 
-    def _leftovers_of(self, claim: Claim, pool: Metal3Pool) -> Sequence[Address]:
+    def _leftovers_of(self, claim: ClaimT, pool: Metal3Pool) -> Sequence[AddressT]:
         """Return the IPAddresses that name a claim and that it does not use.
 
         They were created for the claim, or for an earlier claim of its name. While the status of
@@ -293,14 +294,14 @@ class Metal3ClaimReconciler:
         ]
         return [*of_others, *in_the_way]
 
-    def _is_of_earlier_claim(self, address: Address, claim: Claim) -> bool:
+    def _is_of_earlier_claim(self, address: AddressT, claim: ClaimT) -> bool:
         """Return whether an IPAddress was created for an earlier claim of the same name."""
         owner = self._side.owning_claim(address)
         is_stale = owner is not None and owner.uid != claim.metadata.uid
         is_ours = self._side.pool_of_address(address) is not None
         return is_stale and is_ours and self._side.is_made_for_claim(address)
 
-    async def _is_unnamed(self, address: Address, claim: Claim) -> bool:
+    async def _is_unnamed(self, address: AddressT, claim: ClaimT) -> bool:
         """Return whether neither a promise of its pool nor the claim names an IPAddress, live."""
         pool_key = self._side.pool_of_address(address)
         assert pool_key is not None, "it is of an IPPool"
@@ -312,14 +313,15 @@ class Metal3ClaimReconciler:
             if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
                 return False
         live = await self._client.find(self._side.claims, claim.metadata.key)
-        is_same = live is not None and live.metadata.uid == claim.metadata.uid
-        return is_same and self._side.address_name(live) != address.metadata.name
+        if live is None or live.metadata.uid != claim.metadata.uid:
+            return False
+        return self._side.address_name(live) != address.metadata.name
 
-    def _forget_address(self, change: Change[Any]) -> None:
+    def _forget_address(self, change: Change[AddressT]) -> None:
         if change.new is None and change.old is not None:
             self._caches.logged.discard(change.old.metadata.uid)
 
-    async def _report_pool(self, claim: Claim, key: Key, pool: Metal3Pool | None) -> None:
+    async def _report_pool(self, claim: ClaimT, key: Key, pool: Metal3Pool | None) -> None:
         """Report that the pool of a claim does not exist, is being deleted, or waits."""
         why = "it does not exist" if pool is None else self._caches.why_pool_stops(pool)
         if not why:
@@ -333,11 +335,11 @@ class Metal3ClaimReconciler:
             await self._refused.attempt(claim.metadata, write)
         self._report(claim, problem.message)
 
-    def _report_foreign_pool(self, claim: Claim) -> None:
+    def _report_foreign_pool(self, claim: ClaimT) -> None:
         """Report that an IPClaim names a pool that it cannot get an address of."""
-        reference = getattr(claim.spec, "pool", None)
-        if reference is None or not reference.name:
+        if not isinstance(claim, Metal3Claim) or not claim.spec.pool.name:
             return
+        reference = claim.spec.pool
         namespace = claim.metadata.namespace
         self._report(
             claim,
@@ -346,7 +348,7 @@ class Metal3ClaimReconciler:
             f" its own namespace, {namespace}, alone",
         )
 
-    def _report(self, claim: Claim, message: str) -> None:
+    def _report(self, claim: ClaimT, message: str) -> None:
         """Record an event about a claim, once until its sentence changes."""
         meta = claim.metadata
         if self._recorded.begin(meta.key, meta.uid, message):

@@ -12,7 +12,6 @@ from controller.cache import Cache
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
 from reconcilers.integrations.core.claimreading import (
-    Claim,
     check_source,
     find_facts,
     holder_of_address,
@@ -23,13 +22,21 @@ from reconcilers.integrations.core.views import Wanted, every_pool
 from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
+    EitherCaches,
     Metal3Caches,
     SideCaches,
     address_indexes,
     claim_indexes,
 )
 from reconcilers.integrations.metal3.entries import EntrySpace, space_of
-from reconcilers.integrations.metal3.sides import ContractSide, Metal3Side
+from reconcilers.integrations.metal3.sides import (
+    AddressT,
+    ClaimT,
+    ContractSide,
+    EitherClaim,
+    EitherSide,
+    Metal3Side,
+)
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
@@ -80,7 +87,7 @@ class IPPoolContents:
                 for part in promise.ranges:
                     yield HeldAddress(part.range, promise.holder, is_promised=True)
 
-    def list_waiting(self) -> Iterator[tuple[SideCaches, Claim]]:
+    def list_waiting(self) -> Iterator[tuple[EitherCaches, EitherClaim]]:
         """Yield the claims without an address, but for those that are paused."""
         if self.caches.pool_is_paused(self.pool):
             return
@@ -91,7 +98,7 @@ class IPPoolContents:
                 if not (is_paused or is_terminating or side.side.address_name(claim)):
                     yield side, claim
 
-    def find_claim(self, holder: Holder) -> Claim | None:
+    def find_claim(self, holder: Holder) -> EitherClaim | None:
         """Return the claim of a holder; None if there is none."""
         side = self.caches.sides.get(holder.kind)
         return None if side is None else side.claims.get(holder.key)
@@ -132,7 +139,7 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         )
 
 
-def _holders(side: SideCaches, pool: Key, space: EntrySpace) -> Iterator[Holder]:
+def _holders(side: SideCaches[ClaimT, AddressT], pool: Key, space: EntrySpace) -> Iterator[Holder]:
     for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
         yield holder_of_claim(side, claim)
     for address in side.addresses_of_pool(pool, space):
@@ -146,8 +153,12 @@ def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
         objects: of metal3's kinds.
         contract: of Cluster API's kinds, of all pools.
     """
-    metal3, version = Metal3Side(), CONTRACT_VERSIONS[0]
+    version = CONTRACT_VERSIONS[0]
     of_contract = ContractSide(claims(version), addresses(version))
+    sides: Sequence[tuple[EitherSide, ObjectsByKind]] = (
+        (Metal3Side(), objects),
+        (of_contract, contract),
+    )
     pools = objects.cache(POOLS, indexes=POOL_INDEXES)
     return make_caches(
         pools,
@@ -158,11 +169,11 @@ def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
                 addresses=kinds.cache(side.addresses, indexes=address_indexes(side)),
                 pools=pools,
             )
-            for side, kinds in ((metal3, objects), (of_contract, contract))
+            for side, kinds in sides
         ),
     )
 
 
-def make_caches(pools: Cache[Metal3Pool], *sides: SideCaches) -> Metal3Caches:
+def make_caches(pools: Cache[Metal3Pool], *sides: EitherCaches) -> Metal3Caches:
     """Return the caches of pools and of kinds of claims, without Clusters."""
     return Metal3Caches(pools, {side.side.claim_kind: side for side in sides}, None)

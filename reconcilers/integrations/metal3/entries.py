@@ -6,7 +6,6 @@ out address by address, so an entry may be a whole /64. What cannot be parsed ha
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from allocator import AddressRange, AllocatorError, Layout
 from allocator.addresses import BITS
@@ -242,5 +241,5 @@ def _settings_of(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
 
 
 def _layout(addresses: AddressRange, holes: Iterable[AddressRange]) -> Layout:
-    inside: list[Any] = [hole for hole in holes if hole.overlaps(addresses)]
+    inside = [hole for hole in holes if hole.overlaps(addresses)]
     return Layout(addresses, tuple(inside), (addresses,))

@@ -11,37 +11,37 @@ from controller.events import Recorder
 from controller.meta import Version
 from reconcilers.api import names
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.claimwrites import ClaimWrites
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.promises.journal import Promise
 
-Metal3ClaimWrites = ClaimWrites[Claim, Address, Metal3Pool, EntrySpace]
+Metal3ClaimWrites = ClaimWrites[ClaimT, AddressT, Metal3Pool, EntrySpace]
 """Writes what passes over IPPools decide about claims of one kind."""
 
 
 def make_claim_writes(
     client: Client,
-    caches: SideCaches,
+    caches: SideCaches[ClaimT, AddressT],
     addresses: AddressWrites,
     *,
     recorder: Recorder,
     clock: Clock,
     settings: PoolSettings,
-) -> Metal3ClaimWrites:
+) -> Metal3ClaimWrites[ClaimT, AddressT]:
     """Return the writer of what passes over IPPools decide about claims of one kind."""
     side = caches.side
 
     async def ensure_address(
-        claim: Claim, promise: Promise, pool: Metal3Pool, space: EntrySpace
-    ) -> Address:
+        claim: ClaimT, promise: Promise, pool: Metal3Pool, space: EntrySpace
+    ) -> AddressT:
         [part] = promise.ranges
         return await addresses.ensure(caches, claim, pool, space, part.range)
 
-    async def void(claim: Claim) -> Claim:
+    async def void(claim: ClaimT) -> ClaimT:
         annotation = {names.ANNOTATION_PROMISES_VOID: clock.now().isoformat()}
         patch = {"metadata": {"annotations": annotation}}
         return await client.patch(side.claims, Version.from_object(claim), patch)

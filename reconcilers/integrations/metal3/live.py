@@ -1,8 +1,9 @@
 """IPPools, kept current by watches, to be shown."""
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
 from reconcilers.integrations.core.live import (
@@ -17,15 +18,17 @@ from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.integrations.metal3.api import KINDS, POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
+    EitherCaches,
     SideCaches,
     address_indexes,
     claim_indexes,
 )
 from reconcilers.integrations.metal3.contents import contents_of, make_caches
 from reconcilers.integrations.metal3.picture import picture_of
-from reconcilers.integrations.metal3.sides import ClaimSide, ContractSide, Metal3Side
+from reconcilers.integrations.metal3.sides import ContractSide, EitherSide, Metal3Side
 from reconcilers.spaces.offers import PoolName
 
+T = TypeVar("T", bound=Object)
 _CONTRACT = tuple((claims(version), addresses(version)) for version in CONTRACT_VERSIONS)
 
 
@@ -34,14 +37,14 @@ def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -
     metal3_kinds: Sequence[Resource[Any]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
         return None
-    sides: list[ClaimSide] = [Metal3Side()]
+    sides: list[EitherSide] = [Metal3Side()]
     for claim_kind, address_kind in _CONTRACT:
         if claim_kind in served_kinds and address_kind in served_kinds:
             sides.append(ContractSide(claim_kind, address_kind))
             break
     pools = source.informer(POOLS, POOL_INDEXES)
     watched = [WatchedResource(pools, either(_name_itself))]
-    side_caches: list[SideCaches] = []
+    side_caches: list[EitherCaches] = []
     for side in sides:
         of_claims = source.informer(side.claims, claim_indexes(side))
         of_addresses = source.informer(side.addresses, address_indexes(side))
@@ -66,10 +69,10 @@ def _name_itself(pool: Metal3Pool) -> Iterable[PoolName]:
     return (PoolName(POOLS.kind, pool.metadata.key),)
 
 
-def _naming(pool_of: Callable[[Any], Any]) -> Callable[[Any], Iterable[PoolName]]:
+def _naming(pool_of: Callable[[T], Key | None]) -> Callable[[T], Iterable[PoolName]]:
     """Return a function from an object to the pool that it names."""
 
-    def names_of_object(obj: Any) -> Iterable[PoolName]:
+    def names_of_object(obj: T) -> Iterable[PoolName]:
         pool = pool_of(obj)
         return () if pool is None else (PoolName(POOLS.kind, pool),)
 

@@ -3,12 +3,11 @@
 from collections.abc import Iterator
 
 from reconcilers.integrations.core.claimproblems import describe_not_ready
-from reconcilers.integrations.core.claimreading import Claim
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.metal3.api import POOL
 from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.entries import space_of
-from reconcilers.integrations.metal3.sides import ClaimSide
+from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 
 
 def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
@@ -33,7 +32,7 @@ def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
             )
 
 
-def _address_of(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
+def _address_of(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
     """Return the address of a claim; empty if it has none."""
     pool_key = side.pool_of_claim(claim)
     pool = None if pool_key is None else caches.pools.get(pool_key)
@@ -43,7 +42,7 @@ def _address_of(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
     return addresses[0].start_text if addresses else ""
 
 
-def _reason(caches: Metal3Caches, side: ClaimSide, claim: Claim) -> str:
+def _reason(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
     """Return why a claim has no address: its error, or why its pool serves nobody."""
     pool_key = side.pool_of_claim(claim)
     assert pool_key is not None, "it names a pool"

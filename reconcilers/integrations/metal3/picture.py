@@ -7,10 +7,10 @@ from allocator import AddressRange, Capacity, Family
 from allocator.addresses import union
 from reconcilers.integrations.clusterapi.addresses import smallest_cidr
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, is_paused
-from reconcilers.integrations.core.claimreading import Claim
 from reconcilers.integrations.metal3.api import POOLS, Metal3PoolSpec
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.entries import parse_single, reserved_of
+from reconcilers.integrations.metal3.sides import EitherClaim
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
     PoolFamily,
@@ -172,7 +172,7 @@ def _kind(contents: IPPoolContents, holder: Holder) -> str:
     return holder.kind if side is None else side.side.claims.kind
 
 
-def _tenant(claim: Claim) -> str:
+def _tenant(claim: EitherClaim) -> str:
     """Return the cluster of a claim by its label, or else the claim itself."""
     meta = claim.metadata
     name = meta.labels.get(CLUSTER_LABEL)

@@ -41,6 +41,7 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, Metal3Requests
 from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
+from reconcilers.integrations.metal3.sides import EitherClaim
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.choosing import Choice
@@ -57,7 +58,7 @@ from reconcilers.promises.reading import Behind
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
 from reconcilers.promises.unreadable import UnreadableHoldings
 
-Metal3Choice = Allotment[Any, Choice[Any]]
+Metal3Choice = Allotment[EitherClaim, Choice[EitherClaim]]
 
 
 class ServedKinds:
@@ -68,7 +69,7 @@ class ServedKinds:
         kinds: the kinds that are served.
     """
 
-    def __init__(self, clock: Clock, kinds: Sequence[Metal3Claims]) -> None:
+    def __init__(self, clock: Clock, kinds: Sequence[Metal3Claims[Any, Any]]) -> None:
         self._absent = AbsentKinds(clock)
         self.kinds = kinds
         self.is_known = True
@@ -100,7 +101,9 @@ class ServedKinds:
         self._absent.forget(pool)
 
 
-class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Choice[Any]]):
+class Metal3Pools(
+    AnnotatedPools[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace], Choice[EitherClaim]]
+):
     """IPPools, as passes over pools of all kinds see them.
 
     Args:
@@ -157,7 +160,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         return pool, None
 
     @override
-    def request_kinds(self, pool: Metal3Pool) -> Sequence[Metal3Requests]:
+    def request_kinds(self, pool: Metal3Pool) -> Sequence[Metal3Requests[Any, Any]]:
         self._served.check(pool.metadata.key, JOURNALS.read(pool))
         return [kind.requests for kind in self._served.kinds]
 
@@ -197,7 +200,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         pool: Metal3Pool,
         reading: ClaimsReading[EntrySpace],
         choice: Metal3Choice,
-        kept: Sequence[Kept[Any]],
+        kept: Sequence[Kept[EitherClaim]],
         shares: Shares,
     ) -> float | None:
         waits: list[float | None] = []
@@ -214,7 +217,7 @@ class Metal3Pools(AnnotatedPools[Metal3Pool, Any, ClaimsReading[EntrySpace], Cho
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     @override
-    def next_pass(self, work: PassWork[Metal3Pool, Any, Choice[Any]]) -> Outcome:
+    def next_pass(self, work: PassWork[Metal3Pool, EitherClaim, Choice[EitherClaim]]) -> Outcome:
         return next_after_quiet_period(work, self._parts.settings.quiet_period)
 
     @override

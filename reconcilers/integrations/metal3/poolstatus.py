@@ -17,12 +17,12 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
 from controller.meta import Key
-from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, is_never_given, parse_single
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherAddress
 
 
 @dataclass(slots=True)
@@ -131,7 +131,7 @@ class PoolIndexes:
                 if side.side.pool_of_address(address) == pool
             ]
 
-            def order(address: Address, first: str = status_name) -> tuple[bool, str]:
+            def order(address: EitherAddress, first: str = status_name) -> tuple[bool, str]:
                 return address.metadata.name != first, address.metadata.name
 
             parsed = [
@@ -143,12 +143,12 @@ class PoolIndexes:
                 if entry is not None and not is_never_given(entry):
                     yield canonical_text(entry)
 
-    def _note_claim(self, side: SideCaches, change: Change[Claim]) -> None:
+    def _note_claim(self, side: SideCaches[ClaimT, AddressT], change: Change[ClaimT]) -> None:
         for claim in (change.old, change.new):
             if claim is not None:
                 self._note(side.side.pool_of_claim(claim), claim.metadata.name)
 
-    def _note_address(self, side: SideCaches, change: Change[Address]) -> None:
+    def _note_address(self, side: SideCaches[ClaimT, AddressT], change: Change[AddressT]) -> None:
         for address in (change.old, change.new):
             if address is not None:
                 claim = side.side.claim_of_address(address)

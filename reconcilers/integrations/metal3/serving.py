@@ -21,6 +21,7 @@ from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import GROUP, KINDS, POOLS
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
+    EitherCaches,
     Metal3Caches,
     Metal3Reader,
     SideCaches,
@@ -32,7 +33,7 @@ from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import ClaimSide, ContractSide, Metal3Side
+from reconcilers.integrations.metal3.sides import ContractSide, EitherSide, Metal3Side
 from reconcilers.integrations.metal3.watched import Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
 
@@ -43,19 +44,18 @@ class ServedMetal3Kinds:
 
     Args:
         is_complete: whether all three kinds of metal3 are.
-        claims: IPAddressClaims.
         addresses: IPAddresses of Cluster API.
     """
 
     is_complete: bool
-    claims: Resource[Any] | None = None
-    addresses: Resource[Any] | None = None
-    clusters: Resource[Any] | None = None
+    claims: Resource[clusterapi.IPAddressClaim] | None = None
+    addresses: Resource[clusterapi.IPAddress] | None = None
+    clusters: Resource[clusterapi.Cluster] | None = None
 
     @property
-    def sides(self) -> list[ClaimSide]:
+    def sides(self) -> list[EitherSide]:
         """The kinds of claims that are served."""
-        sides: list[ClaimSide] = [Metal3Side()]
+        sides: list[EitherSide] = [Metal3Side()]
         if self.claims is not None and self.addresses is not None:
             sides.append(ContractSide(self.claims, self.addresses))
         return sides
@@ -120,7 +120,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
             )
             for side in kinds_served.sides
         }
-        sides: Mapping[str, SideCaches] = {
+        sides: Mapping[str, EitherCaches] = {
             side.claim_kind: SideCaches(
                 side,
                 informers[side.claim_kind].claims.cache,

@@ -8,15 +8,15 @@ for both kinds, so that its controller can take the objects over again.
 from abc import abstractmethod
 from collections.abc import Hashable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from typing_extensions import override
 
 from allocator import AddressRange
 from controller.conditions import TRUE
-from controller.meta import Key, OwnerReference
+from controller.meta import Key, Object, OwnerReference
 from reconcilers.integrations.clusterapi.answers import owners
-from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, PoolOutline
 from reconcilers.integrations.clusterapi.statuses import (
     granted_status,
     shown_reason,
@@ -27,7 +27,7 @@ from reconcilers.integrations.core.claimproblems import (
     POOL_NOT_READY,
     ClaimProblem,
 )
-from reconcilers.integrations.core.claimreading import Address, Claim, ClaimFields
+from reconcilers.integrations.core.claimreading import ClaimFields
 from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import (
     ADDRESS_FINALIZER,
@@ -51,8 +51,15 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.entries import AddressSettings
 from reconcilers.reporting.conditions import READY, ConditionFinding
 
+EitherClaim = Metal3Claim | IPAddressClaim
+"""A claim of an IPPool."""
+EitherAddress = Metal3Address | IPAddress
+"""An IPAddress of an IPPool."""
+ClaimT = TypeVar("ClaimT", bound=EitherClaim)
+AddressT = TypeVar("AddressT", bound=EitherAddress)
 
-class ClaimSide(ClaimFields[Key]):
+
+class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
     """One kind of claims, and the kind of its IPAddresses."""
 
     claim_finalizer: str
@@ -65,24 +72,24 @@ class ClaimSide(ClaimFields[Key]):
         return pool.namespace
 
     @abstractmethod
-    def address_name(self, claim: Claim) -> str:
+    def address_name(self, claim: ClaimT) -> str:
         """Return the name of the IPAddress in the status of a claim; empty for none."""
 
     @abstractmethod
-    def shown_error(self, claim: Claim) -> Hashable:
+    def shown_error(self, claim: ClaimT) -> Hashable:
         """Return the error of a claim, in a form that is equal for claims with equal errors."""
 
     @abstractmethod
-    def error_of(self, claim: Claim) -> str:
+    def error_of(self, claim: ClaimT) -> str:
         """Return the message of the error of a claim; empty for none."""
 
     @abstractmethod
-    def shows(self, claim: Claim, problem: ClaimProblem) -> bool:
+    def shows(self, claim: ClaimT, problem: ClaimProblem) -> bool:
         """Return whether nothing has to be written for a claim to show a problem."""
 
     @abstractmethod
     def status_of_problem(
-        self, claim: Claim, problem: ClaimProblem, now: datetime
+        self, claim: ClaimT, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that has no address.
 
@@ -93,7 +100,9 @@ class ClaimSide(ClaimFields[Key]):
         """
 
     @abstractmethod
-    def status_of_grant(self, claim: Claim, address: Address, now: datetime) -> Mapping[str, Any]:
+    def status_of_grant(
+        self, claim: ClaimT, address: AddressT, now: datetime
+    ) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that gets an IPAddress.
 
         Args:
@@ -103,7 +112,7 @@ class ClaimSide(ClaimFields[Key]):
         """
 
     @abstractmethod
-    def correction(self, claim: Claim, address: Address, now: datetime) -> Mapping[str, Any]:
+    def correction(self, claim: ClaimT, address: AddressT, now: datetime) -> Mapping[str, Any]:
         """Return the patch of the status of a claim that shows more than its IPAddress, or less.
 
         Args:
@@ -116,12 +125,12 @@ class ClaimSide(ClaimFields[Key]):
         """
 
     @abstractmethod
-    def owners(self, claim: Claim, pool: Metal3Pool) -> tuple[OwnerReference, OwnerReference]:
+    def owners(self, claim: ClaimT, pool: Metal3Pool) -> tuple[OwnerReference, OwnerReference]:
         """Return the owners of the IPAddress of a claim: the pool, then the claim."""
 
     @abstractmethod
     def spec_of(
-        self, claim: Claim, pool: Key, address: AddressRange, settings: AddressSettings
+        self, claim: ClaimT, pool: Key, address: AddressRange, settings: AddressSettings
     ) -> Mapping[str, Any]:
         """Return the spec of a new IPAddress.
 
@@ -132,7 +141,7 @@ class ClaimSide(ClaimFields[Key]):
         """
 
     @abstractmethod
-    def settings_of(self, address: Address) -> AddressSettings:
+    def settings_of(self, address: AddressT) -> AddressSettings:
         """Return the settings of an IPAddress: all that it says beside its address."""
 
     def is_claim_reference(self, owner: OwnerReference) -> bool:
@@ -144,12 +153,12 @@ class ClaimSide(ClaimFields[Key]):
         """Return whether an owner is of a kind of which an IPAddress has just one owner."""
         return is_pool_reference(owner) or self.is_claim_reference(owner)
 
-    def owning_claim(self, address: Address) -> OwnerReference | None:
+    def owning_claim(self, address: AddressT) -> OwnerReference | None:
         """Return the claim among the owners of an IPAddress; None if there is none."""
         owners = address.metadata.ownerReferences
         return next((owner for owner in owners if self.is_claim_reference(owner)), None)
 
-    def is_made_for_claim(self, address: Address) -> bool:
+    def is_made_for_claim(self, address: AddressT) -> bool:
         """Return whether a controller made or adopted an IPAddress, so that it may be deleted.
 
         A person may create an IPAddress before its claim: that has no claim as owner. It may have
@@ -161,7 +170,7 @@ class ClaimSide(ClaimFields[Key]):
         has_finalizer = self.address_finalizer in address.metadata.finalizers
         return has_finalizer and any(map(is_pool_reference, owners))
 
-    def is_of(self, address: Address, claim: Claim) -> bool:
+    def is_of(self, address: AddressT, claim: ClaimT) -> bool:
         """Return whether an IPAddress is for exactly this claim, or for no claim of its name yet.
 
         Its claim has this name, and is among its owners by uid, or no claim is.
@@ -171,30 +180,30 @@ class ClaimSide(ClaimFields[Key]):
         owner = self.owning_claim(address)
         return owner is None or owner.uid == claim.metadata.uid
 
-    def describe_grant(self, claim: Claim, address: Address) -> str:
+    def describe_grant(self, claim: ClaimT, address: AddressT) -> str:
         """Return the sentence of the event about a claim that gets an IPAddress."""
         del claim
         return f"Allocated {address.spec.address}"
 
     @override
-    def waits(self, claim: Claim) -> bool:
+    def waits(self, claim: ClaimT) -> bool:
         meta = claim.metadata
         has_finalizer = self.claim_finalizer in meta.finalizers
         return has_finalizer and not meta.terminating and not self.address_name(claim)
 
     @override
-    def holds(self, claim: Claim) -> bool:
+    def holds(self, claim: ClaimT) -> bool:
         # A claim that is being deleted holds its address until our finalizer is removed.
         meta = claim.metadata
         is_released = meta.terminating and self.claim_finalizer not in meta.finalizers
         return bool(self.address_name(claim)) and not is_released
 
-    def requested_address(self, claim: Claim) -> str:
+    def requested_address(self, claim: ClaimT) -> str:
         """Return the address that a claim asks for by its annotation; empty for none."""
         return str(claim.metadata.annotations.get(REQUESTED_ADDRESS, "")).strip()
 
 
-class Metal3Side(ClaimSide):
+class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
     """metal3's IPClaims and IPAddresses."""
 
     claim_finalizer = CLAIM_FINALIZER
@@ -213,7 +222,8 @@ class Metal3Side(ClaimSide):
         return Key(address.metadata.namespace, name) if name else None
 
     @override
-    def pool_of_outline(self, outline: Metal3Outline) -> Key | None:
+    def pool_of_outline(self, outline: Object) -> Key | None:
+        assert isinstance(outline, Metal3Outline), "both kinds have this type for outlines"
         name = outline.spec.pool.name
         return Key(outline.metadata.namespace, name) if name else None
 
@@ -294,7 +304,7 @@ class Metal3Side(ClaimSide):
         return AddressSettings(spec.prefix, spec.gateway, spec.dnsServers)
 
 
-class ContractSide(ClaimSide):
+class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     """Cluster API's IPAddressClaims and IPAddresses."""
 
     claim_finalizer = CONTRACT_CLAIM_FINALIZER
@@ -309,7 +319,8 @@ class ContractSide(ClaimSide):
         return pool_of_pool_ref(address.spec.poolRef, address.metadata.namespace)
 
     @override
-    def pool_of_outline(self, outline: Any) -> Key | None:
+    def pool_of_outline(self, outline: Object) -> Key | None:
+        assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
         return pool_of_pool_ref(outline.spec.poolRef, outline.metadata.namespace)
 
     @override
@@ -380,6 +391,10 @@ class ContractSide(ClaimSide):
     @override
     def settings_of(self, address: IPAddress) -> AddressSettings:
         return AddressSettings(address.spec.prefix, address.spec.gateway)
+
+
+EitherSide = ClaimSide[Any, Any]
+"""One of the two kinds, where both stand in one collection."""
 
 
 def is_pool_reference(owner: OwnerReference) -> bool:

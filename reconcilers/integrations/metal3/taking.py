@@ -6,6 +6,7 @@ free address of the first entry that has one. Passes over pools carry it out.
 
 from collections.abc import Callable, Sequence
 from random import Random
+from typing import Generic
 
 from allocator import AddressRange, RequestRefused, Space
 from reconcilers.api import names
@@ -14,8 +15,7 @@ from reconcilers.integrations.core.claimproblems import (
     POOL_EXHAUSTED,
     ClaimProblem,
 )
-from reconcilers.integrations.core.claimreading import Address, Claim
-from reconcilers.integrations.core.rules import SpaceView
+from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.integrations.metal3.api import (
     CONFLICTING,
     EXHAUSTED,
@@ -28,7 +28,7 @@ from reconcilers.integrations.metal3.api import (
 )
 from reconcilers.integrations.metal3.caches import Metal3Caches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
-from reconcilers.integrations.metal3.sides import ClaimSide
+from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -58,7 +58,7 @@ class TakenAddresses:
         self._addresses.add(address)
 
 
-class EntryTaker:
+class EntryTaker(Generic[ClaimT, AddressT]):
     """Takes addresses of one pool for claims of one kind, on one reading of the pool.
 
     Args:
@@ -75,13 +75,13 @@ class EntryTaker:
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,
         caches: Metal3Caches,
-        side: ClaimSide,
+        side: ClaimSide[ClaimT, AddressT],
         pool: Metal3Pool,
         space: EntrySpace,
-        view: SpaceView[Claim],
+        view: ClaimSpaceView[ClaimT, AddressT],
         unavailable: TakenAddresses,
         *,
-        restores: Callable[[Claim], float],
+        restores: Callable[[ClaimT], float],
         generator: Random,
     ) -> None:
         self.kind = side.claim_kind
@@ -95,11 +95,11 @@ class EntryTaker:
         self._restores = restores
         self._generator = generator
 
-    def shows(self, asker: Claim, refused: Refused) -> bool:
+    def shows(self, asker: ClaimT, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
         return self._side.shows(asker, ClaimProblem(refused.reason, refused.message))
 
-    def take(self, asker: Claim) -> Taken | None:
+    def take(self, asker: ClaimT) -> Taken | None:
         """Take the address to promise to a claim; None if it must not be served now.
 
         Raises:
@@ -120,7 +120,7 @@ class EntryTaker:
         self._unavailable.add(address)
         return Taken((PromisedRange(address),))  # entries may be edited, promises stay
 
-    def _own_addresses(self, claim: Claim) -> list[Address]:
+    def _own_addresses(self, claim: ClaimT) -> list[AddressT]:
         """Return the IPAddresses of this pool that name a claim.
 
         An IPAddress that the claim owns comes first: only a person's deletion of the status lets a
@@ -129,18 +129,18 @@ class EntryTaker:
         side = self._side
         addresses = [
             address
-            for address in self._view.answer(claim.metadata.key)
+            for address in self._view.addresses_of(claim.metadata.key)
             if side.pool_of_address(address) == self._pool
         ]
 
-        def order(address: Address) -> tuple[bool, bool, str]:
+        def order(address: AddressT) -> tuple[bool, bool, str]:
             owner = side.owning_claim(address)
             is_owned = owner is not None and owner.uid == claim.metadata.uid
             return not is_owned, owner is not None, address.metadata.name
 
         return sorted(addresses, key=order)
 
-    def _adopt(self, claim: Claim, addresses: Sequence[Address]) -> AddressRange | None:
+    def _adopt(self, claim: ClaimT, addresses: Sequence[AddressT]) -> AddressRange | None:
         """Return the address of one of the IPAddresses that name a claim.
 
         Returns:
@@ -166,7 +166,7 @@ class EntryTaker:
             " the two",
         )
 
-    def _take_new(self, claim: Claim) -> AddressRange:
+    def _take_new(self, claim: ClaimT) -> AddressRange:
         """Take the address of a claim that no IPAddress names."""
         name, wish = claim.metadata.name, self._side.requested_address(claim)
         requested = parse_single(wish)
@@ -187,7 +187,7 @@ class EntryTaker:
             raise Refused(ALLOCATION_FAILED, REQUESTED_HELD)
         return self._take_exactly(requested, claim, REQUESTED_HELD)
 
-    def _take_exactly(self, address: AddressRange, claim: Claim, why_not: str) -> AddressRange:
+    def _take_exactly(self, address: AddressRange, claim: ClaimT, why_not: str) -> AddressRange:
         """Take this very address, or refuse the claim with `why_not`."""
         if not self._is_free(address, claim) or self._is_name_taken(claim, address):
             raise Refused(ALLOCATION_FAILED, why_not)
@@ -195,15 +195,17 @@ class EntryTaker:
         self._view.holdings.space(part.space).hold(address)
         return address
 
-    def _is_name_taken(self, claim: Claim, address: AddressRange) -> bool:
+    def _is_name_taken(self, claim: ClaimT, address: AddressRange) -> bool:
         """Return whether an IPAddress of the claim, of another pool, has the name of an address.
 
         The claim is its holder, so its holdings do not show that the name is taken.
         """
         name = self._space.name_of(address)
-        return any(known.metadata.name == name for known in self._view.answer(claim.metadata.key))
+        return any(
+            known.metadata.name == name for known in self._view.addresses_of(claim.metadata.key)
+        )
 
-    def _is_free(self, address: AddressRange, claim: Claim) -> bool:
+    def _is_free(self, address: AddressRange, claim: ClaimT) -> bool:
         """Return whether no other claim holds an address or is promised it."""
         if address in self._unavailable:
             return False

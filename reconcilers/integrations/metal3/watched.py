@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Generic
 
 from controller.cache import Change
 from controller.informer import Informer
@@ -15,23 +15,23 @@ from reconcilers.integrations.clusterapi.watched import (
     serving_changed,
     watch_by_key,
 )
-from reconcilers.integrations.core.claimreading import Address, Claim
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherAddress
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 
 @dataclass(frozen=True, slots=True)
-class SideInformers:
+class SideInformers(Generic[ClaimT, AddressT]):
     """The informers of one kind of claims.
 
     Args:
         addresses: its IPAddresses.
     """
 
-    claims: Informer[Any]
-    addresses: Informer[Any]
+    claims: Informer[ClaimT]
+    addresses: Informer[AddressT]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Metal3Watches:
 
     caches: Metal3Caches
     pools: Informer[Metal3Pool]
-    sides: Mapping[str, SideInformers]
+    sides: Mapping[str, SideInformers[Any, Any]]
     clusters: Informer[Cluster] | None
     gather: float
     overlaps: OverlapAnnouncer
@@ -90,7 +90,7 @@ class Metal3Watches:
         """Return the watches of the controller of one kind of claims."""
         informers, side = self.sides[kind], self.caches.sides[kind]
 
-        def claims_of_address(address: Address) -> Iterable[Key]:
+        def claims_of_address(address: EitherAddress) -> Iterable[Key]:
             claim = side.side.claim_of_address(address)
             return () if claim is None else (claim,)
 
@@ -118,7 +118,9 @@ class Metal3Watches:
             watches.append(watch_by_key(self.clusters, claims_of_cluster, pause_changed))
         return watches
 
-    def _pools_of_address(self, side: SideCaches) -> Callable[[Address], Iterable[Key]]:
+    def _pools_of_address(
+        self, side: SideCaches[ClaimT, AddressT]
+    ) -> Callable[[AddressT], Iterable[Key]]:
         return lambda address: list(side.pools_of_address(address))
 
     def _pools_near(self, key: Key) -> Iterable[Key]:
@@ -136,21 +138,21 @@ class Metal3Watches:
         return keys
 
 
-def _pools_of_claim(side: SideCaches) -> Callable[[Claim], Iterable[Key]]:
-    def pools_of(claim: Claim) -> Iterable[Key]:
+def _pools_of_claim(side: SideCaches[ClaimT, AddressT]) -> Callable[[ClaimT], Iterable[Key]]:
+    def pools_of(claim: ClaimT) -> Iterable[Key]:
         pool = side.side.pool_of_claim(claim)
         return () if pool is None else (pool,)
 
     return pools_of
 
 
-def _concerns_claim(side: SideCaches) -> Callable[[Change[Any]], bool]:
+def _concerns_claim(side: SideCaches[ClaimT, AddressT]) -> Callable[[Change[ClaimT]], bool]:
     """Return a predicate: whether anything may have to be done about a claim itself.
 
     Not if only its status changed, unless the status named an IPAddress before.
     """
 
-    def concerns(change: Change[Any]) -> bool:
+    def concerns(change: Change[ClaimT]) -> bool:
         old, new = change.old, change.new
         if old is None or new is None or old.metadata.uid != new.metadata.uid:
             return True
@@ -161,13 +163,13 @@ def _concerns_claim(side: SideCaches) -> Callable[[Change[Any]], bool]:
     return concerns
 
 
-def _concerns_claim_of(side: SideCaches) -> Callable[[Change[Any]], bool]:
+def _concerns_claim_of(side: SideCaches[ClaimT, AddressT]) -> Callable[[Change[AddressT]], bool]:
     """Return a predicate: whether anything may have to be done about the claim of an IPAddress.
 
     Not if it was created just now for a claim that exists.
     """
 
-    def concerns(change: Change[Any]) -> bool:
+    def concerns(change: Change[AddressT]) -> bool:
         new = change.new
         if new is None or change.old is not None or not side.side.is_made_for_claim(new):
             return True

@@ -82,7 +82,6 @@ class VitistackReader:
             allocations.position,
             self._kept.holdings(str(network), space),
             find=find_by_key(JOURNALS.kind, allocations.get),
-            answer=allocations.get,
             unreadable=allocations.unreadable.keys(),
         )
 
@@ -105,7 +104,6 @@ class VitistackReader:
             position,
             network_holdings(allocations.values(), space),
             find=find,
-            answer=allocations.get,
         )
 
     async def live(self, network: Key) -> tuple[dict[Key, VitistackAllocation], int]:

@@ -14,6 +14,7 @@ from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.clusterapi.addresses import ip_space
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
+from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
@@ -77,7 +78,7 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
     addresses = {address.metadata.key: address}
     holdings = claim_holdings(claims, addresses, space)
 
-    def answers_of(key: Key) -> list[clusterapi.IPAddress]:
+    def addresses_of(key: Key) -> list[clusterapi.IPAddress]:
         return [addresses[key]] if key in addresses else []
 
     caches = ClaimCaches(
@@ -88,8 +89,11 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
         claim_kind=claim_kind,
         address_kind=address_kind,
     )
-    view = SpaceView(
-        0, holdings, find=find_by_key(clusterapi.JOURNALS.kind, claims.get), answer=answers_of
+    view = ClaimSpaceView(
+        0,
+        holdings,
+        find=find_by_key(clusterapi.JOURNALS.kind, claims.get),
+        addresses_of=addresses_of,
     )
     taker = ClaimTaker(
         caches,
@@ -116,7 +120,7 @@ def vitistack_address_that_is_requested_outside_its_network() -> Case:
     requests = {request.metadata.key: request for request in (refused, fitting)}
     holdings = network_holdings(requests.values(), space)
     find = find_by_key(vitistack.JOURNALS.kind, requests.get)
-    taker = NetworkTaker("n", space, SpaceView(0, holdings, find=find, answer=requests.get))
+    taker = NetworkTaker("n", space, SpaceView(0, holdings, find=find))
     return Case(holdings, taker, refused=refused, fitting=fitting)
 
 

@@ -153,7 +153,7 @@ def deleted_by_cache(mp: Patch) -> None:
     """A pool goes when the cache shows no IPAddress of it."""
 
     async def count_cached(
-        self: ClaimKind[Any, Any, Any, Any], pool: Any, journal: Journal
+        self: ClaimKind[Any, Any, Any, Any, Any], pool: Any, journal: Journal
     ) -> int:
         del journal
         return self._reader.count(self._name_pool(pool))

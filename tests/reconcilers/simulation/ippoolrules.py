@@ -8,7 +8,7 @@ import pytest
 from controller.meta import Key
 from reconcilers.integrations.core import claimkind, claimreading
 from reconcilers.integrations.metal3 import pools
-from reconcilers.integrations.metal3.caches import SideCaches
+from reconcilers.integrations.metal3.caches import EitherCaches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.taking import TakenAddresses
 from reconcilers.promises.holdings import Facts
@@ -48,7 +48,7 @@ def kinds_do_not_see_each_other(mp: Patch) -> None:
     facts_of = SideCaches.facts_of
 
     def of_one_kind(
-        self: SideCaches, pool: Key, space: EntrySpace, claim: Any, addresses: Sequence[Any]
+        self: EitherCaches, pool: Key, space: EntrySpace, claim: Any, addresses: Sequence[Any]
     ) -> Facts | None:
         facts = facts_of(self, pool, space=space, claim=claim, addresses=addresses)
         is_other = not self.claim_kind.endswith("metal3.io")

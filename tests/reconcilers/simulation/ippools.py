@@ -32,7 +32,13 @@ from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import ContractSide, Metal3Side
+from reconcilers.integrations.metal3.sides import (
+    AddressT,
+    ClaimT,
+    ContractSide,
+    EitherSide,
+    Metal3Side,
+)
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.passes import PoolPasses
 from tests.reconcilers.simulation.adapter import (
@@ -73,6 +79,7 @@ class IPPoolReplica(Process):
         contract = ContractSide(clusterapi.claims(version), clusterapi.addresses(version))
         pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
         self.pools = self._feed(METAL3_POOLS, pools)
+        claim_sides: Sequence[EitherSide] = (Metal3Side(), contract)
         sides = {
             side.claim_kind: SideCaches(
                 side,
@@ -80,7 +87,7 @@ class IPPoolReplica(Process):
                 addresses=Cache(side.addresses, indexes=address_indexes(side)),
                 pools=pools,
             )
-            for side in (Metal3Side(), contract)
+            for side in claim_sides
         }
         caches = Metal3Caches(pools, sides, None)
         client, clock, settings = self._client(), self.clock, self.settings
@@ -98,7 +105,7 @@ class IPPoolReplica(Process):
             settings=settings,
             generator=Random(0),
         )
-        kinds: list[Metal3Claims] = []
+        kinds: list[Metal3Claims[Any, Any]] = []
         workers: list[Worker] = []
         for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
             claims = self._feed(plural, side.claims)
@@ -132,7 +139,9 @@ class IPPoolReplica(Process):
         )
 
 
-def _of_address(side: SideCaches, reconciler: Metal3ClaimReconciler) -> Any:
+def _of_address(
+    side: SideCaches[ClaimT, AddressT], reconciler: Metal3ClaimReconciler[ClaimT, AddressT]
+) -> Any:
     """Return a pass over the claim that an IPAddress names."""
 
     async def reconcile(key: Key) -> Outcome:

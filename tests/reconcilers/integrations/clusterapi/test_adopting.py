@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
-from reconcilers.integrations.core.rules import SpaceView
+from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.promises.choosing import Refused
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.journal import Journal
@@ -29,7 +29,7 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
     space = network_pool_space(pool, 1 << 20)
     find = find_by_key(api.JOURNALS.kind, claims.get)
     holdings = claim_holdings(claims, addresses, space)
-    view = SpaceView(0, holdings, find=find, answer=lambda key: [addresses[key]])
+    view = ClaimSpaceView(0, holdings, find=find, addresses_of=lambda key: [addresses[key]])
     caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
     return ClaimTaker(
         caches,
