@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
-from controller.meta import Version
+from controller.meta import Object, Version
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import CLUSTER_API
 from reconcilers.configuration.settings import Settings
@@ -20,6 +20,7 @@ from reconcilers.integrations.clusterapi.api import (
     CONTRACT_VERSIONS,
     KINDS,
     POOLS,
+    Pool,
     addresses,
     claims,
 )
@@ -73,9 +74,10 @@ class ClusterApiPlatform(Platform):
     fenced_pools: ClassVar[Sequence[Resource[Any]]] = POOLS
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.clusterapi.offers import offers_of
 
+        assert isinstance(pool, Pool), kind.kind
         return offers_of(kind, pool)
 
     @override

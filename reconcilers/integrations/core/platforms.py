@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from controller.meta import Key, Version
+from controller.meta import Key, Object, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.objects import Body, ObjectsByKind, from_bodies, read
@@ -111,11 +111,11 @@ class Platform(ABC):
     """The kinds of objects that are taken to exist where manifests name them."""
 
     @abstractmethod
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of a pool; none if its spec cannot be served.
 
         Args:
-            kind: of the pool.
+            kind: of the pool, one of `pools`.
         """
 
     @abstractmethod

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import KUBERMATIC
 from reconcilers.configuration.settings import Settings
@@ -16,7 +17,7 @@ from reconcilers.integrations.core.platforms import (
     PlatformObjects,
 )
 from reconcilers.integrations.core.views import Planned, Views
-from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
+from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS, IPAMPool
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
@@ -47,9 +48,10 @@ class KubermaticPlatform(Platform):
     content_kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.kubermatic.offers import offers_of
 
+        assert isinstance(pool, IPAMPool), kind.kind
         return offers_of(pool)
 
     @override

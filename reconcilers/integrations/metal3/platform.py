@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import CLUSTER_API, METAL3
 from reconcilers.integrations.clusterapi.api import (
@@ -17,7 +18,14 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.core.objects import Body, list_implied
 from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
-from reconcilers.integrations.metal3.api import ADDRESS_KIND, CLAIM_KIND, CLAIMS, KINDS, POOLS
+from reconcilers.integrations.metal3.api import (
+    ADDRESS_KIND,
+    CLAIM_KIND,
+    CLAIMS,
+    KINDS,
+    POOLS,
+    Metal3Pool,
+)
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
@@ -50,9 +58,10 @@ class Metal3Platform(Platform):
     fenced_pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.metal3.offers import offers_of
 
+        assert isinstance(pool, Metal3Pool), kind.kind
         return offers_of(pool)
 
     @override

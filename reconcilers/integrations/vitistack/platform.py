@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import VITISTACK
 from reconcilers.integrations.core.objects import Body, is_of
 from reconcilers.integrations.core.platforms import Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
-from reconcilers.integrations.vitistack.api import ALLOCATIONS, KINDS, NETWORKS
+from reconcilers.integrations.vitistack.api import ALLOCATIONS, KINDS, NETWORKS, NetworkNamespace
 from reconcilers.spaces.offers import PoolOffer
 from reconcilers.spaces.sharing import Kinds
 
@@ -32,9 +33,10 @@ class VitistackPlatform(Platform):
     removable: ClassVar[Mapping[str, Resource[Any]]] = {kind.full_name: kind for kind in KINDS}
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Any) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.vitistack.offers import offers_of
 
+        assert isinstance(pool, NetworkNamespace), kind.kind
         return offers_of(pool)
 
     @override
