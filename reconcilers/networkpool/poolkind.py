@@ -72,7 +72,6 @@ from reconcilers.promises.passes import (
     PoolPasses,
     PoolWrite,
     RequestKind,
-    keep_promises,
     memories_for,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -677,8 +676,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
             view: as this pass read them.
         """
         memory = self._memories.memory_of(pool)
-        await keep_promises(
-            self._allocations,
+        await self._allocations.keep_promises(
             pool,
             NetworkPoolReading(pool.metadata.key, (), closed=None, view=view),
             due=memory.due.due(journal.promises, self._clock.monotonic()),

@@ -32,6 +32,7 @@ from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
 from controller.clock import Clock
 from controller.loggers import get_logger
+from controller.meta import Object
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
 from reconcilers.promises.queue import Row, Rows, Turns
@@ -379,6 +380,7 @@ def log_differences(pool: Hashable, parts: Sequence[str]) -> None:
 
 PoolT = TypeVar("PoolT", bound=Hashable)
 OfferT = TypeVar("OfferT")
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -399,21 +401,20 @@ class Source(Generic[PoolT, OfferT]):
 
 
 def indexed_source(
-    cache: Cache[Any],
+    cache: Cache[ObjectT],
     index: str,
-    pools: Callable[[Any], Iterable[PoolT]],
-    holder: Callable[[Any], Holder],
-) -> Source[PoolT, Any]:
+    pools: Callable[[ObjectT], Iterable[PoolT]],
+    holder: Callable[[ObjectT], Holder],
+) -> Source[PoolT, OfferT]:
     """Return the source of a cache with an index of pools.
 
     Args:
-        cache: the objects.
         index: the name of the index.
         pools: returns the pools that an object concerns, as the index does.
         holder: returns the holder that an object speaks of.
     """
 
-    def objects(pool: PoolT, _: object) -> Iterable[Any]:
+    def objects(pool: PoolT, _: OfferT) -> Iterable[ObjectT]:
         return cache.by_index(index, str(pool))
 
     return Source(cache, objects, pools=pools, holder=lambda state, _: holder(state))

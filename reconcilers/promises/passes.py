@@ -22,6 +22,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from typing_extensions import override
+
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
@@ -66,6 +68,7 @@ PoolT = TypeVar("PoolT", bound=Object)
 RequestT = TypeVar("RequestT", bound=Object)
 ReadingT = TypeVar("ReadingT")
 DetailT = TypeVar("DetailT")
+Request_co = TypeVar("Request_co", bound=Object, covariant=True)
 PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
 ReadingT_contra = TypeVar("ReadingT_contra", contravariant=True)
 
@@ -126,10 +129,10 @@ class Fenced:
     """
 
     revisions: Mapping[str, int]
-    seen: Any = None
+    seen: object = None
 
 
-NOTHING_SEEN: Mapping[str, Any] = {}
+NOTHING_SEEN: Mapping[str, object] = {}
 """What the fences of a pass have seen, by kind, before the first one."""
 
 
@@ -167,7 +170,7 @@ class JournalNotStored(Exception):
         is_new: whether a write of this pass has shown it.
     """
 
-    def __init__(self, pool: Any, after: float, *, is_new: bool) -> None:
+    def __init__(self, pool: Object, after: float, *, is_new: bool) -> None:
         super().__init__(f"{pool.metadata.key}: {NOT_STORED}")
         self.pool = pool
         self.after = after
@@ -198,12 +201,15 @@ def writing_pool() -> Iterator[None]:
         raise
 
 
-class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
-    """What a kind of requests adds to a pass over a pool that serves it."""
+class ServedRequests(Protocol[PoolT_contra, Request_co, ReadingT_contra]):
+    """A kind of requests as a pass sees it, which never looks into a request.
+
+    So a pool can serve kinds whose requests are of different types.
+    """
 
     @property
-    def request_resource(self) -> Resource[RequestT]:
-        """The kind of the requests, whose full name stands in promises."""
+    def request_kind(self) -> str:
+        """The kind of the requests, by its full name, as promises name it."""
         ...
 
     def needs_fence(
@@ -234,6 +240,47 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         """
         ...
 
+    async def keep_promises(
+        self,
+        pool: PoolT_contra,
+        reading: ReadingT_contra,
+        *,
+        due: Sequence[Promise],
+        granted: Sequence[Granted[Object]] = (),
+        memory: PoolMemory,
+        clock: Clock,
+    ) -> Sequence[Kept[Request_co]]:
+        """Write promises to their requests; void those whose write is refused for good.
+
+        Args:
+            pool: as it was written last.
+            reading: of the pool.
+            due: promises of the stored journal to requests of all kinds, which are due.
+            granted: the promises that this pass made to requests of all kinds, with the requests.
+            clock: the time.
+
+        Returns:
+            What became of each promise to this kind whose request may still be written, the
+            promises of earlier passes first.
+        """
+        ...
+
+
+class RequestKind(
+    ServedRequests[PoolT_contra, RequestT, ReadingT_contra],
+    Protocol[PoolT_contra, RequestT, ReadingT_contra],
+):
+    """What a kind of requests adds to a pass over a pool that serves it.
+
+    `keep_promises` is the same for all kinds. It is here because only a kind knows the type of its
+    requests.
+    """
+
+    @property
+    def request_resource(self) -> Resource[RequestT]:
+        """The kind of the requests, whose full name stands in promises."""
+        ...
+
     def find_request(self, reading: ReadingT_contra, promise: Promise) -> RequestT | None:
         """Return the request of a promise; None if it is not at the promised version."""
         ...
@@ -255,6 +302,48 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
     ) -> Sequence[WriteResult]:
         """Void promises whose write was refused for good; return the results, in order."""
         ...
+
+    @property
+    @override
+    def request_kind(self) -> str:
+        return self.request_resource.full_name
+
+    @override
+    async def keep_promises(
+        self,
+        pool: PoolT_contra,
+        reading: ReadingT_contra,
+        *,
+        due: Sequence[Promise],
+        granted: Sequence[Granted[Object]] = (),
+        memory: PoolMemory,
+        clock: Clock,
+    ) -> Sequence[Kept[RequestT]]:
+        new = _list_granted(self.request_resource, granted)
+        identities = {promise.identity for promise, _ in new}
+        earlier = [
+            (promise, request)
+            for promise in due
+            if promise.kind == self.request_kind
+            and promise.identity not in identities
+            and (request := self.find_request(reading, promise)) is not None
+        ]
+        written = await self.keep(pool, reading, [*earlier, *new])
+        return await void_refused(
+            written, partial(self.void_refused, pool), memory=memory, clock=clock
+        )
+
+
+def _list_granted(
+    resource: Resource[RequestT], granted: Sequence[Granted[Object]]
+) -> list[Granted[RequestT]]:
+    """Return the promises to requests of one kind, with the requests."""
+    of_kind: list[Granted[RequestT]] = []
+    for promise, request in granted:
+        if promise.kind == resource.full_name:
+            assert isinstance(request, resource.type), "a promise names the kind of its request"
+            of_kind.append((promise, request))
+    return of_kind
 
 
 class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
@@ -295,7 +384,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """
         ...
 
-    def request_kinds(self, pool: PoolT) -> Sequence[RequestKind[PoolT, RequestT, ReadingT]]:
+    def request_kinds(self, pool: PoolT) -> Sequence[ServedRequests[PoolT, RequestT, ReadingT]]:
         """Return the kinds of requests that a pool serves now.
 
         Raises:
@@ -325,7 +414,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     async def read(
-        self, pool: PoolT, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ReadingT:
         """Read all sources as far as the journal says, or all that there is now.
 
@@ -501,8 +590,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             await self._kind.report_pool_refused(pool, refused.error)
             raise refused.error from None
         except JournalNotStored as not_stored:
-            after, is_new = not_stored.after, not_stored.is_new
-            return await self._kind.block_not_stored(not_stored.pool, after, is_new=is_new)
+            stored, after, is_new = not_stored.pool, not_stored.after, not_stored.is_new
+            assert isinstance(stored, self.resource.type), "it is the pool of this pass"
+            return await self._kind.block_not_stored(stored, after, is_new=is_new)
         except UnreadableHoldings as error:
             unreadable = error
         why = str(unreadable)
@@ -539,15 +629,14 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             for request_kind in request_kinds
             if request_kind.needs_fence(pool, journal, reading=reading, limits=limits)
         ]
-        seen = dict[str, Any]()
+        seen = dict[str, object]()
         for request_kind in forgotten:
             fenced = await request_kind.void_earlier(pool, reading)
-            full_name = request_kind.request_resource.full_name
             pool, journal = await self._write_journal(
-                pool, journal.after_fence(full_name, fenced.revisions)
+                pool, journal.after_fence(request_kind.request_kind, fenced.revisions)
             )
             if fenced.seen is not None:
-                seen[full_name] = fenced.seen
+                seen[request_kind.request_kind] = fenced.seen
         if forgotten:
             reading = await kind.read(pool, journal, seen)
         if [*kind.request_kinds(pool)] != [*request_kinds]:
@@ -564,8 +653,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         due = memory.due.due(choice.journal.promises, self._clock.monotonic())
         work_of_kinds = [
             partial(
-                keep_promises,
-                request_kind,
+                request_kind.keep_promises,
                 pool,
                 reading,
                 due=due,
@@ -580,7 +668,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         finish_wait = await kind.finish(
             pool, reading, choice=choice, kept=kept, shares=memory.shares
         )
-        served_kinds = {request_kind.request_resource.full_name for request_kind in request_kinds}
+        served_kinds = {request_kind.request_kind for request_kind in request_kinds}
         now = self._clock.monotonic()
         work = PassWork(
             pool,
@@ -680,14 +768,16 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
 
 def memories_for(
-    journals: JournalStore[Any], clock: Clock, settings: PoolSettings
+    journals: JournalStore[PoolT], clock: Clock, settings: PoolSettings
 ) -> PoolMemories:
     """Return a memory of promises in journals of one store, in which nothing is remembered yet."""
     room = journals.room(Journal())
     return PoolMemories(clock, settings.foreign_patience, resync=settings.resync, capacity=room)
 
 
-def next_after_quiet_period(work: PassWork[Any, Any, Any], quiet_period: float) -> Outcome:
+def next_after_quiet_period(
+    work: PassWork[PoolT, RequestT, DetailT], quiet_period: float
+) -> Outcome:
     """Return when the next pass is due over a pool that is left alone while nothing is promised.
 
     A promise to a kind that is not served cannot be written, so it calls for no pass.
@@ -698,7 +788,7 @@ def next_after_quiet_period(work: PassWork[Any, Any, Any], quiet_period: float) 
     return _sooner(_next_for_promises(work, quiet_period), work.finish_wait)
 
 
-def _next_for_promises(work: PassWork[Any, Any, Any], quiet_period: float) -> Outcome:
+def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT], quiet_period: float) -> Outcome:
     """Return when the next pass is due for the sake of promises."""
     results = {entry.result for entry in work.promise_writes}
     has_left_over = work.choice.more
@@ -714,45 +804,6 @@ def _next_for_promises(work: PassWork[Any, Any, Any], quiet_period: float) -> Ou
         waits.append(work.memory.due.next_in(still_open, work.now))
     wait = min((seconds for seconds in waits if seconds is not None), default=None)
     return SETTLED if wait is None else Again(wait)
-
-
-async def keep_promises(  # noqa: PLR0913 - the promises, and what is remembered of them
-    request_kind: RequestKind[PoolT, RequestT, ReadingT],
-    pool: PoolT,
-    reading: ReadingT,
-    *,
-    due: Sequence[Promise],
-    granted: Sequence[Granted[RequestT]] = (),
-    memory: PoolMemory,
-    clock: Clock,
-) -> list[Kept[RequestT]]:
-    """Write promises to their requests of one kind; void those whose write is refused for good.
-
-    Args:
-        pool: as it was written last.
-        reading: of the pool.
-        due: promises of the stored journal to requests of all kinds, which are due.
-        granted: the promises that this pass made, with their requests.
-        clock: the time.
-
-    Returns:
-        What became of each promise to this kind whose request may still be written, the promises
-        of earlier passes first.
-    """
-    full_name = request_kind.request_resource.full_name
-    new = [grant for grant in granted if grant[0].kind == full_name]
-    identities = {promise.identity for promise, _ in new}
-    earlier = [
-        (promise, request)
-        for promise in due
-        if promise.kind == full_name
-        and promise.identity not in identities
-        and (request := request_kind.find_request(reading, promise)) is not None
-    ]
-    written = await request_kind.keep(pool, reading, [*earlier, *new])
-    return await void_refused(
-        written, partial(request_kind.void_refused, pool), memory=memory, clock=clock
-    )
 
 
 def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:
