@@ -74,10 +74,10 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     opened = Gate()
     answer = FakeApi._answer
 
-    def guard(self: FakeApi, request: Request, target: Any, sent: Any, *more: Any) -> Json:
+    def guard(self: FakeApi, request: Request, target: Any, sent: Any, **more: Any) -> Json:
         method, plural, key = request.method, request.plural, target.key
         if method == "GET" or plural in {"events", "leases"}:
-            return answer(self, request, target, sent, *more)
+            return answer(self, request, target=target, sent=sent, **more)
         write = Sent(
             method,
             target.kind.resource.full_name,
@@ -89,7 +89,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
             opened.refused.append(write)
             raise opened.error
         opened.accepted.append(write)
-        return answer(self, request, target, sent, *more)
+        return answer(self, request, target=target, sent=sent, **more)
 
     monkeypatch.setattr(FakeApi, "_answer", guard)
     return opened
