@@ -8,10 +8,9 @@ from dataclasses import dataclass
 
 from typing_extensions import override
 
-from allocator import AddressRange, Layout
 from controller.client import Client
 from controller.clock import Clock
-from controller.meta import Key
+from controller.meta import Key, Object
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import IP_ALLOCATION
@@ -27,7 +26,7 @@ from reconcilers.networkpool.pending_promises import (
 )
 from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import AllocationsView
+from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
 from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
@@ -37,25 +36,6 @@ from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, TenantOf
-from reconcilers.reporting.conditions import ConditionFinding
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkPoolReading:
-    """What a pass read of a NetworkPool.
-
-    Args:
-        geometry: what it may hand out of each family, its first one first.
-        closed: condition Ready if it hands out nothing new; None if it does.
-        view: its allocations and claims.
-        observed: what another allocator gave, which knows nothing of the pool.
-    """
-
-    pool: Key
-    geometry: Sequence[Layout]
-    closed: ConditionFinding | None
-    view: AllocationsView
-    observed: Sequence[AddressRange] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +226,7 @@ def tenants_in(view: AllocationsView, pool: Key, claims: PoolClaims | None) -> T
     return tenant_of_holder
 
 
-def writes_of(kept: Iterable[Kept[IPAllocation]]) -> list[Written]:
+def writes_of(kept: Iterable[Kept[Object]]) -> list[Written]:
     """Return the writes that were to keep promises to allocations, in order."""
     return [
         entry.written

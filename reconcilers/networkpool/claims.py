@@ -18,42 +18,27 @@ It is read as it is stored, so it counts even if the journal is lost.
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from controller.meta import Key
+from controller.meta import Key, Object
 from reconcilers.api import names
-from reconcilers.api.networkpool import NetworkPool
+from reconcilers.api.networkpool import Assignment, NetworkPool
+from reconcilers.networkpool.view import ClaimView, NetworkPoolReading
 from reconcilers.promises.choosing import AskerRefusal, Taker
 from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.passes import RequestKind
+from reconcilers.promises.passes import ServedRequests
 from reconcilers.promises.reading import Behind
-from reconcilers.promises.settling import Effects, ReadRequests
 from reconcilers.promises.unreadable import UnreadableObject
 
 OFF_RETRY = 10.0
 """Seconds between two looks at a pool that only a person can end the wait of."""
 
 
-class ClaimView(ReadRequests[Any], Protocol):
-    """The claims of one pool, and their IPAddresses."""
+class PoolClaims(ServedRequests[NetworkPool, Object, NetworkPoolReading], Protocol):
+    """The claims of all NetworkPools, while they are served.
 
-    @property
-    def holdings(self) -> Holdings:
-        """What they hold, and which of them wait; it may have requests of other kinds, too."""
-        ...
-
-    @property
-    def effects(self) -> Effects | None:
-        """The IPAddresses that were created for promises."""
-        ...
-
-    def with_holdings(self, holdings: Holdings) -> "ClaimView":
-        """Return the same with other holdings: those of requests of all kinds."""
-        ...
-
-
-class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
-    """The claims of all NetworkPools, while they are served."""
+    Their type is the integration's: here a claim is an object of which nothing is known.
+    """
 
     @property
     def history_confirmed(self) -> bool:
@@ -61,7 +46,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         ...
 
     @property
-    def sources(self) -> Sequence[Source[Key, Any]]:
+    def sources(self) -> Sequence[Source[Key, None]]:
         """The caches of the objects that speak of claims."""
         ...
 
@@ -110,7 +95,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         self,
         pool: NetworkPool,
         settled: Journal,
-        reading: Any,
+        reading: NetworkPoolReading,
         *,
         closed: str,
     ) -> Taker[Any]:
@@ -124,7 +109,9 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """
         ...
 
-    def due_refusals(self, refusals: Iterable[AskerRefusal[Any]]) -> Sequence[AskerRefusal[Any]]:
+    def due_refusals(
+        self, refusals: Iterable[AskerRefusal[Object]]
+    ) -> Sequence[AskerRefusal[Object]]:
         """Return the refusals of claims that are to be written now."""
         ...
 
@@ -134,8 +121,8 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         view: ClaimView,
         *,
         promises: Sequence[Promise],
-        refusals: Sequence[AskerRefusal[Any]],
-        due: Sequence[AskerRefusal[Any]],
+        refusals: Sequence[AskerRefusal[Object]],
+        due: Sequence[AskerRefusal[Object]],
     ) -> float | None:
         """Write refusals, and delete IPAddresses that stand in the way of claims.
 
@@ -150,12 +137,12 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         """
         ...
 
-    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Any]]:
+    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Object]]:
         """Return the refusals to write to claims of a pool that hands out nothing."""
         ...
 
     async def refuse(
-        self, pool: NetworkPool, refusals: Sequence[AskerRefusal[Any]]
+        self, pool: NetworkPool, refusals: Sequence[AskerRefusal[Object]]
     ) -> float | None:
         """Write refusals on claims that show something else.
 
@@ -183,7 +170,7 @@ class PoolClaims(RequestKind[NetworkPool, Any, Any], Protocol):
         ...
 
 
-Entry = tuple[tuple[tuple[str, str], ...], tuple[Any, ...]]
+Entry = tuple[tuple[tuple[str, str], ...], tuple[Assignment, ...]]
 """What a journal says of claims: revisions, and promises."""
 
 

@@ -23,7 +23,7 @@ from controller.clock import Clock
 from controller.errors import ApiError, Conflict, NotFound
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.loggers import get_logger
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -33,7 +33,6 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool import status
 from reconcilers.networkpool.allocationkind import (
     AllocationKind,
-    NetworkPoolReading,
     has_memory,
     tenants_in,
     writes_of,
@@ -58,8 +57,8 @@ from reconcilers.networkpool.statusjournal import (
     check_kinds,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
-from reconcilers.networkpool.view import AllocationsView
-from reconcilers.promises.choosing import AskerRefusal, Taker
+from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
+from reconcilers.promises.choosing import AskerRefusal, Taker, refusals_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Identity, Journal, Promise
@@ -71,7 +70,7 @@ from reconcilers.promises.passes import (
     PoolKind,
     PoolPasses,
     PoolWrite,
-    RequestKind,
+    ServedRequests,
     memories_for,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
@@ -101,15 +100,15 @@ class PoolDecision:
 
     decision: PassDecision
     refusals: Sequence[AskerRefusal[IPAllocation]]
-    claim_refusals: Sequence[AskerRefusal[Any]] = ()
-    due_claim_refusals: Sequence[AskerRefusal[Any]] = ()
+    claim_refusals: Sequence[AskerRefusal[Object]] = ()
+    due_claim_refusals: Sequence[AskerRefusal[Object]] = ()
 
 
-NetworkPoolChoice = Allotment[Any, PoolDecision]
-NetworkPoolPasses = PoolPasses[NetworkPool, Any, NetworkPoolReading, PoolDecision]
+NetworkPoolChoice = Allotment[Object, PoolDecision]
+NetworkPoolPasses = PoolPasses[NetworkPool, Object, NetworkPoolReading, PoolDecision]
 
 
-class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecision]):
+class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDecision]):
     """NetworkPools, which serve IPAllocations, and claims while these are served.
 
     Args:
@@ -203,7 +202,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
     @override
     def request_kinds(
         self, pool: NetworkPool
-    ) -> Sequence[RequestKind[NetworkPool, Any, NetworkPoolReading]]:
+    ) -> Sequence[ServedRequests[NetworkPool, Object, NetworkPoolReading]]:
         """Return IPAllocations, and claims if these are served.
 
         Raises:
@@ -220,9 +219,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
 
     @override
     async def read(
-        self, pool: NetworkPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self, pool: NetworkPool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> NetworkPoolReading:
-        view = await self._allocations.read(pool, journal, seen.get(KIND))
+        fenced = seen.get(KIND)
+        assert fenced is None or isinstance(fenced, AllocationsView), "AllocationKind has seen it"
+        view = await self._allocations.read(pool, journal, fenced)
         # From here on nothing gives way: what another allocator gave is of the same moment.
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
@@ -252,9 +253,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         of_claims = [
             refusal for refusal in decision.choice.refusals if refusal.holder.kind != KIND
         ]
-        of_allocations = (
-            refusal for refusal in decision.choice.refusals if refusal.holder.kind == KIND
-        )
+        of_allocations = refusals_of(IPAllocation, decision.choice.refusals)
         claims = self._claims.pool_claims
         detail = PoolDecision(
             decision,
@@ -330,7 +329,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         pool: NetworkPool,
         reading: NetworkPoolReading,
         choice: NetworkPoolChoice,
-        kept: Sequence[Kept[Any]],
+        kept: Sequence[Kept[Object]],
         shares: Shares,
     ) -> float | None:
         """Write refusals, record what was written, and report a block.
@@ -351,7 +350,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         pool: NetworkPool,
         reading: NetworkPoolReading,
         choice: NetworkPoolChoice,
-        kept: Sequence[Kept[Any]],
+        kept: Sequence[Kept[Object]],
     ) -> float | None:
         """Write refusals to allocations, record what was written to them, and report a block."""
         refusals = choice.detail.refusals
@@ -392,7 +391,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         return await self._allocations.report_block(pool, view, promises)
 
     @override
-    def next_pass(self, work: PassWork[NetworkPool, Any, PoolDecision]) -> Outcome:
+    def next_pass(self, work: PassWork[NetworkPool, Object, PoolDecision]) -> Outcome:
         """Return when the next pass is due, and record the capacity events that are due.
 
         It is due at once if a full batch left requests over and this pass wrote a promise. If it
@@ -421,7 +420,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Any, NetworkPoolReading, PoolDecisio
         return Again(min(wait for wait in waits if wait is not None))
 
     def _list_unwritten(
-        self, work: PassWork[NetworkPool, Any, PoolDecision], done: Container[Identity]
+        self, work: PassWork[NetworkPool, Object, PoolDecision], done: Container[Identity]
     ) -> list[Promise]:
         """Return the open promises that a later pass can write.
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allocator import AddressRange, Capacity, Layout
+from controller.meta import Object
 from reconcilers.addressing import familychoice
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.allocationtaking import AllocationTaker
@@ -41,7 +42,7 @@ class PassDecision:
 
     stored: Journal
     settled: Journal
-    choice: Choice[Any]
+    choice: Choice[Object]
     promises: tuple[Promise, ...]
     layouts: tuple[Layout, ...]
     capacities: tuple[Capacity, ...]
@@ -97,7 +98,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     view.holdings.lay_out(by_family)
     with exclude_ranges(view.holdings, promised, others):
         spaces = [view.holdings.space(family) for family in by_family]
-        choice: Choice[Any] = Choice()
+        choice: Choice[Object] = Choice()
         if batch:
             takers: list[Taker[Any]] = []
             if are_allocations_served:

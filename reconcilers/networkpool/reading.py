@@ -9,11 +9,11 @@ from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.networkpool.claims import ClaimService, ClaimView, PoolClaims
+from reconcilers.networkpool.claims import ClaimService, PoolClaims
 from reconcilers.networkpool.facts import KIND, allocation_holdings, facts_in_pool, holder_of
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
-from reconcilers.networkpool.view import AllocationsView
+from reconcilers.networkpool.view import AllocationsView, ClaimView
 from reconcilers.promises.holdings import NO_LAYOUTS, Facts, Holdings, KeptHoldings, indexed_source
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Journal

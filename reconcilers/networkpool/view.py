@@ -3,19 +3,36 @@
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from controller.meta import Key
+from allocator import AddressRange, Layout
+from controller.meta import Key, Object
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.networkpool.facts import KIND, allocation_holdings
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder, find_by_key
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.settling import find_promised_version
+from reconcilers.promises.settling import Effects, ReadRequests, find_promised_version
+from reconcilers.reporting.conditions import ConditionFinding
 
-if TYPE_CHECKING:
-    from reconcilers.networkpool.claims import ClaimView
+
+class ClaimView(ReadRequests[Object], Protocol):
+    """The claims of one pool, and their IPAddresses."""
+
+    @property
+    def holdings(self) -> Holdings:
+        """What they hold, and which of them wait; it may have requests of other kinds, too."""
+        ...
+
+    @property
+    def effects(self) -> Effects | None:
+        """The IPAddresses that were created for promises."""
+        ...
+
+    def with_holdings(self, holdings: Holdings) -> "ClaimView":
+        """Return the same with other holdings: those of requests of all kinds."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +53,7 @@ class AllocationsView:
     holdings: Holdings
     find: Find[IPAllocation]
     unreadable: Container[Key] = frozenset()
-    claims: "ClaimView | None" = None
+    claims: ClaimView | None = None
 
     @classmethod
     def from_allocations(
@@ -57,7 +74,7 @@ class AllocationsView:
         allocations = (self.find(holder) for holder in self.holdings.holders)
         return tuple(allocation for allocation in allocations if allocation is not None)
 
-    def with_claims(self, claims: "ClaimView") -> "AllocationsView":
+    def with_claims(self, claims: ClaimView) -> "AllocationsView":
         """Return the same with the claims of the pool, and one Holdings of both kinds.
 
         The facts of each kind are those of its own reading: one may be of a LIST, and the other of
@@ -77,3 +94,21 @@ class AllocationsView:
         """Return the allocation of this key if it is still the one with this uid."""
         allocation = self.find(Holder(KIND, key))
         return allocation if allocation is not None and allocation.metadata.uid == uid else None
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPoolReading:
+    """What a pass read of a NetworkPool.
+
+    Args:
+        geometry: what it may hand out of each family, its first one first.
+        closed: condition Ready if it hands out nothing new; None if it does.
+        view: its allocations and claims.
+        observed: what another allocator gave, which knows nothing of the pool.
+    """
+
+    pool: Key
+    geometry: Sequence[Layout]
+    closed: ConditionFinding | None
+    view: AllocationsView
+    observed: Sequence[AddressRange] = ()

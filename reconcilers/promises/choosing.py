@@ -15,7 +15,7 @@ next grant. If a request asks for two families, either one may be the first to b
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeGuard, TypeVar
 
 from allocator import AddressRange
 from controller.meta import Object
@@ -25,6 +25,7 @@ from reconcilers.promises.journal import Promise, PromisedRange
 from reconcilers.promises.shares import NO_LIMITS, Limits, ShareVerdict
 
 AskerT = TypeVar("AskerT", bound=Object)
+Asker_co = TypeVar("Asker_co", bound=Object, covariant=True)
 
 
 class Taken(NamedTuple):
@@ -56,7 +57,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Grant(Generic[AskerT]):
+class Grant(Generic[Asker_co]):
     """The ranges chosen for one asker at the version that was read.
 
     Args:
@@ -67,7 +68,7 @@ class Grant(Generic[AskerT]):
     """
 
     holder: Holder
-    asker: AskerT
+    asker: Asker_co
     ranges: tuple[PromisedRange, ...]
     choice: str = ""
 
@@ -95,7 +96,7 @@ class Grant(Generic[AskerT]):
 
 
 @dataclass(frozen=True, slots=True)
-class AskerRefusal(Generic[AskerT]):
+class AskerRefusal(Generic[Asker_co]):
     """Why an asker gets nothing.
 
     Args:
@@ -107,14 +108,27 @@ class AskerRefusal(Generic[AskerT]):
     """
 
     holder: Holder
-    asker: AskerT
+    asker: Asker_co
     reason: str
     message: str
     is_shown: bool = False
 
 
+def refusals_of(
+    asker_type: type[AskerT], refusals: Iterable[AskerRefusal[Object]]
+) -> list[AskerRefusal[AskerT]]:
+    """Return the refusals of the askers of one type, in order."""
+    return [refusal for refusal in refusals if _is_refusal_of(refusal, asker_type)]
+
+
+def _is_refusal_of(
+    refusal: AskerRefusal[Object], asker_type: type[AskerT]
+) -> TypeGuard[AskerRefusal[AskerT]]:
+    return isinstance(refusal.asker, asker_type)
+
+
 @dataclass(frozen=True, slots=True)
-class Choice(Generic[AskerT]):
+class Choice(Generic[Asker_co]):
     """What one pass allocates.
 
     Args:
@@ -124,8 +138,8 @@ class Choice(Generic[AskerT]):
         more: whether a full batch, or a tenant's share of it, left others for the next pass.
     """
 
-    grants: tuple[Grant[AskerT], ...] = ()
-    refusals: tuple[AskerRefusal[AskerT], ...] = ()
+    grants: tuple[Grant[Asker_co], ...] = ()
+    refusals: tuple[AskerRefusal[Asker_co], ...] = ()
     more: bool = False
 
 

@@ -7,13 +7,13 @@ concerns claims only: they get nothing, and IPAllocations are served all the sam
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 from typing_extensions import override
 
 from controller.cache import Cache
 from controller.clock import Clock
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -42,20 +42,24 @@ from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
 from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
-from reconcilers.integrations.core.claimreading import ClaimsReading, lacks_memory
+from reconcilers.integrations.core.claimreading import ClaimSpaceView, ClaimsReading, lacks_memory
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.networkpool.claims import ClaimService, PoolClaims, find_entry
-from reconcilers.promises.choosing import AskerRefusal
+from reconcilers.networkpool.view import ClaimView, NetworkPoolReading
+from reconcilers.promises.choosing import AskerRefusal, refusals_of
 from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Fenced
+from reconcilers.promises.passes import Fenced, RequestKind
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
+
+ContractView = ClaimSpaceView[IPAddressClaim, IPAddress]
+"""The claims of one pool, and their IPAddresses."""
+ClaimOrAddress = TypeVar("ClaimOrAddress", IPAddressClaim, IPAddress)
 
 
 def named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
@@ -65,7 +69,7 @@ def named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     return (pool_key(NETWORK_POOL, obj),)
 
 
-class NetworkPoolClaims(PoolClaims):
+class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolReading], PoolClaims):
     """The claims of all NetworkPools, as their caches show them while they are served.
 
     Args:
@@ -91,7 +95,7 @@ class NetworkPoolClaims(PoolClaims):
 
     @property
     @override
-    def sources(self) -> Sequence[Source[Key, Any]]:
+    def sources(self) -> Sequence[Source[Key, None]]:
         return [_source_of(self._caches.claims), _source_of(self._caches.addresses)]
 
     @override
@@ -104,7 +108,7 @@ class NetworkPoolClaims(PoolClaims):
         return None if claim is None else claim_tenant(claim, FAMILY_SPACES)
 
     @override
-    def read_cached(self, pool: Key, holdings: Holdings) -> SpaceView[IPAddressClaim]:
+    def read_cached(self, pool: Key, holdings: Holdings) -> ContractView:
         return self._parts.reader.make_cached_view(self._source, _pool_of(pool), holdings)
 
     @override
@@ -118,7 +122,7 @@ class NetworkPoolClaims(PoolClaims):
         return find_unreadable(partial(self._parts.reader.check_cached, _pool_of(pool)))
 
     @override
-    async def read_lists(self, pool: NetworkPool, journal: Journal) -> SpaceView[IPAddressClaim]:
+    async def read_lists(self, pool: NetworkPool, journal: Journal) -> ContractView:
         key = _pool_of(pool.metadata.key)
         reading = await self._parts.reader.read_lists(key, FAMILY_SPACES, journal)
         return reading.view_of(CONTRACT_FIELDS)
@@ -132,7 +136,7 @@ class NetworkPoolClaims(PoolClaims):
         self,
         pool: NetworkPool,
         settled: Journal,
-        reading: Any,
+        reading: NetworkPoolReading,
         *,
         closed: str,
     ) -> ClaimTaker:
@@ -141,25 +145,27 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def needs_fence(
-        self, pool: NetworkPool, journal: Journal, reading: Any, limits: Limits
+        self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
     ) -> bool:
         claims = reading.view.claims
         if claims is None:
             raise Behind(reason="claims are served since the pass began")
-        return lacks_memory(self._source, claims, journal)
+        return lacks_memory(self._source, _view_of(claims), journal)
 
     @override
-    async def void_earlier(self, pool: NetworkPool, reading: Any) -> Fenced:
+    async def void_earlier(self, pool: NetworkPool, reading: NetworkPoolReading) -> Fenced:
         return await self._requests.void_all(pool)
 
     @override
-    def find_request(self, reading: Any, promise: Promise) -> IPAddressClaim | None:
-        claim: IPAddressClaim | None = reading.view.claims.at_version(promise)
-        return claim
+    def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAddressClaim | None:
+        return _view_of(reading.view.claims).at_version(promise)
 
     @override
     async def keep(
-        self, pool: NetworkPool, reading: Any, granted: Sequence[Granted[IPAddressClaim]]
+        self,
+        pool: NetworkPool,
+        reading: NetworkPoolReading,
+        granted: Sequence[Granted[IPAddressClaim]],
     ) -> list[Kept[IPAddressClaim]]:
         if self.is_paused(pool):
             return []
@@ -173,23 +179,29 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     def due_refusals(
-        self, refusals: Iterable[AskerRefusal[IPAddressClaim]]
+        self, refusals: Iterable[AskerRefusal[Object]]
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
-        return self._requests.writes.due_refusals(refusals)
+        return self._requests.writes.due_refusals(refusals_of(IPAddressClaim, refusals))
 
     @override
     async def finish(
         self,
         pool: NetworkPool,
-        view: Any,
+        view: ClaimView,
         *,
         promises: Sequence[Promise],
-        refusals: Sequence[AskerRefusal[IPAddressClaim]],
-        due: Sequence[AskerRefusal[IPAddressClaim]],
+        refusals: Sequence[AskerRefusal[Object]],
+        due: Sequence[AskerRefusal[Object]],
     ) -> float | None:
         if self.is_paused(pool):
             return None
-        return await self._claims.finish(pool, view, promises=promises, refusals=refusals, due=due)
+        return await self._claims.finish(
+            pool,
+            _view_of(view),
+            promises=promises,
+            refusals=refusals_of(IPAddressClaim, refusals),
+            due=refusals_of(IPAddressClaim, due),
+        )
 
     @override
     def refusals_of_block(
@@ -199,9 +211,9 @@ class NetworkPoolClaims(PoolClaims):
 
     @override
     async def refuse(
-        self, pool: NetworkPool, refusals: Sequence[AskerRefusal[IPAddressClaim]]
+        self, pool: NetworkPool, refusals: Sequence[AskerRefusal[Object]]
     ) -> float | None:
-        return await self._requests.writes.refuse(refusals, pool)
+        return await self._requests.writes.refuse(refusals_of(IPAddressClaim, refusals), pool)
 
     @override
     def count_addresses(self, pool: Key) -> int:
@@ -221,24 +233,33 @@ def _pool_of(pool: Key) -> ClaimPool:
     return ClaimPool(NETWORK_POOL, pool)
 
 
-def _claims_of(pool: NetworkPool, reading: Any) -> ContractReading:
+def _view_of(claims: ClaimView | None) -> ContractView:
+    """Return the claims of a pool as this integration has read them."""
+    assert isinstance(claims, ClaimSpaceView), "only this integration reads claims"
+    return claims
+
+
+def _claims_of(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReading:
     """Return the reading of the claims of a pool, with the space that the pool offers to claims.
 
     Args:
         pool: the pool; its spec was parsed.
-        reading: a NetworkPoolReading, with claims.
+        reading: of the pool, with claims.
     """
-    space, view = space_of_layout(pool, reading.geometry[0]), reading.view.claims
+    space, view = space_of_layout(pool, reading.geometry[0]), _view_of(reading.view.claims)
     return ClaimsReading(space, view.holdings, {CLAIM_KIND: view})
 
 
-def _source_of(cache: Cache[Any]) -> Source[Key, Any]:
+def _source_of(cache: Cache[ClaimOrAddress]) -> Source[Key, None]:
     """Return a cache of claims or IPAddresses as a source of the holdings of NetworkPools."""
 
-    def objects(pool: Key, _: object) -> Iterable[Any]:
+    def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
         return cache.by_index(SPACE_INDEX, space_name(NETWORK_POOL, pool))
 
-    return Source(cache, objects, pools=named_pools, holder=lambda obj, _: holder_of(obj))
+    def holder(obj: ClaimOrAddress, _: Key) -> Holder:
+        return holder_of(obj)
+
+    return Source(cache, objects, pools=named_pools, holder=holder)
 
 
 class DiscoveredClaims(ClaimService):

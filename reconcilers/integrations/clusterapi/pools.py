@@ -12,7 +12,7 @@ The status is written last, from what the caches show then.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from typing_extensions import override
 
@@ -143,7 +143,7 @@ class InClusterPoolKind(
 
     @override
     async def read(
-        self, pool: PoolT, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ContractReading:
         space = geometry_of(pool)
         reading = await self._parts.reader.at_least(self._claims.name_of(pool), space, journal)

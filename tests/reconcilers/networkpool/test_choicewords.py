@@ -7,6 +7,7 @@ import pytest
 from controller.errors import ServerFailure
 from controller.meta import Key
 from reconcilers.addressing import poolgeometry
+from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.pending_promises import granted_status
@@ -25,6 +26,7 @@ def _message(pool: Any, *allocations: Any) -> str:
     [grant] = protocol.decide(
         pool, make.view(*allocations), geometry=geometry, batch=256
     ).choice.grants
+    assert isinstance(grant.asker, IPAllocation)
     written = granted_status(
         grant.asker, pool, ranges=grant.addresses, now=make.EPOCH, choice=grant.choice
     )

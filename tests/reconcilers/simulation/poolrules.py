@@ -25,13 +25,13 @@ from reconcilers.networkpool import (
     protocol,
     statusjournal,
 )
-from reconcilers.networkpool.allocationkind import AllocationKind, NetworkPoolReading
+from reconcilers.networkpool.allocationkind import AllocationKind
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.poolkind import NetworkPoolChoice, NetworkPoolKind
 from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
-from reconcilers.networkpool.view import AllocationsView
+from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
 from reconcilers.promises import choosing, passes
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
