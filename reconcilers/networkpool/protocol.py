@@ -100,6 +100,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         spaces = [view.holdings.space(family) for family in by_family]
         choice: Choice[Object] = Choice()
         if batch:
+            # Each kind of requests has askers of its own type, and a taker gets only its own.
             takers: list[Taker[Any]] = []
             if are_allocations_served:
                 takers.append(

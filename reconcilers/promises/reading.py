@@ -6,11 +6,13 @@ read what it only wrote.
 """
 
 from collections.abc import Hashable, Iterable
-from typing import Any
+from typing import TypeVar
 
 from controller.cache import Cache
 from controller.clock import Clock
 from controller.meta import Object
+
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 RETRY_SECONDS = 0.1
 """After which a pass looks again at a cache that is behind."""
@@ -70,11 +72,11 @@ class CacheWait:
         """Note what a LIST showed of a pool."""
         self._listed[pool] = highest_revision(objects)
 
-    def has_read_list(self, cache: Cache[Any], pool: Hashable) -> bool:
+    def has_read_list(self, cache: Cache[ObjectT], pool: Hashable) -> bool:
         """Return whether a cache has read what the last LIST showed of a pool."""
         return cache.position >= self._listed.get(pool, 0)
 
-    def has_read(self, cache: Cache[Any], revision: int, pool: Hashable) -> bool:
+    def has_read(self, cache: Cache[ObjectT], revision: int, pool: Hashable) -> bool:
         """Return whether a cache has read up to a revision; False if it is given up.
 
         Args:
