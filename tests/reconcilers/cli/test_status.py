@@ -13,6 +13,7 @@ from typing_extensions import override
 
 from allocator import AddressRange
 from controller.meta import Key
+from controller.testing import FakeApi, VirtualClock
 from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
@@ -383,8 +384,8 @@ def test_what_was_read_of_a_cluster_is_not_made_into_a_text(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     @asynccontextmanager
-    async def connect_to_nothing(*_: Any, **__: Any) -> AsyncIterator[None]:
-        yield None
+    async def connect_to_nothing(*_: Any, **__: Any) -> AsyncIterator[FakeApi]:
+        yield FakeApi(VirtualClock())
 
     async def read(_: Any) -> _Huge:
         return huge
