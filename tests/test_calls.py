@@ -1,12 +1,12 @@
 """Calls that a reader cannot follow without the definition: many arguments without their names."""
 
 import ast
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
-from tests.test_names import PACKAGES
+from tests.test_names import PACKAGES, ROOT, list_files
 
-ROOT = Path(__file__).parent.parent
 MOST_UNNAMED = 3
 """How many arguments of a call may be told by their places alone."""
 BY_PLACE = {
@@ -29,6 +29,17 @@ BY_PLACE = {
 """Functions whose arguments may all be told by their places, with the reason."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@cache
+def parse_modules() -> Mapping[Path, ast.Module]:
+    """Return the syntax trees of all modules but the examples of kopf, which follow its style."""
+    return {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for package in PACKAGES
+        for path in list_files(package)
+        if not path.is_relative_to(ROOT / "examples" / "kopf")
+    }
 
 
 def list_own_names(trees: Collection[ast.Module]) -> set[str]:
@@ -71,11 +82,7 @@ def find_unnamed(tree: ast.Module, own_names: Collection[str]) -> Iterator[tuple
 
 
 def test_calls_with_many_arguments_name_those_from_the_third_on() -> None:
-    trees = {
-        path: ast.parse(path.read_text(encoding="utf-8"))
-        for package in PACKAGES
-        for path in _list_files(ROOT / package)
-    }
+    trees = parse_modules()
     own_names = list_own_names(trees.values()) - BY_PLACE.keys()
     unnamed = [
         f"{path.relative_to(ROOT)}:{line}: {name}"
@@ -83,12 +90,6 @@ def test_calls_with_many_arguments_name_those_from_the_third_on() -> None:
         for line, name in find_unnamed(tree, own_names)
     ]
     assert unnamed == []
-
-
-def _list_files(path: Path) -> list[Path]:
-    """Return the modules of a package, or a module; examples of kopf follow kopf's own style."""
-    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
-    return [file for file in files if not file.is_relative_to(ROOT / "examples" / "kopf")]
 
 
 def test_a_call_with_four_unnamed_arguments_is_found() -> None:
@@ -99,10 +100,6 @@ def test_a_call_with_four_unnamed_arguments_is_found() -> None:
 
 
 def test_every_exception_is_needed() -> None:
-    trees = [
-        ast.parse(path.read_text(encoding="utf-8"))
-        for package in PACKAGES
-        for path in _list_files(ROOT / package)
-    ]
+    trees = parse_modules().values()
     called = {name for tree in trees for _, name in find_unnamed(tree, BY_PLACE.keys())}
     assert called == BY_PLACE.keys()

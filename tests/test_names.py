@@ -89,10 +89,15 @@ def find_problems(source: str, wire_names: Collection[str] = ()) -> Iterator[tup
             yield node.lineno, f"the docstring of {node.name} does not name what it returns"
 
 
+def list_files(package: str) -> list[Path]:
+    """Return the modules of a package of PACKAGES, or the module itself."""
+    path = ROOT / package
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
 @pytest.mark.parametrize("package", PACKAGES)
 def test_names_and_docstrings_of_a_package_say_what_they_are(package: str) -> None:
-    path = ROOT / package
-    files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
+    files = list_files(package)
     assert files
     problems = [
         f"{path.relative_to(ROOT)}:{line}: {problem}"

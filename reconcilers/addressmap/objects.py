@@ -13,6 +13,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
+    OWN_KINDS,
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
@@ -140,7 +141,7 @@ class Objects:
         return [(self.clusters[key], members) for key, members in allocations_by_tenant.items()]
 
 
-REQUIRED: Sequence[Resource[Any]] = (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
+REQUIRED: Sequence[Resource[Any]] = tuple(OWN_KINDS.values())
 
 
 async def read_objects(

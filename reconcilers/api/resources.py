@@ -86,6 +86,11 @@ TENANT_CLUSTER = Resource(
 PROVIDER_CONFIG = Resource(
     names.GROUP, names.VERSION, "ProviderConfig", "providerconfigs", ProviderConfig
 )
+OWN_KINDS: Mapping[str, Resource[Any]] = {
+    resource.kind: resource
+    for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+}
+"""Our kinds, by the name of the kind."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,7 @@ from envtest.faults import Call, Proxy
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.api import crd, names
 from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    TENANT_CLUSTER,
+    OWN_KINDS,
 )
 from reconcilers.cli.local.platform import kubeconfig_secret
 from reconcilers.cli.managerflags import LEASE_NAME
@@ -63,7 +60,6 @@ from tests.polling import SECONDS
 ACCOUNT = f"system:serviceaccount:{HOME}:butler-ipam"
 CONFIGURATIONS = "validatingwebhookconfigurations"
 FAILURES = MOST_SINGLE_PER_MINUTE + 3
-OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
 SETTINGS = Settings(
     pool=PoolSettings(resync=1.0, requeue_after_work=0.2, quiet_period=1.0),
     allocation=AllocationSettings(requeue_releasing=0.1),
@@ -102,7 +98,9 @@ class Stage:
         self._http = http
         self._tenant = tenant
         self._changed = anyio.Event()
-        self.watched: list[Informer[Any]] = [Informer(kind, own, SystemClock()) for kind in OURS]
+        self.watched: list[Informer[Any]] = [
+            Informer(kind, own, SystemClock()) for kind in OWN_KINDS.values()
+        ]
         for informer in self.watched:
             informer.add_handler(lambda _: self._changed.set())
 
@@ -141,7 +139,7 @@ class Stage:
 
 
 PLURALS = {"ServiceAccount": "serviceaccounts", "Secret": "secrets", "Service": "services"} | {
-    kind.kind: kind.plural for kind in OURS
+    kind.kind: kind.plural for kind in OWN_KINDS.values()
 }
 
 

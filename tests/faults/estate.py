@@ -35,6 +35,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
+    OWN_KINDS,
     PROVIDER_CONFIG,
     SECRET,
     TENANT_CLUSTER,
@@ -97,8 +98,7 @@ class Witness:
     def __init__(self, management: Transport, tenant: Transport) -> None:
         self.management, self.tenant = Client(management), Client(tenant)
         self.informers = [
-            *(Informer(k, management, SystemClock()) for k in (NETWORK_POOL, IP_ALLOCATION)),
-            *(Informer(k, management, SystemClock()) for k in (TENANT_CLUSTER, PROVIDER_CONFIG)),
+            *(Informer(kind, management, SystemClock()) for kind in OWN_KINDS.values()),
             Informer(IP_ADDRESS_POOL, tenant, SystemClock()),
         ]
         self.caches: dict[str, Cache[Any]] = {i.resource.plural: i.cache for i in self.informers}
@@ -308,7 +308,7 @@ class Estate(Generic[Way]):
 
     def found_away(self) -> bool:
         """Return whether all who watch the management cluster have found it away."""
-        kinds = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
+        kinds = OWN_KINDS.values()
         caches = [cache for kind in kinds for cache in self.caches(kind)]
         caches += [self.witness.caches[kind.plural] for kind in kinds]
         return not any(cache.history_confirmed for cache in caches)

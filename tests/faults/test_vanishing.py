@@ -23,7 +23,13 @@ from envtest import ControlPlane
 from envtest.plane import RunningControlPlane as Plane
 from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import FAILED
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    OWN_KINDS,
+    PROVIDER_CONFIG,
+    TENANT_CLUSTER,
+)
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.configuration.settings import OrphanSettings, PoolSettings
@@ -114,7 +120,7 @@ async def _storm(here: Estate[Plane], pairs: int, longest: float) -> None:
 
 def _describe_left_over(here: Estate[Plane]) -> str:
     """Return the objects of the storm left in the cluster or in the controllers' caches."""
-    for resource in (IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER, PROVIDER_CONFIG):
+    for resource in OWN_KINDS.values():
         for cache in here.caches(resource):
             remaining = [obj.metadata.name for obj in cache if _is_of_the_storm(obj)]
             if remaining:

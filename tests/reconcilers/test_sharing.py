@@ -19,7 +19,11 @@ from controller.options import ManagerOptions
 from controller.resource import Resource
 from controller.shards import shard_of
 from controller.testing.api import FakeApi
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.resources import (
+    IP_ALLOCATION,
+    NETWORK_POOL,
+    OWN_KINDS,
+)
 from reconcilers.configuration.settings import Settings
 from reconcilers.wiring.assembling import add_orphans
 from reconcilers.wiring.controllers import (
@@ -100,7 +104,7 @@ class Cluster:
         self.shards = shards
         self.clock = VirtualClock()
         self.api = FakeApi(self.clock)
-        for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG):
+        for resource in OWN_KINDS.values():
             if resource not in missing:
                 self.serve(resource)
         self.api.serve(EVENTS, status=False, generation=False)

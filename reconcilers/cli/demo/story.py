@@ -12,9 +12,11 @@ from typing import Any
 import yaml
 
 from controller.meta import Key, Version
-from controller.resource import Resource
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.resources import (
+    OWN_KINDS,
+    TENANT_CLUSTER,
+)
 from reconcilers.api.services import SERVICE
 from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
 from reconcilers.cli.demo import checks, promises
@@ -55,10 +57,6 @@ TENANTS: Mapping[str, Sequence[LocalTenant]] = {
 """The tenants of each story, by the load balancer that is in them."""
 FILES = {DEFAULT_LOAD_BALANCER: "story.yaml", CILIUM: "cilium.yaml"}
 """The file of each story, by the load balancer of its tenants."""
-KINDS: Mapping[str, Resource[Any]] = {
-    resource.kind: resource
-    for resource in (IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER)
-}
 
 
 def story(
@@ -94,7 +92,7 @@ def story(
         "apply_bundle": _apply_bundle,
         "apply_in_tenant": lambda tenant, manifest: declare(manifest, tenant=tenant),
         "apply_service": lambda tenant, name: declare(service(name), tenant=tenant),
-        "delete": lambda kind, *keys: remove(KINDS[kind], *keys),
+        "delete": lambda kind, *keys: remove(OWN_KINDS[kind], *keys),
         "delete_all": _delete_all,
         "delete_service": lambda tenant, name: remove(
             SERVICE, Key("default", name), tenant=tenant
@@ -147,7 +145,12 @@ def _attempt(written: Mapping[str, Any]) -> Attempt:
     [verb] = {"create", "change", "delete"} & written.keys()
     (kind, name), spec = written[verb], written.get("spec", {})
     return attempt(
-        written["what"], verb, resource=KINDS[kind], name=name, spec=spec, words=written["words"]
+        written["what"],
+        verb,
+        resource=OWN_KINDS[kind],
+        name=name,
+        spec=spec,
+        words=written["words"],
     )
 
 
@@ -177,7 +180,7 @@ async def _apply_bundle(view: PlatformView) -> None:
 async def _delete_all(view: PlatformView, kind: str) -> None:
     caches = (view.allocations, view.pools, view.providers)
     [cache] = [candidate for candidate in caches if candidate.resource.kind == kind]
-    await remove(KINDS[kind], *[obj.metadata.key for obj in cache])(view)
+    await remove(OWN_KINDS[kind], *[obj.metadata.key for obj in cache])(view)
 
 
 @of_view

@@ -16,7 +16,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
-    PROVIDER_CONFIG,
+    OWN_KINDS,
     TENANT_CLUSTER,
 )
 from reconcilers.cli.reading.manifests import Manifests, ReadManifest, is_stored
@@ -28,7 +28,6 @@ from reconcilers.promises.journal import ANNOTATION
 
 Body = dict[str, Any]
 
-OURS: Sequence[Resource[Any]] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
 HELD = f"{names.GROUP}/planned"
 """The finalizer of objects that are being deleted: a plan does not foresee that they are gone."""
 FINALIZERS: Mapping[str, str] = {
@@ -113,16 +112,15 @@ def list_drafts(
 
 def _ours(manifests: Manifests) -> Iterator[Draft]:
     """Yield the objects of our kinds, in the order of the input; then the unreadable ones."""
-    resources = {resource.kind: resource for resource in OURS}
     for manifest in manifests.every():
-        resource = resources[str(manifest.body["kind"])]
+        resource = OWN_KINDS[str(manifest.body["kind"])]
         body = _with_finalizer({**manifest.body, "metadata": _metadata(manifest)}, resource)
         yield Draft(
             resource, manifest.key, manifest=manifest.body, body=body, number=manifest.number
         )
     number = _last_number(manifests)
     for at, ((kind, key), stored) in enumerate(manifests.unreadable_bodies.items(), number + 1):
-        yield Draft(resources[kind], key, manifest=stored, body=stored, number=at)
+        yield Draft(OWN_KINDS[kind], key, manifest=stored, body=stored, number=at)
 
 
 def _last_number(manifests: Manifests) -> int:

@@ -19,6 +19,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
+    OWN_KINDS,
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
@@ -28,7 +29,7 @@ from reconcilers.api.tenantcluster import (
     READY,
     TenantCluster,
 )
-from reconcilers.cli.planning.drafts import OURS, Draft, age
+from reconcilers.cli.planning.drafts import Draft, age
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import UNBORN
 from reconcilers.integrations.platformobjects import has_content, is_implied
@@ -73,7 +74,7 @@ class PlannedObjects:
 
 
 def _bodies(
-    server: PlanServer, drafts: Mapping[Name, Draft], kinds: Sequence[Resource[Any]]
+    server: PlanServer, drafts: Mapping[Name, Draft], kinds: Collection[Resource[Any]]
 ) -> list[Body]:
     """Return how objects of some kinds are printed, those of the input in its order, then others.
 
@@ -99,7 +100,7 @@ def _bodies(
 def collect(server: PlanServer) -> PlannedObjects:
     """Return the objects that a run left on its API server."""
     drafts = {(draft.resource.full_name, draft.key): draft for draft in server.drafts}
-    platforms = [kind for kind in server.kinds if kind not in OURS]
+    platforms = [kind for kind in server.kinds if kind not in OWN_KINDS.values()]
     created = {
         _key(body)
         for body in server.api.list_objects(IP_ALLOCATION)
@@ -113,7 +114,7 @@ def collect(server: PlanServer) -> PlannedObjects:
         tenants=tenants,
         providers=_decode_all(server, PROVIDER_CONFIG),
         created=created,
-        bodies=_bodies(server, drafts, OURS),
+        bodies=_bodies(server, drafts, OWN_KINDS.values()),
         others=_bodies(server, drafts, platforms),
         stored=[body for kind in platforms for body in server.api.list_objects(kind)],
     )

@@ -12,8 +12,8 @@ from controller.meta import Key
 from controller.resource import Resource
 from controller.testing.api import FakeApi
 from reconcilers.api.providerconfig import ProviderConfig
-from reconcilers.api.resources import BUTLER_CONFIG, NAMESPACE, SECRET
-from reconcilers.cli.planning.drafts import OURS, Draft
+from reconcilers.api.resources import BUTLER_CONFIG, NAMESPACE, OWN_KINDS, SECRET
+from reconcilers.cli.planning.drafts import Draft
 from reconcilers.integrations import platformobjects
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.providerconfig.evaluation import required_keys
@@ -41,7 +41,10 @@ class PlanServer:
         """The server."""
         self.is_at_rest = False
         """Whether the controllers have nothing left to do."""
-        self.kinds: Sequence[Resource[Any]] = [*OURS, *platformobjects.kinds_of(integrations)]
+        self.kinds: Sequence[Resource[Any]] = [
+            *OWN_KINDS.values(),
+            *platformobjects.kinds_of(integrations),
+        ]
         """The kinds of objects that are planned."""
         for resource in (*self.kinds, DEFINITIONS, NAMESPACE):
             self.api.serve(resource)

@@ -17,30 +17,21 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import msgspec
 
 from controller.meta import Key, Object, parse_revision
-from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    TENANT_CLUSTER,
+    OWN_KINDS,
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.objects import OURS, RawObject, read_objects, why_unknown
+from reconcilers.cli.reading.objects import RawObject, read_objects, why_unknown
 from reconcilers.cli.reading.schema import Validation, schemas
 from reconcilers.integrations import views
 from reconcilers.integrations.core.objects import decode_failure
 
 T = TypeVar("T", bound=Object)
-RESOURCES: Mapping[str, Resource[Any]] = {
-    resource.kind: resource
-    for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
-}
-"""Our kinds by name, as the controllers decode them."""
 Body = dict[str, Any]
 
 UNBORN = "planned-"
@@ -107,7 +98,7 @@ class Manifests:
 
     def every(self) -> list[ReadManifest[Any]]:
         """Return all of them, in the order in which they were read."""
-        manifests = [manifest for kind in OURS for manifest in self.of_kind(kind)]
+        manifests = [manifest for kind in OWN_KINDS for manifest in self.of_kind(kind)]
         return sorted(manifests, key=lambda manifest: manifest.number)
 
 
@@ -212,7 +203,7 @@ def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
     if not is_stored(metadata):
         return False
     placed = {**metadata, "namespace": key.namespace}
-    resource = RESOURCES[raw.kind]
+    resource = OWN_KINDS[raw.kind]
     try:
         msgspec.convert({**raw.body, "metadata": placed}, resource.type)
     except msgspec.ValidationError as error:
@@ -252,7 +243,7 @@ def _type(
         }
         metadata = obj.body["metadata"].items()
         filled |= {k: v for k, v in metadata if v or not isinstance(v, str | int)}
-        resource = RESOURCES[obj.raw.kind]
+        resource = OWN_KINDS[obj.raw.kind]
         try:
             typed: Any = msgspec.convert(obj.body | {"metadata": filled}, resource.type)
         except msgspec.ValidationError as error:

@@ -20,15 +20,11 @@ from typing import IO, Any
 import yaml
 
 from reconcilers.api import names
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, PROVIDER_CONFIG, TENANT_CLUSTER
+from reconcilers.api.resources import OWN_KINDS
 from reconcilers.cli.reading import yamltext
 from reconcilers.cli.reading.findings import Findings, Place, Step, path_text
 from reconcilers.cli.reading.yamltext import Malformed, line_of
 
-OURS = tuple(
-    resource.kind for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
-)
-"""Our kinds."""
 SUFFIXES = (".yaml", ".yml", ".json")
 
 MOST_BYTES = 1 << 30
@@ -76,7 +72,7 @@ class RawObject:
     @property
     def is_ours(self) -> bool:
         """Whether it is of one of the four kinds, in the version that is served."""
-        return self.api_version == names.API_VERSION and self.kind in OURS
+        return self.api_version == names.API_VERSION and self.kind in OWN_KINDS
 
     @property
     def is_known(self) -> bool:
@@ -102,7 +98,7 @@ def why_unknown(api_version: str, kind: str) -> str:
     from reconcilers.api import crd
 
     group = _group(api_version)
-    if kind in OURS:
+    if kind in OWN_KINDS:
         other = "another version" if group == names.GROUP else "of another group"
         return (
             f"{kind} of apiVersion {api_version!r} is {other}; write apiVersion:"
@@ -115,7 +111,11 @@ def why_unknown(api_version: str, kind: str) -> str:
     for ours in crd.KINDS:
         known |= dict.fromkeys((ours.kind.lower(), ours.plural, ours.short), ours.kind)
     near = get_close_matches(kind.lower(), known, n=1, cutoff=0.7)
-    hint = f"did you mean {known[near[0]]}?" if near else f"the kinds known are {', '.join(OURS)}"
+    hint = (
+        f"did you mean {known[near[0]]}?"
+        if near
+        else f"the kinds known are {', '.join(OWN_KINDS)}"
+    )
     return f"butler-ipam knows no kind {kind!r} in {api_version}; {hint}"
 
 
@@ -271,7 +271,7 @@ def _open(
         if not isinstance(item, dict):
             findings.error(where, f"{name} is not an object")
             continue
-        if item_kind in OURS:  # lists of one kind need not repeat it
+        if item_kind in OWN_KINDS:  # lists of one kind need not repeat it
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
         yield from _open(item, where, findings=findings, inside=name)

@@ -7,7 +7,7 @@ again, and no other problem.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import chain
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from allocator import AddressRange
 from allocator.addresses import union
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation
-from reconcilers.integrations.kubermatic.facts import Spaces
+from reconcilers.integrations.kubermatic.facts import LAST, Spaces
 from reconcilers.integrations.kubermatic.holdings import (
     OVERLAPPING,
     AllocationProblem,
@@ -29,8 +29,6 @@ from reconcilers.spaces.intervals import Intervals
 INCOMPATIBLE = "pool is incompatible with a current cluster allocation"
 INVALID_ALLOCATION = "InvalidAllocation"
 OUT_OF_POOL = "OutOfPool"
-_LAST = datetime.max.replace(tzinfo=UTC)
-"""The age of an allocation without creation time: younger than all others."""
 
 Rank = tuple[datetime, Key]
 """Where an allocation stands among those that share addresses with another one."""
@@ -263,7 +261,7 @@ class AllocationProblems:
 
 def _rank(allocation: IPAMAllocation) -> Rank:
     """Return where an allocation stands: the oldest first, then by namespace and name."""
-    return allocation.metadata.creationTimestamp or _LAST, allocation.metadata.key
+    return allocation.metadata.creationTimestamp or LAST, allocation.metadata.key
 
 
 def _group_by_datacenter(

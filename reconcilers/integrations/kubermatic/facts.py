@@ -21,8 +21,8 @@ from reconcilers.promises.journal import PromisedRange
 
 Spaces = Mapping[str, DatacenterSpace]
 """What a pool hands out, by datacenter."""
-_LAST = datetime.max.replace(tzinfo=UTC)
-"""The place of a Cluster without creation time: behind all others."""
+LAST = datetime.max.replace(tzinfo=UTC)
+"""The age of an object without creation time: younger than all others."""
 
 
 class ClusterRow(NamedTuple):
@@ -99,7 +99,7 @@ def holder_facts(
         return Facts(ranges)
     if allocation is not None and is_complete(allocation, cluster.datacenter, asked_space):
         return Facts(ranges)
-    place = cluster.metadata.creationTimestamp or _LAST, holder
+    place = cluster.metadata.creationTimestamp or LAST, holder
     request = _request(holder, allocation, cluster=cluster, space=asked_space)
     return Facts(ranges, place, ClusterRow(holder.kind, cluster.datacenter, request))
 

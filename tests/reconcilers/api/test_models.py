@@ -9,7 +9,6 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from allocator import AddressRange
-from controller.resource import Resource
 from envtest.schema.celtypes import RESERVED
 from manifests import folder
 from reconcilers.addressing import poolgeometry, statusranges
@@ -17,34 +16,26 @@ from reconcilers.api import crd
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    TENANT_CLUSTER,
+    OWN_KINDS,
 )
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.pending_promises import granted_status
 from tests.reconcilers import make
 from tests.yamls import read_all_yaml
 
-OURS: dict[str, Resource[Any]] = {
-    resource.kind: resource
-    for resource in (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
-}
-
 
 def _documents() -> list[Any]:
     unlisted = []
     for path in sorted(folder("samples").iterdir(), key=lambda path: path.name):
         for number, document in enumerate(read_all_yaml(path.read_text())):
-            if document and document["kind"] in OURS:
+            if document and document["kind"] in OWN_KINDS:
                 unlisted.append(pytest.param(document, id=f"{path.name}[{number}]"))
     return unlisted
 
 
 def _read(document: dict[str, Any]) -> tuple[Any, Any]:
     """Return a document as msgspec and as pydantic decode it."""
-    kind = OURS[document["kind"]].type
+    kind = OWN_KINDS[document["kind"]].type
     decoded = msgspec.json.decode(msgspec.json.encode(document), type=kind)
     return decoded, TypeAdapter(kind).validate_python(document)
 
@@ -57,7 +48,7 @@ def test_both_decoders_read_a_sample_alike(document: dict[str, Any]) -> None:
 
 
 def test_every_kind_has_a_sample() -> None:
-    assert {param.values[0]["kind"] for param in _documents()} == set(OURS)
+    assert {param.values[0]["kind"] for param in _documents()} == set(OWN_KINDS)
 
 
 @pytest.mark.parametrize("cidr", ["10.40.0.0/24", "fd00::/64"])

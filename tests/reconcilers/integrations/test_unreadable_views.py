@@ -17,8 +17,7 @@ from reconcilers.addressmap.poolpictures import network_pool_pictures, pool_pict
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
-    PROVIDER_CONFIG,
-    TENANT_CLUSTER,
+    OWN_KINDS,
 )
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
@@ -29,8 +28,7 @@ from reconcilers.pictures.poolpicture import PoolPicture
 
 CLAIMS, ADDRESSES = clusterapi.claims("v1beta2"), clusterapi.addresses("v1beta2")
 POOLS = clusterapi.IN_CLUSTER_IP_POOL
-OURS = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
-SERVED = (*OURS, CLAIMS, ADDRESSES, POOLS, *kubermatic.KINDS, *vitistack.KINDS)
+SERVED = (*OWN_KINDS.values(), CLAIMS, ADDRESSES, POOLS, *kubermatic.KINDS, *vitistack.KINDS)
 NETWORK = {
     "ipAllocation": {"type": "static", "static": {"ipv4CIDR": "10.3.0.0/28"}},
 }

@@ -8,10 +8,7 @@ from controller.resource import Resource
 from controller.testing import FakeApi
 from reconcilers.api import names
 from reconcilers.api.resources import (
-    IP_ALLOCATION,
-    NETWORK_POOL,
-    PROVIDER_CONFIG,
-    TENANT_CLUSTER,
+    OWN_KINDS,
 )
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
@@ -19,7 +16,6 @@ from reconcilers.integrations.metal3 import api as metal3
 from reconcilers.integrations.vitistack import api as vitistack
 from reconcilers.ui.watched import READ_EVENTS
 
-OURS: tuple[Resource[Any], ...] = (NETWORK_POOL, IP_ALLOCATION, TENANT_CLUSTER, PROVIDER_CONFIG)
 CLUSTER_API: tuple[Resource[Any], ...] = (
     clusterapi.claims("v1beta2"),
     clusterapi.addresses("v1beta2"),
@@ -32,7 +28,8 @@ PLATFORMS: tuple[Resource[Any], ...] = (
     *metal3.KINDS,
 )
 KINDS: dict[tuple[str, str], Resource[Any]] = {
-    (resource.group, resource.kind): resource for resource in (*OURS, READ_EVENTS, *PLATFORMS)
+    (resource.group, resource.kind): resource
+    for resource in (*OWN_KINDS.values(), READ_EVENTS, *PLATFORMS)
 }
 GIVEN = ("name", "namespace", "annotations", "labels")
 
@@ -42,7 +39,7 @@ class Cluster(FakeApi):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        for resource in OURS:
+        for resource in OWN_KINDS.values():
             self.serve(resource, status=False)
         self.serve(READ_EVENTS, status=False, fields=("reportingController",))
 

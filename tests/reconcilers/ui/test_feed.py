@@ -14,7 +14,7 @@ from controller.resource import Resource
 from controller.testing import Request
 from reconcilers.addressmap.looks import looks
 from reconcilers.addressmap.pagedata import page_state
-from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
+from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, OWN_KINDS, TENANT_CLUSTER
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.live import KEPT_SECONDS
@@ -24,7 +24,7 @@ from tests.clock import VirtualClock
 from tests.reconcilers.addressmap.received import Received, ranges
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import cluster, make_holder
-from tests.reconcilers.ui.cluster import CLUSTER_API, OURS, Cluster, event
+from tests.reconcilers.ui.cluster import CLUSTER_API, Cluster, event
 
 EAST, WEST = "butler-system/east 10.0.0.0/24", "butler-system/west 10.1.0.0/24"
 
@@ -255,8 +255,8 @@ async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read(
 
 
 async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has() -> None:
-    kinds = (*OURS, READ_EVENTS)
-    not_read = [NotRead(resource.full_name, "butler-system") for resource in OURS]
+    kinds = (*OWN_KINDS.values(), READ_EVENTS)
+    not_read = [NotRead(resource.full_name, "butler-system") for resource in OWN_KINDS.values()]
     harness = Harness(forbidden=kinds, not_read=not_read)
     async with harness.running():
         await harness.cluster.create(
@@ -269,10 +269,12 @@ async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has
 
 
 async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them() -> None:
-    hidden = [kind for kind in OURS if kind is not TENANT_CLUSTER]
+    hidden = [kind for kind in OWN_KINDS.values() if kind is not TENANT_CLUSTER]
     limits = [NotRead(kind.full_name) for kind in hidden]
     not_read = [*limits, NotRead(TENANT_CLUSTER.full_name, "team")]
-    harness = Harness(forbidden=(*OURS, READ_EVENTS), pool_namespace="team", not_read=not_read)
+    harness = Harness(
+        forbidden=(*OWN_KINDS.values(), READ_EVENTS), pool_namespace="team", not_read=not_read
+    )
     async with harness.running():
         await harness.cluster.create(cluster("red", "team"))
         with harness.feed.reading() as reader:
