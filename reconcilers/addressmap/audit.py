@@ -133,8 +133,12 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
         NETWORK_POOL.kind: "it hands out nothing",
     }
     for (kind, key), reason in objects.unreadable.items():
-        consequence = consequences.get(kind, "no controller serves it")
-        sentence = f"cannot be read: {reason}; {consequence} until it is repaired"
+        if (kind, key) in objects.refused:
+            # Controllers may read less of it than its definition has: if stored, it is served.
+            sentence = f"{reason}; the API server refuses it until it is corrected"
+        else:
+            consequence = consequences.get(kind, "no controller serves it")
+            sentence = f"cannot be read: {reason}; {consequence} until it is repaired"
         yield Finding(
             "Unreadable",
             "error",

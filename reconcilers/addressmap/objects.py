@@ -1,6 +1,6 @@
 """The objects that questions about addresses are asked about, and reading all of a cluster's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
@@ -47,6 +47,8 @@ class Objects:
         clusters: the same; of all namespaces, as allocations refer across them.
         providers: the same.
         unreadable: objects that could not be decoded, by kind and key, with the reason.
+        refused: kind and key of those of them that are no stored objects: an API server refuses
+            them, as their definition does not allow what they say.
         live: whether they were read from a cluster.
         owners_known: whether all clusters were read, so that one that is missing is gone.
         integrations: what there is of other platforms' kinds; what requests of theirs hold of
@@ -61,6 +63,7 @@ class Objects:
     clusters: Mapping[Key, TenantCluster]
     providers: Mapping[Key, ProviderConfig]
     unreadable: Mapping[tuple[str, Key], str] = field(default_factory=dict)
+    refused: Collection[tuple[str, Key]] = frozenset()
     live: bool = True
     owners_known: bool = True
     integrations: Views = field(default_factory=Views)

@@ -229,6 +229,7 @@ def _of_files(where: ReadingScope) -> Objects:
         clusters=index_by_key(manifests.tenants),
         providers=index_by_key(manifests.providers),
         unreadable=unreadable,
+        refused=manifests.refused - manifests.unreadable.keys(),
         live=False,
         owners_known=bool(manifests.tenants),
         integrations=views.from_manifests(

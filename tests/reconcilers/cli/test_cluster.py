@@ -417,3 +417,25 @@ def test_a_table_names_the_objects_that_it_leaves_out_because_they_cannot_be_rea
         " `butler-ipam check` reports"
     )
     assert run(command, "-n", "other").warnings == []
+
+
+@pytest.mark.parametrize(
+    ("stored", "sentences"),
+    [
+        ({}, ["it has an error, see above; the API server refuses it until it is corrected"]),
+        ({"resourceVersion": "7"}, []),
+    ],
+    ids=["to be created", "stored"],
+)
+def test_check_says_of_a_cluster_with_wrong_workers_that_it_is_refused_unless_it_is_stored(
+    tmp_path: Path, stored: dict[str, str], sentences: list[str]
+) -> None:
+    wrong = cluster()
+    wrong["spec"]["workers"]["replicas"] = "many"
+    wrong["metadata"].update(stored)
+    outcome = ask(tmp_path, "check", "-o", "json", objects=(pool(), wrong))
+    assert "spec.workers.replicas" in outcome.errors[0]
+    findings = json.loads(outcome.out)["findings"]
+    assert [
+        finding["sentence"] for finding in findings if finding["kind"] == "Unreadable"
+    ] == sentences
