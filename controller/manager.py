@@ -1,11 +1,12 @@
 """The informers, controllers, services and servers of one process and one API server.
 
     started   stopped
-       1         6      the election's task; the lease is released when all else has ended 2
-       5      HTTP: /metrics, /healthz, /readyz 3         4      webhooks, in every replica: the
-       API server may call before caches are filled 4         3      informers, so that a standby
-       has current caches; services of every replica 5         2      waiting for the lease 6
-       1      controllers, services of the leader
+       1         6      the election's task; the lease is released when all else has ended
+       2         5      HTTP: /metrics, /healthz, /readyz
+       3         4      webhooks of every replica; the API server may call before caches are filled
+       4         3      informers, so that a standby has current caches; services of every replica
+       5         2      waiting for the lease
+       6         1      controllers, services of the leader
 
 A controller starts when the kinds it watches are listed. If a CRD or a role is missing, only the
 controllers that need that kind wait for it, and /readyz fails.
