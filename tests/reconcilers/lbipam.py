@@ -4,7 +4,7 @@ It serves Services first-fit by the pools that it has read, and then writes the 
 whose spec has changed, with the generation that it acts on. It can stand still, lose a write, and
 leave a Service behind, as the operator does. It remembers an address whose block went while a
 Service with a sharing key had it, and gives it to a later Service with that key, until it is
-restarted. A change of keys, and two leaders at once, are not played.
+restarted. A change of keys is not played. Two leaders at once are two stand-ins.
 """
 
 from collections.abc import Iterable

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconcilers.loadbalancers.cilium import release
+from reconcilers.loadbalancers.cilium import adapter, poolclient, projection, release
 from reconcilers.loadbalancers.cilium.poolclient import PoolClient
 from reconcilers.loadbalancers.cilium.pools import (
     IPS_TOTAL,
@@ -15,10 +15,20 @@ from reconcilers.loadbalancers.cilium.pools import (
     condition,
 )
 from reconcilers.loadbalancers.cilium.projection import PoolProjection, spans_of_ranges
-from reconcilers.loadbalancers.port import Confirm, ProjectedRanges, Projection
+from reconcilers.loadbalancers.cilium.release import ReleaseStep, ReleaseWrite
+from reconcilers.loadbalancers.port import (
+    Confirm,
+    NotYet,
+    ProjectedRanges,
+    Projection,
+    Proven,
+    Withdrawal,
+)
 
 
 def created_with_ranges(patch: pytest.MonkeyPatch) -> None:
+    """A pool is created with its ranges at once."""
+
     async def create(
         self: PoolProjection, name: str, ranges: ProjectedRanges, projection: Projection
     ) -> CiliumPool:
@@ -30,6 +40,8 @@ def created_with_ranges(patch: pytest.MonkeyPatch) -> None:
 
 
 def filled_unconfirmed(patch: pytest.MonkeyPatch) -> None:
+    """An empty pool is filled with what the cache says."""
+
     async def confirm_unread(
         pools: Mapping[str, CiliumPool],
         by_name: Mapping[str, ProjectedRanges],
@@ -42,6 +54,8 @@ def filled_unconfirmed(patch: pytest.MonkeyPatch) -> None:
 
 
 def patched_blindly(patch: pytest.MonkeyPatch) -> None:
+    """A pool is written whatever it has become."""
+
     async def patch_pool(
         self: PoolClient, pool: CiliumPool, change: Mapping[str, Any]
     ) -> CiliumPool:
@@ -56,6 +70,8 @@ def patched_blindly(patch: pytest.MonkeyPatch) -> None:
 
 
 def any_generation_counts(patch: pytest.MonkeyPatch) -> None:
+    """A pool that was ever counted is acknowledged, and no address of it is in use."""
+
     def has_total(pool: CiliumPool) -> bool:
         return condition(pool, IPS_TOTAL) is not None
 
@@ -64,4 +80,55 @@ def any_generation_counts(patch: pytest.MonkeyPatch) -> None:
 
 
 def other_pools_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """No check looks for the range in other pools."""
     patch.setattr(release, "overlaps_any", lambda pool, spans: False)
+
+
+def changes_not_judged(patch: pytest.MonkeyPatch) -> None:
+    """A write that was refused is repeated whatever has changed."""
+    patch.setattr(poolclient, "_list_judged_parts", lambda pool: ())
+
+
+def any_basis_counts(patch: pytest.MonkeyPatch) -> None:
+    """A pool need not have been written since the mark."""
+    patch.setattr(release, "basis_of", lambda pool: 10**9)
+
+
+def older_views_written(patch: pytest.MonkeyPatch) -> None:
+    """An older view is written over a newer one."""
+    patch.setattr(projection, "_require_newest", lambda pool, intended: None)
+
+
+def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:
+    """A pool is emptied though it was not disabled before."""
+    find_first_step = release._find_first_step
+
+    def find_hasty_step(
+        pool: CiliumPool, withdrawal: Withdrawal, memory: Any, now: float
+    ) -> ReleaseStep | None:
+        step = find_first_step(pool, withdrawal, memory=memory, now=now)
+        if step is not None and step.write is ReleaseWrite.DRAIN:
+            return ReleaseStep(NotYet("not drained"), ReleaseWrite.EMPTY)
+        return step
+
+    patch.setattr(release, "_find_first_step", find_hasty_step)
+
+
+def any_leader_counts(patch: pytest.MonkeyPatch) -> None:
+    """No other leader is waited for where a Service had a sharing key."""
+    patch.setattr(release, "_step_remembered", lambda *_: ReleaseStep(Proven()))
+
+
+def takeovers_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """No check looks when the leader took its Lease."""
+    patch.setattr(adapter, "judge_takeover", lambda *_: Proven())
+
+
+def silence_is_proof(patch: pytest.MonkeyPatch) -> None:
+    """What an operator does not show counts as out at once."""
+    patch.setattr(release, "Unprovable", lambda *_: Proven())
+
+
+def missing_kinds_are_proof(patch: pytest.MonkeyPatch) -> None:
+    """A tenant that does not serve the kinds hands out nothing."""
+    patch.setattr(adapter, "Unprovable", lambda *_: Proven())

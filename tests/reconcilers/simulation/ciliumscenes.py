@@ -1,37 +1,244 @@
 """Scenes in which one rule of Cilium's adapter is all that keeps an address out of two places."""
 
+from controller.errors import Forbidden
+from controller.testing import HeldRequest
+from reconcilers.api import names
+from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from tests.reconcilers import make
-from tests.reconcilers.lbipam import POOLS
-from tests.reconcilers.simulation import tenantscenes as scenes
-from tests.reconcilers.simulation.tenantscenes import Yard, nothing
+from tests.reconcilers.balancer import address_of, service
+from tests.reconcilers.lbipam import POOLS, LbIpam
+from tests.reconcilers.simulation.tenantscenes import (
+    SECOND,
+    THIRD,
+    Yard,
+    note_own_write,
+    nothing,
+    write_of_pool,
+)
+
+EXTRA = "team-a-lb-1"
+"""The allocation of the second address, which the scenes take back."""
+KEYED = {"lbipam.cilium.io/sharing-key": "k"}
+"""The annotations of a Service that may share its address."""
 
 
-async def late_fill(yard: Yard) -> str | None:
+async def project_extra(yard: Yard) -> None:
+    """Project a second address, and have a Service use the first one."""
+    yard.hold_range(EXTRA, SECOND)
+    for _ in range(2):  # The pool is created empty, and filled then.
+        await yard.project(yard.one)
+    service(yard.tenants["a"], "first")
+
+
+async def check_extra(yard: Yard) -> None:
+    """Let the other replica check the deleted allocation once."""
+    await yard.work(yard.other, yard.other.allocations, key=make.key(EXTRA), late=nothing)
+
+
+async def release_extra(yard: Yard) -> None:
+    """Let the other replica check the deleted allocation until it waits for nothing of its own."""
+    for _ in range(12):
+        await check_extra(yard)
+        await yard.clock.advance(1)
+
+
+async def late_fill(yard: Yard, *, wait: bool = False) -> str | None:
     """The ranges of a new pool are on their way while the other replica releases them."""
     await yard.project(yard.one)
-    yard.hold_range("team-a-lb-1", scenes.SECOND)
-    await yard.project(yard.one, scenes.write_of_pool("PATCH"))
-    yard.server.delete("ipallocations", "team-a-lb-1")
-    await release_range(yard)
+    yard.hold_range(EXTRA, SECOND)
+    await yard.project(yard.one, write_of_pool("PATCH"), wait=wait)
+    yard.server.delete("ipallocations", EXTRA)
+    await release_extra(yard)
     await yard.arrive()
     return yard.verdict()
 
 
+async def late_fill_waited_for(yard: Yard) -> str | None:
+    """The same, and the sender sends it again if it was refused."""
+    return await late_fill(yard, wait=True)
+
+
 async def added_by_a_person(yard: Yard) -> str | None:
     """A person has a pool with the range, which Cilium does not use while ours is there."""
-    yard.hold_range("team-a-lb-1", scenes.SECOND)
+    yard.hold_range(EXTRA, SECOND)
     await yard.project(yard.one)
-    blocks = [{"start": scenes.SECOND, "stop": scenes.SECOND}]
+    blocks = [{"start": SECOND, "stop": SECOND}]
     yard.tenants["a"].add(POOLS, {"metadata": {"name": "theirs"}, "spec": {"blocks": blocks}})
-    yard.server.delete("ipallocations", "team-a-lb-1")
-    await release_range(yard)
+    yard.server.delete("ipallocations", EXTRA)
+    await release_extra(yard)
     return yard.verdict()
 
 
-async def release_range(yard: Yard) -> None:
-    """Let the other replica check a deleted allocation until it waits for nothing of its own."""
-    for _ in range(8):
-        await yard.work(
-            yard.other, yard.other.allocations, key=make.key("team-a-lb-1"), late=nothing
-        )
+async def late_fill_of_a_range_marked_again(yard: Yard) -> str | None:
+    """A range is found to be out, and offered again, and deleted while the offer is on its way.
+
+    The check of the first mark has remembered an acknowledgement of the empty pool. If it counted
+    for the second mark, nothing would be written to the pool, and the late offer would be valid.
+    """
+    await project_extra(yard)
+    _annotate_extra(yard, names.ANNOTATION_RELEASING, "2026-01-01T00:00:00Z")
+    while not yard.late:
+        await yard.project(yard.other, _is_deletion_of_extra, wait=True)
         await yard.clock.advance(1)
+    _annotate_extra(yard, names.ANNOTATION_RELEASING, None)
+    await yard.arrive()
+    assert yard.server.has("ipallocations", EXTRA), "what was marked is not deleted any more"
+    await yard.project(yard.one, write_of_pool("PATCH"))
+    yard.server.delete("ipallocations", EXTRA)
+    await release_extra(yard)
+    await yard.arrive()
+    return yard.verdict()
+
+
+def _annotate_extra(yard: Yard, annotation: str, value: str | None) -> None:
+    change = {"metadata": {"annotations": {annotation: value}}}
+    yard.server.edit("ipallocations", EXTRA, change)
+
+
+def _is_deletion_of_extra(packet: HeldRequest) -> bool:
+    return packet.method == "DELETE" and packet.path.endswith(f"/ipallocations/{EXTRA}")
+
+
+async def taken_for_a_leftover(yard: Yard, *, wrote: bool = False) -> str | None:
+    """A replica that has not heard of an allocation finds its pool, and a Service that uses it.
+
+    If it empties that pool without a drain, the operator remembers the address for a later Service
+    with the same sharing key. Nobody has noted that there was such a Service.
+    """
+    tenant = yard.tenants["a"]
+    await yard.project(yard.one)
+    service(tenant, "first")
+    yard.one.hold("ipallocations")
+    yard.hold_range(EXTRA, SECOND)
+    await yard.project(yard.other)
+    service(tenant, "keyed", annotations=KEYED)
+    assert address_of(tenant, "keyed") == SECOND
+    if wrote:
+        note_own_write(yard)
+    await yard.project(yard.one)
+    return await _use_key_later(yard)
+
+
+async def taken_for_a_leftover_by_one_who_wrote(yard: Yard) -> str | None:
+    """The same, and the answer to a write of its own is newer than all that."""
+    return await taken_for_a_leftover(yard, wrote=True)
+
+
+async def _use_key_later(yard: Yard) -> str | None:
+    """Delete the Service with the key, release its range, and create a Service with that key."""
+    tenant = yard.tenants["a"]
+    tenant.vanish("services", "keyed", namespace="default")
+    yard.server.delete("ipallocations", EXTRA)
+    await release_extra(yard)
+    service(tenant, "later", annotations=KEYED)
+    return yard.verdict()
+
+
+async def ranges_edited_by_a_person(yard: Yard) -> str | None:
+    """A person gave an allocation another address, of which one replica has not heard."""
+    await project_extra(yard)
+    yard.one.hold("ipallocations")
+    status = {"startAddress": THIRD, "endAddress": THIRD}
+    yard.server.edit("ipallocations", EXTRA, {"status": status})
+    await yard.project(yard.other)
+    yard.problem = ""  # until here the address that was taken away was the doing of the person
+    await yard.project(yard.one)
+    return yard.verdict()
+
+
+async def used_after_the_look(yard: Yard) -> str | None:
+    """A Service takes an address of a range after a check found none, before it is taken out."""
+    tenant = yard.tenants["a"]
+    await project_extra(yard)
+    yard.server.delete("ipallocations", EXTRA)
+    await yard.work(
+        yard.other,
+        yard.other.allocations,
+        key=make.key(EXTRA),
+        late=write_of_pool("PATCH"),
+        wait=True,
+    )
+    service(tenant, "keyed", annotations=KEYED)
+    assert address_of(tenant, "keyed") == SECOND
+    await yard.arrive()
+    return await _use_key_later(yard)
+
+
+async def emptied_by_a_person(yard: Yard) -> str | None:
+    """A person empties a pool while a Service with a sharing key uses it; it is filled again."""
+    tenant = yard.tenants["a"]
+    await project_extra(yard)
+    service(tenant, "keyed", annotations=KEYED)
+    await yard.project(yard.one)  # notes that there is such a Service
+    for pool in tenant.all(POOLS):
+        if pool["spec"]["blocks"] == [{"start": SECOND, "stop": SECOND}]:
+            name = pool["metadata"]["name"]
+            tenant.edit(POOLS, name, {"spec": {"blocks": []}}, namespace="")
+    assert address_of(tenant, "keyed") is None
+    await yard.project(yard.one)
+    return await _use_key_later(yard)
+
+
+async def frozen_while_another_leads(yard: Yard, *, is_hidden: bool = False) -> str | None:
+    """An operator stands still, another takes its Lease, and the first goes on by old pools."""
+    tenant, frozen = yard.tenants["a"], yard.balancers["a"]
+    await project_extra(yard)
+    frozen.paused = True
+    LbIpam(tenant)
+    lease = {"acquireTime": yard.clock.now().isoformat(), "leaseTransitions": 1}
+    tenant.edit("leases", LEASE_NAME, {"spec": lease}, namespace="kube-system")
+    if is_hidden:
+        forbidden = Forbidden(403, "Forbidden", "no role")
+        tenant.fail(forbidden, times=100, plural="leases")
+    yard.server.delete("ipallocations", EXTRA)
+    for _ in range(5):
+        await check_extra(yard)
+    return _resume(yard)
+
+
+async def frozen_while_a_hidden_one_leads(yard: Yard) -> str | None:
+    """The same, where the controller has no right to read the Lease."""
+    return await frozen_while_another_leads(yard, is_hidden=True)
+
+
+async def kinds_removed(yard: Yard) -> str | None:
+    """Cilium's kinds are removed while the operator stands still, and a range is released."""
+    await project_extra(yard)
+    yard.balancers["a"].paused = True
+    yard.remove_kinds("a")
+    yard.server.delete("ipallocations", EXTRA)
+    for _ in range(3):
+        await check_extra(yard)
+    return _resume(yard)
+
+
+async def pools_deleted_by_a_person(yard: Yard) -> str | None:
+    """All pools are deleted by hand while the operator stands still, and a range is released."""
+    tenant = yard.tenants["a"]
+    await project_extra(yard)
+    yard.balancers["a"].paused = True
+    for pool in tenant.all(POOLS):
+        tenant.vanish(POOLS, pool["metadata"]["name"], namespace="")
+    yard.server.delete("ipallocations", EXTRA)
+    for _ in range(3):
+        await check_extra(yard)
+    return _resume(yard)
+
+
+async def nothing_counted(yard: Yard) -> str | None:
+    """An operator stands still whose counts were lost, and a range is released."""
+    tenant = yard.tenants["a"]
+    await project_extra(yard)
+    yard.balancers["a"].paused = True
+    for pool in tenant.all(POOLS):
+        tenant.edit(POOLS, pool["metadata"]["name"], {"status": None}, namespace="")
+    yard.server.delete("ipallocations", EXTRA)
+    await release_extra(yard)
+    return _resume(yard)
+
+
+def _resume(yard: Yard) -> str | None:
+    """Let the operator go on when another Service is waiting."""
+    service(yard.tenants["a"], "second")
+    yard.balancers["a"].resume()
+    return yard.verdict()

@@ -2,12 +2,13 @@
 
 from typing import ClassVar
 
+from anyio.abc import TaskGroup
 from typing_extensions import override
 
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from tests.reconcilers.lbipam import POOLS, LbIpam
 from tests.reconcilers.server import Server
-from tests.reconcilers.simulation.tenancy import Tenancy
+from tests.reconcilers.simulation.tenancy import WAITING, Tenancy
 from tests.reconcilers.simulation.tenantscenes import Yard
 
 
@@ -27,3 +28,12 @@ class CiliumTenancy(Tenancy):
 
 class CiliumYard(Yard, CiliumTenancy):
     """The two replicas and the tenant of a scene, with Cilium's adapter."""
+
+
+class WaitingYard(CiliumYard):
+    """The same, with the operator's Lease; what cannot be proven is waited for."""
+
+    served_kinds: ClassVar[tuple[str, ...]] = (*CiliumYard.served_kinds, "leases")
+
+    def __init__(self, group: TaskGroup) -> None:
+        super().__init__(group, WAITING)

@@ -1,8 +1,9 @@
 """The tenants' simulation with Cilium's adapter and a stand-in for LB-IPAM.
 
 Rules of the adapter are switched off one by one, and a scene then gives an address away. A release
-also needs a second acknowledgement, and another leader where Services share an address. These are
-about an operator that the simulation does not play: loadbalancers/cilium has a test of each.
+also needs a second acknowledgement, of a generation that its own process has written, and that no
+address of the range is counted as used. These are about an operator that the simulation does not
+play: loadbalancers/cilium has a test of each.
 """
 
 from collections.abc import Callable
@@ -12,13 +13,20 @@ import pytest
 
 from tests.reconcilers.simulation import ciliumrules as rules
 from tests.reconcilers.simulation import ciliumscenes, tenantscenes
-from tests.reconcilers.simulation.ciliumtenancy import CiliumTenancy, CiliumYard
+from tests.reconcilers.simulation.ciliumtenancy import (
+    CiliumTenancy,
+    CiliumYard,
+    WaitingYard,
+)
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_faults
 from tests.reconcilers.simulation.switch import check_scene
 from tests.reconcilers.simulation.tenancy import Faults
+from tests.reconcilers.simulation.tenantrules import basis_of_own_answers
 from tests.reconcilers.simulation.tenantscenes import Scene
 
 GIVEN = "may be given away"
+Rule = tuple[str, Callable[[pytest.MonkeyPatch], None], Scene]
+"""In a sentence, how it is switched off, and what happens then."""
 
 
 @pytest.mark.slow
@@ -31,7 +39,7 @@ def test_no_address_is_offered_wrongly_and_every_one_is_released(
     check_part(model, SEEDS // 4, part=part, again=f"cilium {{}} {options}")
 
 
-SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene]] = {
+SCENES: dict[str, Rule] = {
     "empty": ("a pool is created empty", rules.created_with_ranges, tenantscenes.late_creation),
     "confirm": (
         "and filled with what a live read shows",
@@ -48,6 +56,36 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene]] = {
         rules.any_generation_counts,
         tenantscenes.read_before_a_pause,
     ),
+    "judged": (
+        "and is repeated only if nothing but its counts has changed",
+        rules.changes_not_judged,
+        ciliumscenes.late_fill_waited_for,
+    ),
+    "basis": (
+        "out means written since the mark",
+        rules.any_basis_counts,
+        ciliumscenes.late_fill_of_a_range_marked_again,
+    ),
+    "refuse leftovers": (
+        "an older view takes no newer pool for a leftover",
+        rules.older_views_written,
+        ciliumscenes.taken_for_a_leftover,
+    ),
+    "refuse ranges": (
+        "an older view does not overwrite the ranges of a newer one",
+        rules.older_views_written,
+        ciliumscenes.ranges_edited_by_a_person,
+    ),
+    "position": (
+        "the basis is what was read, not written",
+        basis_of_own_answers,
+        ciliumscenes.taken_for_a_leftover_by_one_who_wrote,
+    ),
+    "drain": (
+        "a pool is drained before it is emptied",
+        rules.emptied_without_drain,
+        ciliumscenes.used_after_the_look,
+    ),
     "others": (
         "no other pool has an address of the range",
         rules.other_pools_not_looked_at,
@@ -56,7 +94,47 @@ SCENES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], None], Scene]] = {
 }
 
 
+WAITING_SCENES: dict[str, Rule] = {
+    "keyed": (
+        "another leader is waited for where a Service may have shared an address",
+        rules.any_leader_counts,
+        ciliumscenes.emptied_by_a_person,
+    ),
+    "takeover": (
+        "a leader that may stand still is given a while",
+        rules.takeovers_not_looked_at,
+        ciliumscenes.frozen_while_another_leads,
+    ),
+    "hidden": (
+        "so is one whose Lease may not be read",
+        rules.silence_is_proof,
+        ciliumscenes.frozen_while_a_hidden_one_leads,
+    ),
+    "not served": (
+        "kinds that are gone prove nothing",
+        rules.missing_kinds_are_proof,
+        ciliumscenes.kinds_removed,
+    ),
+    "missing": (
+        "nor does a pool that is gone",
+        rules.silence_is_proof,
+        ciliumscenes.pools_deleted_by_a_person,
+    ),
+    "silent": (
+        "nor does an operator that has never counted",
+        rules.silence_is_proof,
+        ciliumscenes.nothing_counted,
+    ),
+}
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_without_a_rule_the_scene_ends_badly_and_with_it_well(name: str) -> None:
     rule, off, scene = SCENES[name]
     check_scene(off, lambda: tenantscenes.play_scene(scene, CiliumYard), sign=GIVEN, rule=rule)
+
+
+@pytest.mark.parametrize("name", WAITING_SCENES)
+def test_without_a_rule_about_what_cannot_be_seen_the_scene_ends_badly(name: str) -> None:
+    rule, off, scene = WAITING_SCENES[name]
+    check_scene(off, lambda: tenantscenes.play_scene(scene, WaitingYard), sign=GIVEN, rule=rule)
