@@ -15,6 +15,7 @@ from reconcilers.configuration.integrationnames import KUBERMATIC, VITISTACK
 from reconcilers.configuration.settings import Settings, VitistackSettings
 from reconcilers.integrations.clusterapi.api import PAUSED
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, KINDS, POOLS
+from reconcilers.integrations.metal3 import api as metal3
 from reconcilers.integrations.vitistack import api as vitistack
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer
@@ -30,9 +31,11 @@ from tests.reconcilers.integrations.clusterapi.test_unreadable import (
 from tests.reconcilers.integrations.clusterapi.test_unreadable import (
     POOLS as CLAIM_POOLS,
 )
+from tests.reconcilers.integrations.metal3.test_forced_removal import ADDRESSES_OF, open_claims
 from tests.reconcilers.integrations.unreadable import Site, site
 from tests.reconcilers.networkpool.test_orphans import _lab, _orphan
 from tests.reconcilers.tenantcluster.elastic.site import become_ready, elastic_platform
+from tests.reconcilers.test_sharing import NAMESPACE
 
 FIELDS = {"holder", "allocation", "range", "pool", "tenant", "reason"}
 ROOT = Path(reconcilers.__file__).parent
@@ -264,6 +267,61 @@ async def test_an_ipaddress_that_comes_back_for_its_claim_is_not_logged_as_relea
             await place.home.pass_by(30)
             assert address_of(place, "a") == "10.0.0.10"
     assert _released_to_claims(lines) == []
+
+
+def _released_by_metal3(lines: list[Any], kind: str) -> list[tuple[str, ...]]:
+    events = ("releasing IPAddress", "released IPAddress", f"released {kind}")
+    fields = ("event", "holder", "range", "pool", "reason")
+    return [tuple(line[field] for field in fields) for line in lines if line["event"] in events]
+
+
+@pytest.mark.parametrize("kind", ADDRESSES_OF)
+@pytest.mark.parametrize("is_claim_last", [True, False], ids=["the claim last", "the claim first"])
+async def test_an_address_of_an_ippool_whose_objects_a_person_removes_by_force_is_logged_once(
+    kind: str, *, is_claim_last: bool
+) -> None:
+    async with open_claims(kind) as claims:
+        await claims.ask("a")
+        assert claims.address("a") == "10.0.0.1"
+        place = claims.place
+        paused = {"metadata": {"annotations": {PAUSED: ""}}}
+        await place.edit(metal3.POOLS, "p", paused)  # so the IPAddress is not made again
+        objects = [(claims.addresses, "p-10-0-0-1"), (claims.claims, "a")]
+        with capture_logs() as lines:
+            for resource, name in objects if is_claim_last else reversed(objects):
+                await place.remove(resource, name)
+            await place.edit(metal3.POOLS, "p", {"metadata": {"annotations": {PAUSED: None}}})
+            await place.home.pass_by(90)
+            await claims.ask("b")
+            assert claims.address("b") == "10.0.0.1"
+    event = f"released {kind if is_claim_last else 'IPAddress'}"
+    pool, holder = f"IPPool {NAMESPACE}/p", f"{kind} {NAMESPACE}/a"
+    assert _released_by_metal3(lines, kind) == [(event, holder, "10.0.0.1", pool, "it is gone")]
+
+
+@pytest.mark.parametrize("kind", ADDRESSES_OF)
+async def test_the_release_of_a_deleted_claim_of_an_ippool_is_logged_once(kind: str) -> None:
+    async with open_claims(kind) as claims:
+        await claims.ask("a")
+        with capture_logs() as lines:
+            await claims.place.delete(claims.claims, "a")
+            await claims.place.home.pass_by(90)
+            assert not claims.place.see(claims.claims, "a")
+    [line] = _released_by_metal3(lines, kind)
+    assert (line[0], line[-1]) == ("releasing IPAddress", "its claim is deleted")
+
+
+@pytest.mark.parametrize("kind", ADDRESSES_OF)
+async def test_an_ipaddress_of_an_ippool_that_comes_back_is_not_logged_as_released(
+    kind: str,
+) -> None:
+    async with open_claims(kind) as claims:
+        await claims.ask("a")
+        with capture_logs() as lines:
+            await claims.place.remove(claims.addresses, "p-10-0-0-1")
+            await claims.place.home.pass_by(30)
+            assert claims.address("a") == "10.0.0.1"
+    assert _released_by_metal3(lines, kind) == []
 
 
 DELETIONS = (

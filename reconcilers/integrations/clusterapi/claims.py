@@ -54,7 +54,8 @@ from reconcilers.integrations.clusterapi.caches import (
     kind_of,
     pool_key,
 )
-from reconcilers.integrations.clusterapi.gonelog import GoneAddresses
+from reconcilers.integrations.clusterapi.gonelog import ContractGoneLines
+from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.clusterapi.statuses import (
     RESTORED_ADDRESS,
     ClaimRecord,
@@ -66,6 +67,7 @@ from reconcilers.integrations.clusterapi.statuses import (
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
+from reconcilers.integrations.core.gonelog import GoneAddresses
 from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 
 ATTEMPTS = 3
@@ -105,9 +107,8 @@ class ClaimReconciler:
         """
         caches.claims.subscribe(self._note_move)
         caches.addresses.subscribe(self._note_orphan)
-        gone = GoneAddresses(caches, works_on)
-        caches.claims.subscribe(gone.of_claims.log)
-        caches.addresses.subscribe(gone.of_addresses.log)
+        lines = ContractGoneLines(caches, works_on)
+        GoneAddresses(source_of(caches), lines, logged=caches.logged)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddress of its name."""

@@ -14,11 +14,11 @@ from reconcilers.api import names
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
-from reconcilers.integrations.metal3.api import POOL, Metal3Pool
+from reconcilers.integrations.metal3.api import Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
+from reconcilers.integrations.metal3.gonelog import release_fields
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
-from reconcilers.reporting.releaselog import holder_fields
 
 MADE_FOR = names.ANNOTATION_MADE_FOR
 """Annotation of an IPAddress that this program created: the uid of its claim."""
@@ -91,7 +91,7 @@ class AddressWrites:
         self, side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
     ) -> AddressT:
         """Replace an IPAddress that is being deleted by one that stays, with the same address."""
-        fields = _release_fields(side, address, "it is being deleted; its claim gets another one")
+        fields = release_fields(side, address, "it is being deleted; its claim gets another one")
         body = recreated_body(side, address, claim=claim, pool=pool)
         return await self._objects_of(side).recreate(address, body, fields)
 
@@ -126,17 +126,8 @@ class AddressWrites:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        fields = _release_fields(side, address, reason)
+        fields = release_fields(side, address, reason)
         await self._objects_of(side).remove(address, fields)
-
-
-def _release_fields(
-    side: ClaimSide[ClaimT, AddressT], address: AddressT, reason: str
-) -> dict[str, str]:
-    """Return the fields of the log line about the release of an IPAddress."""
-    claim, pool = side.claim_of_address(address), side.pool_of_address(address)
-    holder = f"{side.claims.kind} {claim or address.metadata.key}"
-    return holder_fields(holder, [address.spec.address], pool=f"{POOL} {pool}", reason=reason)
 
 
 def body_of(

@@ -159,7 +159,8 @@ class Metal3Caches:
         pools: all IPPools, with POOL_INDEXES.
         sides: the kinds of claims that are served, by the full name of the kind.
         clusters: all Clusters; None where the kind is not served, so that none exists.
-        logged: the uids of IPAddresses whose release has a log line, until they are gone.
+        logged: the uids of claims and IPAddresses whose release has a log line, until they are
+            gone.
     """
 
     pools: Cache[Metal3Pool]

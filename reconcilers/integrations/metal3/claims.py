@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Generic
 
-from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import Conflict, NotFound
@@ -31,12 +30,14 @@ from reconcilers.integrations.core.claimproblems import (
 from reconcilers.integrations.core.claimreading import holder_of_claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.gonelog import GoneAddresses
 from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
 from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, Metal3Reader, SideCaches
 from reconcilers.integrations.metal3.entries import PoolSpaces, parse_single
+from reconcilers.integrations.metal3.gonelog import Metal3GoneLines
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.promises.refusedwrites import RefusedWrites
 
@@ -85,7 +86,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """By claim: the last event about its pool."""
         self._refused = RefusedWrites(clock, REFUSED_SECONDS)
         self._leftovers = LeftoverAddresses(side.addresses, clock)
-        side.addresses.subscribe(self._forget_address)
+        lines = Metal3GoneLines(caches, side.side, self._spaces)
+        GoneAddresses(side, lines, logged=caches.logged)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddresses that name it."""
@@ -142,6 +144,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             return  # with finalizers of others, its machine may still use the address
         for address in await self._addresses_to_release(claim):
             await self._addresses.remove(self._side, address, "its claim is deleted")
+            self._caches.logged.add(meta.uid)
         await remove_finalizer(self._client, self._side.claims, claim, finalizer)
 
     async def _addresses_to_release(self, claim: ClaimT) -> list[AddressT]:
@@ -316,10 +319,6 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if live is None or live.metadata.uid != claim.metadata.uid:
             return False
         return self._side.address_name(live) != address.metadata.name
-
-    def _forget_address(self, change: Change[AddressT]) -> None:
-        if change.new is None and change.old is not None:
-            self._caches.logged.discard(change.old.metadata.uid)
 
     async def _report_pool(self, claim: ClaimT, key: Key, pool: Metal3Pool | None) -> None:
         """Report that the pool of a claim does not exist, is being deleted, or waits."""

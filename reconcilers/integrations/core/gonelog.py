@@ -1,0 +1,87 @@
+"""Log lines about addresses that are free because others removed their objects.
+
+An address is free once no claim records it and no IPAddress has it. Releases by this program have
+lines of their own (`addressobjects.py`); here are those that a person brings about by removing
+finalizers.
+"""
+
+from collections.abc import Hashable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from controller.meta import Key, Object
+from reconcilers.integrations.core.claimreading import ClaimSource, PoolLayouts
+from reconcilers.reporting.releaselog import GoneHolders
+
+PoolT = TypeVar("PoolT", bound=Hashable)
+SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
+ClaimT = TypeVar("ClaimT", bound=Object)
+AddressT = TypeVar("AddressT", bound=Object)
+ClaimT_contra = TypeVar("ClaimT_contra", bound=Object, contravariant=True)
+AddressT_contra = TypeVar("AddressT_contra", bound=Object, contravariant=True)
+
+
+class GoneLines(Protocol[ClaimT_contra, AddressT_contra]):
+    """What the lines say of claims of one kind and of their IPAddresses."""
+
+    def recorded_address(self, claim: ClaimT_contra) -> Key | None:
+        """Return the IPAddress of the address that a claim records; None if it records none."""
+        ...
+
+    def describe_claim(self, gone: ClaimT_contra) -> Mapping[str, str] | None:
+        """Return the fields of the line about a claim; None if its address is not ours."""
+        ...
+
+    def describe_address(self, gone: AddressT_contra) -> Mapping[str, str] | None:
+        """Return the fields of the line about an IPAddress; None if it is not ours."""
+        ...
+
+
+class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
+    """Logs the claims and IPAddresses of one kind that go without a release by this program.
+
+    Args:
+        source: their caches.
+        lines: what the lines say.
+        logged: the uids of claims and IPAddresses whose release has a line, until they are gone.
+    """
+
+    def __init__(
+        self,
+        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+        lines: GoneLines[ClaimT, AddressT],
+        logged: set[str],
+    ) -> None:
+        self._source = source
+        self._lines = lines
+        claims, addresses = source.claims, source.addresses
+        claims.subscribe(
+            GoneHolders(f"released {claims.resource.kind}", self._describe_claim, logged).log
+        )
+        addresses.subscribe(
+            GoneHolders(f"released {addresses.resource.kind}", self._describe_address, logged).log
+        )
+
+    def _describe_claim(self, gone: ClaimT) -> Mapping[str, str] | None:
+        """Return the fields of a claim's line; None while an IPAddress has its address."""
+        key, addresses = self._lines.recorded_address(gone), self._source.addresses
+        if key is None or not self._source.fields.holds(gone):
+            return None
+        if key in addresses or key in addresses.unreadable:
+            return None
+        return self._lines.describe_claim(gone)
+
+    def _describe_address(self, gone: AddressT) -> Mapping[str, str] | None:
+        """Return the fields of an IPAddress's line; None while a claim keeps its address."""
+        key, claims = self._source.fields.claim_of_address(gone), self._source.claims
+        if key is not None and key in claims.unreadable:
+            return None
+        claim = None if key is None else claims.get(key)
+        if claim is not None and self._keeps(claim, gone.metadata.key):
+            return None
+        return self._lines.describe_address(gone)
+
+    def _keeps(self, claim: ClaimT, address: Key) -> bool:
+        """Return whether a claim has the address of an IPAddress, or may still get it."""
+        if claim.metadata.terminating and not self._source.fields.holds(claim):
+            return False
+        return self._lines.recorded_address(claim) in {None, address}

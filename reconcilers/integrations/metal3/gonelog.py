@@ -1,0 +1,59 @@
+"""What log lines say of claims of IPPools that give their address back."""
+
+from collections.abc import Mapping
+from typing import Generic
+
+from controller.meta import Key
+from reconcilers.integrations.clusterapi.api import DELETE_FOR_MOVE
+from reconcilers.integrations.metal3.api import POOL
+from reconcilers.integrations.metal3.caches import Metal3Caches
+from reconcilers.integrations.metal3.entries import PoolSpaces
+from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
+from reconcilers.reporting.releaselog import GONE, holder_fields
+
+
+def release_fields(
+    side: ClaimSide[ClaimT, AddressT], address: AddressT, reason: str
+) -> dict[str, str]:
+    """Return the fields of a log line about the release of an IPAddress."""
+    claim, pool = side.claim_of_address(address), side.pool_of_address(address)
+    holder = f"{side.claims.kind} {claim or address.metadata.key}"
+    return holder_fields(holder, [address.spec.address], pool=f"{POOL} {pool}", reason=reason)
+
+
+class Metal3GoneLines(Generic[ClaimT, AddressT]):
+    """What the lines say of claims and IPAddresses of one kind that others removed.
+
+    Args:
+        side: the kind.
+        spaces: what pools hand out: the name of an IPAddress tells its address.
+    """
+
+    def __init__(
+        self, caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], spaces: PoolSpaces
+    ) -> None:
+        self._caches = caches
+        self._side = side
+        self._spaces = spaces
+
+    def recorded_address(self, claim: ClaimT) -> Key | None:
+        """Return the IPAddress that the status of a claim names; None if it names none."""
+        name = self._side.address_name(claim)
+        return Key(claim.metadata.namespace, name) if name else None
+
+    def describe_claim(self, gone: ClaimT) -> Mapping[str, str] | None:
+        """Return the fields of the line about a claim; None if its address is not known."""
+        key, meta = self._side.pool_of_claim(gone), gone.metadata
+        pool = None if key is None else self._caches.pools.get(key)
+        if pool is None or DELETE_FOR_MOVE in meta.annotations:
+            return None
+        addresses = self._spaces.of(pool).addresses_named(self._side.address_name(gone))
+        texts = [address.start_text for address in addresses[:1]]
+        holder = f"{self._side.claims.kind} {meta.key}"
+        return holder_fields(holder, texts, pool=f"{POOL} {key}", reason=GONE) if texts else None
+
+    def describe_address(self, gone: AddressT) -> Mapping[str, str] | None:
+        """Return the fields of the line about an IPAddress; None if it is of no IPPool."""
+        pool = self._side.pool_of_address(gone)
+        is_ours = pool in self._caches.pools and DELETE_FOR_MOVE not in gone.metadata.annotations
+        return release_fields(self._side, gone, GONE) if is_ours else None
