@@ -23,8 +23,11 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 TOKEN_SECONDS = 60.0
+"""How long the user of a token is cached; the three durations are those of controller-runtime."""
 ALLOWED_SECONDS = 300.0
+"""How long a permission is cached."""
 DENIED_SECONDS = 30.0
+"""How long a denial is cached; shorter, so that a new role takes effect soon."""
 MAX_CACHED = 1024
 """Maximum number of cached results of each review."""
 
@@ -36,6 +39,8 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _User:
+    """The user of a token, as a TokenReview names it; hashable, as keys are."""
+
     name: str
     uid: str
     groups: tuple[str, ...]
@@ -73,6 +78,7 @@ class AccessReviewer:
                 return PageResponse(b"Unauthorized", 401)
             allowed = await self._authorize(user, method.lower(), path)
         except ControllerError as error:
+            # The API server did not answer, so whether the request is allowed is not known.
             log.error("Cannot review access", path=path, error=str(error))  # noqa: TRY400 - expected
             return PageResponse(b"Authentication failed", 500)
         if allowed:
@@ -80,11 +86,11 @@ class AccessReviewer:
         return PageResponse(f"Authorization denied for user {user.name}".encode(), 403)
 
     async def _authenticate(self, token: str) -> _User | None:
-        """Return the user of a token by a TokenReview, or a recent one; None if it is invalid."""
+        """Return the user of a token, cached or by a TokenReview; None if the token is invalid."""
         digest = hashlib.sha256(token.encode()).digest()
-        known = self._users.get(digest)
-        if known is not None:
-            return known
+        cached_user = self._users.get(digest)
+        if cached_user is not None:
+            return cached_user
         status = await ask_review(
             self._transport, _AUTHENTICATION, kind="TokenReview", spec={"token": token}
         )
@@ -95,10 +101,10 @@ class AccessReviewer:
         return user
 
     async def _authorize(self, user: _User, verb: str, path: str) -> bool:
-        """Return whether a user may do a request, by a review or a recent answer to one."""
-        known = self._allowed.get((user, verb, path))
-        if known is not None:
-            return known
+        """Return whether a user may do a request, cached or by a SubjectAccessReview."""
+        cached_result = self._allowed.get((user, verb, path))
+        if cached_result is not None:
+            return cached_result
         spec = {
             "user": user.name,
             "uid": user.uid,
@@ -116,6 +122,7 @@ class AccessReviewer:
 
 
 def _parse_user(user: Mapping[str, Any]) -> _User:
+    """Return the user in the status of a TokenReview; fields that it lacks are empty."""
     extra = {
         str(name): tuple(map(str, values or ()))
         for name, values in (user.get("extra") or {}).items()
@@ -129,20 +136,20 @@ def _parse_user(user: Mapping[str, Any]) -> _User:
 
 
 class _Cached(Generic[K, V]):
-    """Values that expire; beyond MAX_CACHED the oldest is removed."""
+    """Values that expire; beyond MAX_CACHED the value that was put first is removed."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._values: OrderedDict[K, tuple[V, float]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """Return the value, or None if there is none or it has expired."""
+        """Return the value of a key; None if it was never put or has expired."""
         entry = self._values.get(key)
         return None if entry is None or entry[1] <= self._clock.monotonic() else entry[0]
 
     def put(self, key: K, value: V, seconds: float) -> None:
         """Keep a value for `seconds`."""
-        self._values.pop(key, None)
+        self._values.pop(key, None)  # so that a renewed value is the newest, not at its old place
         self._values[key] = (value, self._clock.monotonic() + seconds)
         if len(self._values) > MAX_CACHED:
             self._values.popitem(last=False)

@@ -52,22 +52,28 @@ class AppliedValues:
         self._digests: dict[tuple[str, str, str], tuple[str, frozenset[bytes]]] = {}
 
     def includes(self, child: ChildAndManager, digest: bytes) -> bool:
-        """Return whether the difference stayed after the last apply to this object."""
+        """Return whether a difference stayed after the last apply to this child.
+
+        Args:
+            child: the child and its field manager.
+            digest: the digest of the difference, by `digest_values`.
+        """
         uid, digests = self._digests.get(self._name(child), ("", frozenset()))
         return uid == child.uid and digest in digests
 
     def remember(self, child: ChildAndManager, digests: frozenset[bytes]) -> None:
         """Record the differences that stayed after an apply, instead of those of earlier ones."""
         name = self._name(child)
-        self._digests.pop(name, None)
+        self._digests.pop(name, None)  # so that the child is the newest entry, forgotten last
         if not digests:
-            return
+            return  # most children: the server stored what was applied
         self._digests[name] = (child.uid, digests)
         if len(self._digests) > MOST_OBJECTS:
             del self._digests[next(iter(self._digests))]
 
     @staticmethod
     def _name(child: ChildAndManager) -> tuple[str, str, str]:
+        """Return the key of an entry, without the uid: a recreated child replaces the entry."""
         return child.kind, child.where, child.manager
 
 

@@ -15,7 +15,7 @@ from controller.resource import Resource
 
 
 def check_resource(resource: object, caller: str) -> None:
-    """Raise TypeError for what is no Resource: the type of the objects, or their informer.
+    """Raise TypeError if `resource` is no Resource, but the objects' type or informer for example.
 
     Args:
         resource: as the caller passed it.
@@ -33,11 +33,11 @@ def check_resource(resource: object, caller: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a request needs as an argument.
+    """A sort of argument that requests need.
 
     Args:
-        accepts: whether a value is of that sort.
-        name: of the sort, for the message.
+        accepts: returns whether a value is of this sort.
+        name: what to pass, for the message.
     """
 
     accepts: Callable[[object], bool]
@@ -62,7 +62,9 @@ NAMESPACE = Expected(
 def check_argument(
     resource: Resource[Any], argument: object, verb: str, expected: Expected
 ) -> None:
-    """Raise TypeError for what is not expected: the object in place of its Version, for example.
+    """Raise TypeError if `argument` is of another sort: an object in place of its Version, say.
+
+    The resource is checked first, because the message names the kind.
 
     Args:
         resource: the kind, as the caller passed it.
@@ -78,7 +80,7 @@ def check_argument(
 
 
 def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: str) -> None:
-    """Raise TypeError for a part of a scope that is no text: a selector in object form, say.
+    """Raise TypeError if a part of a scope is no text: a selector in object form, for example.
 
     Args:
         resource: the kind.
@@ -100,7 +102,7 @@ def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: st
 
 
 def check_place(resource: Resource[Any], key: Key, verb: str) -> None:
-    """Raise ValueError for an object of a namespaced kind without a namespace.
+    """Raise ValueError if the kind is namespaced and the key has no namespace.
 
     The server has no such path, and answers with a 404 that does not say why.
 
@@ -117,7 +119,7 @@ def check_place(resource: Resource[Any], key: Key, verb: str) -> None:
 
 
 def check_body(resource: Resource[Any], body: object, verb: str) -> None:
-    """Raise TypeError for a body that is no dictionary, or whose metadata is none.
+    """Raise TypeError if a body, or the metadata in it, is no dictionary.
 
     Args:
         resource: the kind.
@@ -131,7 +133,7 @@ def check_body(resource: Resource[Any], body: object, verb: str) -> None:
             " has only the fields of its type, so write the fields that the server is to store"
         )
     check_type(body, Mapping, argument=argument, expected="a dictionary")
-    assert isinstance(body, Mapping)
+    assert isinstance(body, Mapping)  # for the type checker
     check_type(
         body.get("metadata"),
         (Mapping, type(None)),

@@ -1,7 +1,7 @@
-"""Checks that an argument has the type that is asked for, with a message that says what to pass.
+"""Checks that an argument has the expected type, with a message that says what to pass.
 
 Python finds a mix-up late: with an AttributeError inside the framework, which names neither the
-argument nor the call. What has to be known of kinds and objects is checked in arguments.py.
+argument nor the call. arguments.py has the checks that know of kinds and objects.
 """
 
 from controller.callbacks import safe_repr
@@ -13,11 +13,11 @@ _LONGEST_REPRESENTATION = 60
 def check_type(
     value: object, accepted: type | tuple[type, ...], argument: str, expected: str
 ) -> None:
-    """Raise TypeError for an argument of another type.
+    """Raise TypeError if an argument has none of the accepted types.
 
     Args:
-        value: as the caller passed it.
-        accepted: the type, or the types, of which the value may be.
+        value: the argument, as the caller passed it.
+        accepted: the type or the types that the value may have.
         argument: the call and the argument, for the message: `Manager: options`.
         expected: what to pass, for the message: `a ManagerOptions`.
     """
@@ -26,7 +26,7 @@ def check_type(
 
 
 def describe_value(value: object) -> str:
-    """Return the representation of a value where it is short, else the type of the value."""
+    """Return the representation of a value if it is short, else the name of the value's type."""
     representation = safe_repr(value)
     if len(representation) <= _LONGEST_REPRESENTATION:
         return representation

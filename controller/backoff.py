@@ -38,7 +38,7 @@ class WatchBackoff:
         """Count a failure; return the seconds to wait before the retry."""
         now = self._clock.monotonic()
         if now - self._retried_at > WATCH_RESET_SECONDS:
-            self.reset()
+            self.reset()  # the watch has worked since the retry, so this is a new problem
         base, self._next = self._next, min(self._maximum, self._next * 2)
         seconds = base * (1 + self._random.random())
         self._retried_at = now + seconds

@@ -57,10 +57,10 @@ KeySubscriber = Callable[[Key], None]
 
 
 class _Listed(Generic[T]):
-    """What a list contains.
+    """The objects of one list, by key.
 
     Args:
-        revision: its resourceVersion.
+        revision: the list's resourceVersion.
         unreadable: the objects that could not be decoded, with the reason.
     """
 
@@ -71,7 +71,7 @@ class _Listed(Generic[T]):
         self.uids: set[str] = set()
 
     def add(self, item: T, failure: str | None) -> None:
-        """Add an object; `failure` says why it cannot be indexed."""
+        """Add an object; `failure` says why it cannot be indexed, None if it can."""
         self.uids.add(item.metadata.uid)
         if failure is None:
             self.items[item.metadata.key] = item
@@ -81,16 +81,17 @@ class _Listed(Generic[T]):
     def order_keys(self, known: Iterable[Key]) -> Iterable[Key]:
         """Return all keys of the list and of `known`: unreadable, absent, then readable objects.
 
-        So what is held is never thought free between two steps because it cannot be read.
+        Unreadable objects come first. So a pass between two steps knows of all of them, and takes
+        nothing for free that such an object may hold.
         """
-        listed = self.items.keys() | self.unreadable.keys()
-        absent = (key for key in known if key not in listed)
+        listed_keys = self.items.keys() | self.unreadable.keys()
+        absent = (key for key in known if key not in listed_keys)
         unreadable = (key for key in self.unreadable if key not in self.items)
         return chain(unreadable, absent, self.items)
 
 
 def check_cache_key(key: object, resource: Resource[Any]) -> None:
-    """Raise TypeError for what a cache of a kind cannot be asked for.
+    """Raise TypeError if `key` is no Key or tuple, but an object or a text for example.
 
     Args:
         key: as the caller passed it.
@@ -108,7 +109,8 @@ class Cache(Generic[T]):
     Args:
         resource: the kind.
         indexes: by index name, a pure function from an object to its values.
-        admits: whether the response to a write of ours is about an object in the watched scope.
+        admits: returns whether an object is in the watched scope. A response to our own write
+            may be outside of it.
     """
 
     def __init__(
@@ -133,29 +135,32 @@ class Cache(Generic[T]):
         self.replaced_histories = 0
         """How many lists showed that the server's history was replaced."""
         self._objects: dict[Key, T] = {}
-        # For keys whose object is the response to our own write: the delivered object.
+        # For each key whose object in `_objects` is the response to our own write: the object that
+        # the reflector delivered; None if it delivered none.
         self._delivered: dict[Key, T | None] = {}
+        # A heap of the revisions of own writes, so that the position passes the lowest first.
         self._own_writes: list[tuple[int, Key]] = []
         self._tombstones = Tombstones()
         self._unreadable = UnreadableObjects(indexes or {})
         self._indexes = Indexes[T](indexes or {}, resource.full_name)
         self._subscribers: list[Subscriber[T]] = []
         self._key_subscribers: list[KeySubscriber] = []
-        # Up to it no further event comes: a list or bookmark said so. Several objects can be
-        # deleted at one resourceVersion: Events whose time to live ends together are.
+        # No further event comes up to this revision, because a list or a bookmark said so. After
+        # an event at the position more may come at the same revision: objects of kind Event whose
+        # time to live ends together are deleted at one resourceVersion.
         self._complete_revision = 0
 
     def get(self, key: Key) -> T | None:
-        """Return the object with that `key`, or None.
+        """Return the object with that `key`; None if the cache has none.
 
         Raises:
             TypeError: `key` is no Key, but an object or a text, for example.
         """
         try:
             obj = self._objects.get(key)
-        except TypeError:  # an object that cannot be hashed
+        except TypeError:  # `key` cannot be hashed, so it is no Key: the check below raises
             obj = None
-        if obj is None:  # checked here only: this is called in each pass, mostly with a key
+        if obj is None:  # a hit needs no check, which saves time in each pass
             check_cache_key(key, self.resource)
         return obj
 
@@ -224,24 +229,22 @@ class Cache(Generic[T]):
             self._key_subscribers.remove(subscriber)
 
     def apply_own_write(self, obj: T) -> bool:
-        """Show `obj`, the response to a write of ours, if it is ahead of the position.
-
-        What the watch delivered last is kept until the watch has passed this write. Not shown are:
-        what the cache has at this or a later revision, what was deleted meanwhile, what the
-        cache's selector leaves out, and what an index function fails for.
+        """Show `obj`, the response to a write of ours, until the watch has passed that write.
 
         Returns:
-            Whether it is shown.
+            Whether `obj` is shown.
         """
         key, revision = obj.metadata.key, obj.metadata.revision
         old = self._objects.get(key)
         if revision <= self.position or (old is not None and old.metadata.revision >= revision):
-            return False
-        if self._tombstones.visible(obj) is None or not self._admits(obj):
-            return False
-        if self._indexes.failure_of(obj) is not None:
-            return False
-        self._delivered.setdefault(key, old)
+            return False  # the cache has this version of the object or a later one
+        if self._tombstones.hide_deleted(obj) is None:
+            return False  # the object was deleted after the write
+        if not self._admits(obj):
+            return False  # the watch's selectors leave the object out
+        if self._indexes.find_index_failure(obj) is not None:
+            return False  # the event of the write will report the object as unreadable
+        self._delivered.setdefault(key, old)  # shown again if the watch leaves the write out
         heapq.heappush(self._own_writes, (revision, key))
         self._set(key, obj)
         self._notify([Change(old, obj)])
@@ -255,7 +258,7 @@ class Cache(Generic[T]):
         """
         key, visible = version.key, self._objects.get(version.key)
         delivered = self._delivered.get(key)
-        # Older objects of that name have been deleted, too.
+        # An older object of that name was deleted before the server could create this one.
         deleted = [
             record
             for record in (visible, delivered)
@@ -267,26 +270,27 @@ class Cache(Generic[T]):
         for record in deleted:
             self._tombstones.add(key, record.metadata.uid, record.metadata.revision)
         if self.position < version.revision:
+            # The watch has yet to deliver this version, perhaps the object's first one.
             self._tombstones.add(key, version.uid, version.revision)
         if visible in deleted:
             self._delivered.pop(key, None)
             self._set(key, None)
             self._notify([Change(visible, None)])
         elif delivered in deleted:
+            # Our own write to a recreated object is shown; only the object behind it is gone.
             self._delivered[key] = None
 
     def apply(self, event: ObjectEvent[T]) -> None:
-        """Apply an event of the watch; one below the position is dropped.
-
-        So is one at the position, if that was reached by a list or a bookmark.
+        """Apply an event of the watch; drop an event that the cache's state already includes.
 
         Args:
             event: as decoded.
         """
+        # At the position itself an event is new, unless a list or a bookmark reached it.
         if event.revision < self.position or event.revision <= self._complete_revision:
             return
         if isinstance(event, Added | Modified):
-            failure = self._indexes.failure_of(event.object)
+            failure = self._indexes.find_index_failure(event.object)
             if failure is not None:
                 event = Unreadable(event.key, event.revision, failure)
         key = event.key
@@ -297,10 +301,10 @@ class Cache(Generic[T]):
         else:
             self._unreadable.remove(key)
             obj = None if isinstance(event, Deleted) else event.object
-            self._deliver(key, self._tombstones.visible(obj), event)
-            if obj is None:
+            self._deliver(key, self._tombstones.hide_deleted(obj), event)
+            if obj is None:  # the deletion is delivered, so nothing is left to hide
                 self._tombstones.remove(key, event.object.metadata.uid)
-        changes = self._changes({key: old}, _same_version)
+        changes = self._list_changes({key: old}, _same_version)
         changes += self._advance(event.revision)
         self._notify(changes)
         if was_unreadable or isinstance(event, Unreadable):
@@ -315,8 +319,8 @@ class Cache(Generic[T]):
     def unconfirm_history(self) -> None:
         """Note that the server could not be reached, so that it may have been restored.
 
-        Objects that were deleted may exist again, so the tombstones are removed; the next list
-        has to be one of the newest state.
+        Objects that were deleted may exist again, so the tombstones are removed. The history is
+        confirmed again by the next list; the reflector requests the newest state for it.
         """
         self.history_confirmed = False
         self._tombstones.clear()
@@ -387,17 +391,19 @@ class Cache(Generic[T]):
         listed = _Listed[T](revision, dict(unreadable or {}))
         for batch in batches(items):
             for item in batch:
-                listed.add(item, self._indexes.failure_of(item))
+                listed.add(item, self._indexes.find_index_failure(item))
             yield
+        # In another history an equal resourceVersion may belong to another content.
         same: Callable[[T, T], bool] = _same_version if self.history_confirmed else operator.eq
         dropped: dict[Key, T | None] = {}
         if replaced or revision < self.position:
-            same, size = operator.eq, sys.maxsize
+            same, size = operator.eq, sys.maxsize  # in one step: histories never mix
             dropped = self._drop_history()
         self._tombstones.remove_absent(revision, listed.uids)
         known = {**self._objects, **dropped, **dict.fromkeys(self._unreadable)}
-        steps = [*batches(listed.order_keys(known), size)] or [()]
+        steps = [*batches(listed.order_keys(known), size)] or [()]  # an empty list has a step, too
         initial = not self.synced
+        # Between two steps the cache is no state that the server ever had.
         self.history_confirmed = self.history_confirmed and len(steps) == 1
         for number, keys in enumerate(steps, start=1):
             states = {key: self._objects.get(key) for key in keys} | dropped
@@ -406,14 +412,20 @@ class Cache(Generic[T]):
                 self._put_listed(key, listed, same)
             if number == len(steps):
                 states = self._complete_list(listed) | states
-            self._notify(self._changes(states, same, final_state_unknown=True, initial=initial))
+            self._notify(
+                self._list_changes(states, same, final_state_unknown=True, initial=initial)
+            )
             self._notify_unreadable(noticed)
             if number < len(steps):
                 yield
 
     def _put_listed(self, key: Key, listed: "_Listed[T]", same: Callable[[T, T], bool]) -> None:
-        """Put what a list says of a key into the cache, or aside while our own write is newer."""
-        item = self._tombstones.visible(listed.items.get(key))
+        """Put the listed object of a key into the cache, or keep it while our own write is newer.
+
+        A key without a listed object is removed from the cache. An unreadable object keeps its
+        last readable version there.
+        """
+        item = self._tombstones.hide_deleted(listed.items.get(key))
         if key not in listed.unreadable:
             self._unreadable.remove(key)
         else:
@@ -421,18 +433,18 @@ class Cache(Generic[T]):
             if item is None:
                 item = self._objects.get(key)  # the last version that could be read
         if self._own_revision(key) > listed.revision:
-            self._delivered[key] = item
+            self._delivered[key] = item  # the list was made before our write
             return
         self._delivered.pop(key, None)
         visible = self._objects.get(key)
         if visible is None or item is None or not same(visible, item):
-            self._set(key, item)  # otherwise keep the object that is shared already
+            self._set(key, item)  # else keep the present object: passes and indexes share it
 
     def _drop_history(self) -> dict[Key, T | None]:
-        """Drop own writes and tombstones, as their history was replaced.
+        """Drop own writes and tombstones, because the server's history was replaced.
 
         Returns:
-            What was shown of the objects that are no longer shown as we wrote them.
+            The own writes that were shown, by key.
         """
         self.replaced_histories += 1
         dropped: dict[Key, T | None] = {key: self._objects[key] for key in self._delivered}
@@ -444,46 +456,52 @@ class Cache(Generic[T]):
         return dropped
 
     def _complete_list(self, listed: "_Listed[T]") -> dict[Key, T | None]:
-        """Note that all of a list is in the cache.
+        """Note that all of a list is in the cache, and move the position to the list's revision.
 
         Returns:
-            What was shown of own writes that the list has passed and does not contain.
+            The own writes that were shown and that the list does not contain, by key.
         """
+        # Once more: a deletion between two steps may have added a tombstone.
         self._tombstones.remove_absent(listed.revision, listed.uids)
         self.position = self._complete_revision = listed.revision
         self.history_confirmed = self.synced = True
         return self._drop_passed(listed.revision)
 
     def _apply_unreadable(self, event: Unreadable) -> None:
-        """Note why an object cannot be decoded; its last decodable version stays in the cache."""
+        """Note why an object cannot be read; its last readable version stays in the cache.
+
+        A deletion needs only the key, so an unreadable object is deleted like any other.
+        """
         if event.deleted:
             self._unreadable.remove(event.key)
             self._deliver(event.key, None, event)
             return
         self._unreadable.put(event.key, event.reason)
-        # What is in the cache now is the last version that could be decoded.
+        # An own write that this event has passed is now the last version that could be decoded.
         if self._own_revision(event.key) <= event.revision:
             self._delivered.pop(event.key, None)
 
     def _deliver(self, key: Key, obj: T | None, event: ObjectEvent[T]) -> None:
         """Show the object of an event, or keep it for later while our own write is newer."""
-        own = self._objects[key] if key in self._delivered else None
-        own_deleted = (
+        own_write = self._objects[key] if key in self._delivered else None
+        # A uid is never used again, so no write to the object is newer than its deletion.
+        is_own_deleted = (
             isinstance(event, Deleted)
-            and own is not None
-            and event.object.metadata.uid == own.metadata.uid
+            and own_write is not None
+            and event.object.metadata.uid == own_write.metadata.uid
         )
-        if self._own_revision(key) > event.revision and not own_deleted:
+        if self._own_revision(key) > event.revision and not is_own_deleted:
             self._delivered[key] = obj
         else:
             self._delivered.pop(key, None)
             self._set(key, obj)
 
     def _own_revision(self, key: Key) -> int:
-        """Return the revision of our own write that is shown for `key`; 0 if none is."""
+        """Return the revision of our own write that is shown for `key`; 0 if none is shown."""
         return self._objects[key].metadata.revision if key in self._delivered else 0
 
     def _set(self, key: Key, obj: T | None) -> None:
+        """Put an object into the cache and its indexes; None removes the object of `key`."""
         self._indexes.move(key, self._objects.get(key), obj)
         if obj is None:
             self._objects.pop(key, None)
@@ -493,60 +511,72 @@ class Cache(Generic[T]):
     def _advance(self, revision: int) -> list[Change[T]]:
         """Move the position; drop own writes that it passed and that were not delivered.
 
-        There are none in an ordered watch, unless the watch's selectors exclude the object.
+        An ordered watch leaves out no write, unless its selectors exclude the object.
+
+        Returns:
+            The changes by dropping own writes.
         """
         self.position = revision
-        before = self._drop_passed(revision)
-        return self._changes(before, _same_version, final_state_unknown=True)
+        dropped = self._drop_passed(revision)
+        return self._list_changes(dropped, _same_version, final_state_unknown=True)
 
     def _drop_passed(self, revision: int) -> dict[Key, T | None]:
-        """Drop own writes up to `revision` that were not delivered; return what they showed."""
-        before: dict[Key, T | None] = {}
+        """Drop own writes up to `revision` that were not delivered; return these by key."""
+        dropped: dict[Key, T | None] = {}
         while self._own_writes and self._own_writes[0][0] <= revision:
             _, key = heapq.heappop(self._own_writes)
             # 0: delivered since; above `revision`: a newer own write of the object is shown.
             if 0 < self._own_revision(key) <= revision:
-                before[key] = self._objects[key]
+                dropped[key] = self._objects[key]
                 self._set(key, self._delivered.pop(key))
-        return before
+        return dropped
 
-    def _changes(
+    def _list_changes(
         self,
-        before: Mapping[Key, T | None],
+        old_objects: Mapping[Key, T | None],
         same: Callable[[T, T], bool],
         *,
         final_state_unknown: bool = False,
         initial: bool = False,
     ) -> list[Change[T]]:
-        """Return how the objects at these keys differ from what was there before."""
+        """Return the changes from the old objects to the objects now in the cache.
+
+        Args:
+            old_objects: by key, the object that was in the cache; None if there was none.
+            same: returns whether two objects are equal, so that there is no change.
+            final_state_unknown: set in the changes that are deletions.
+            initial: set in the changes that are no deletions.
+        """
         changes = []
-        for key, old in before.items():
+        for key, old in old_objects.items():
             new = self._objects.get(key)
             unchanged = same(old, new) if old is not None and new is not None else old is new
             if not unchanged:
-                gone = new is None
+                is_deletion = new is None
                 changes.append(
                     Change(
                         old,
                         new,
-                        initial=initial and not gone,
-                        final_state_unknown=final_state_unknown and gone,
+                        initial=initial and not is_deletion,
+                        final_state_unknown=final_state_unknown and is_deletion,
                     )
                 )
         return changes
 
     def _notify_unreadable(self, keys: Iterable[Key]) -> None:
+        """Call the subscribers for unreadable objects; a copy, as they may unsubscribe."""
         for key in keys:
             for subscriber in tuple(self._key_subscribers):
                 subscriber(key)
 
     def _notify(self, changes: Iterable[Change[T]]) -> None:
+        """Call the subscribers with changes; a copy of them, as they may unsubscribe."""
         for change in changes:
             for subscriber in tuple(self._subscribers):
                 subscriber(change)
 
 
 def _same_version(first: Object, other: Object) -> bool:
-    """Return whether both are one object at one version, as a response and its event are."""
+    """Return whether both are one object at one version: a response and its event, say."""
     a, b = first.metadata, other.metadata
     return a.resourceVersion == b.resourceVersion and a.uid == b.uid

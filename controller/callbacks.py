@@ -1,4 +1,4 @@
-"""Checks functions that users register, and what these functions return.
+"""Checks of the functions that users register, and of the results of these functions.
 
 Reconcilers, mappings, predicates, delays, index functions, groups and handlers are called by the
 framework, often far from the line that registered them. A result of the wrong type raises a
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 class UnexpectedError(RuntimeError):
-    """Called code raised what is no Exception: a CancelledError of its own, for example."""
+    """User code raised a BaseException that is no Exception, such as its own CancelledError."""
 
 
 def function_name(function: object) -> str:
@@ -37,7 +37,7 @@ def function_name(function: object) -> str:
 
 
 def check_plain(function: object, role: str, *arguments: str) -> None:
-    """Raise for a function that cannot be called as a plain one.
+    """Raise TypeError for a function that cannot be called as a plain one.
 
     Args:
         function: as the user registered it.
@@ -58,7 +58,7 @@ def check_plain(function: object, role: str, *arguments: str) -> None:
 
 
 def check_callable(function: object, role: str, *arguments: str) -> None:
-    """Raise for what cannot be called, where an async function is expected.
+    """Raise TypeError for an object that cannot be called, where an `async def` is expected.
 
     A plain function that returns a coroutine is accepted: only its result shows what it is.
 
@@ -68,7 +68,7 @@ def check_callable(function: object, role: str, *arguments: str) -> None:
         *arguments: the names of the positional arguments that it is called with.
 
     Raises:
-        TypeError: it cannot be called, is a generator function, or takes other arguments.
+        TypeError: the object cannot be called, is a generator function, or takes other arguments.
     """
     if not callable(function):
         raise TypeError(f"{role} must be an `async def`, not {safe_repr(function)}")
@@ -81,14 +81,11 @@ def check_callable(function: object, role: str, *arguments: str) -> None:
 
 
 def _check_signature(function: Callable[..., object], role: str, arguments: Sequence[str]) -> None:
-    """Raise TypeError for a function that does not take the arguments that it is called with.
-
-    A function written in C may have no signature; it is found out when it is called.
-    """
+    """Raise TypeError for a function that does not take the arguments that it is called with."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
-        return
+        return  # a function written in C may have no signature; its first call shows a mistake
     try:
         signature.bind(*arguments)
     except TypeError as error:
@@ -98,15 +95,15 @@ def _check_signature(function: Callable[..., object], role: str, arguments: Sequ
         ) from None
 
 
-def checked_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:
-    """Return the awaitable that a function returned; raise TypeError if the function is not async.
+def require_awaitable(function: object, result: Awaitable[R]) -> Awaitable[R]:
+    """Return the result of a function; raise TypeError if the result cannot be awaited.
 
     Args:
         function: a service or the handler of a webhook, for example.
-        result: what it returned.
+        result: the function's result.
 
     Raises:
-        TypeError: the result cannot be awaited.
+        TypeError: the result cannot be awaited, so the function is not async.
     """
     if not isinstance(result, Awaitable):
         raise TypeError(
@@ -121,12 +118,12 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
 
     Args:
         function: a handler, for example.
-        *arguments: what the function gets.
+        *arguments: the arguments of the function.
 
     Raises:
-        TypeError: the function returned what has to be awaited.
-        UnexpectedError: the function raised what is no Exception. A CancelledError is meant for
-            no task of the framework: a plain function does not wait.
+        TypeError: the function returned an awaitable.
+        UnexpectedError: the function raised a BaseException that is no Exception. Its
+            CancelledError is for no task of the framework, because a plain function never waits.
         SystemExit, KeyboardInterrupt: the function asks for the end of the process.
     """
     try:
@@ -136,7 +133,7 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
     except BaseException as error:
         raise _wrap_base_exception(function, error) from error
     if type(result) in _PLAIN:
-        return result
+        return result  # the fast way for most results
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
         raise TypeError(
             f"{function_name(function)} returned {describe_result(result)}, which nothing awaits:"
@@ -148,19 +145,19 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
 _PLAIN: AbstractSet[type] = frozenset(
     {type(None), bool, int, float, str, tuple, list, set, frozenset, dict, Key}
 )
-"""Types whose values are no awaitables. Most results are of them, and the check for an abstract
-class takes longer than most functions that are called."""
+"""Types whose values are no awaitables. Most results have one of them, and the check for the
+abstract class Awaitable takes longer than most of the called functions."""
 
 
 def call_for_keys(function: Callable[..., object], *arguments: object) -> tuple[Key, ...]:
-    """Call a mapping, and return its keys. A generator runs here.
+    """Call a mapping, and return its keys as a tuple, so a generator runs to its end here.
 
     Raises:
         TypeError: the result is no iterable, or an entry is no Key.
         Exception: what the mapping raises; see `call_plain`.
     """
     result = call_plain(function, *arguments)
-    if isinstance(result, Key):
+    if isinstance(result, Key):  # a Key is a tuple, so its texts would be taken for keys
         raise TypeError(
             f"{function_name(function)} returned the single key {result}: return a collection of"
             " keys, for example a list with this key in it"
@@ -179,7 +176,7 @@ def call_for_key(function: Callable[..., object], *arguments: object) -> Key | N
     """Call a function that returns a key or None, and return the result.
 
     Raises:
-        TypeError: the result is neither.
+        TypeError: the result is neither a Key nor None.
         Exception: what the function raises; see `call_plain`.
     """
     result = call_plain(function, *arguments)
@@ -190,7 +187,7 @@ def call_for_key(function: Callable[..., object], *arguments: object) -> Key | N
             f"{function_name(function)} returned {safe_repr(result)}: return a controller.Key of"
             " two texts, or None"
         )
-    assert isinstance(result, Key)
+    assert isinstance(result, Key)  # for the type checker
     return result
 
 
@@ -215,7 +212,7 @@ def call_for_seconds(function: Callable[..., object], *arguments: object) -> flo
 
     Raises:
         TypeError: the result is no number.
-        ValueError: it is negative, infinite or NaN.
+        ValueError: the number is negative, infinite or NaN.
         Exception: what the function raises; see `call_plain`.
     """
     result = call_plain(function, *arguments)
@@ -256,9 +253,9 @@ def safe_repr(value: object) -> str:
 
 
 def describe_result(result: object) -> str:
-    """Return the representation of a wrong result, which is not used.
+    """Return the representation of a wrong result for a message, and close a coroutine.
 
-    A coroutine is closed: Python warns of one that is never awaited.
+    The result is used no further. Python would warn of a coroutine that is never awaited.
     """
     representation = safe_repr(result)
     if inspect.iscoroutine(result):
@@ -274,13 +271,16 @@ def is_key(value: object) -> bool:
     return isinstance(namespace, str) and isinstance(name, str)
 
 
-def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
-    """Run code of a user; raise an Exception for whatever must not end the caller.
+def _run_guarded(function: object, call: Callable[..., R], *arguments: object) -> R:
+    """Call code of a user; raise UnexpectedError in place of a BaseException.
+
+    The framework's tasks handle each Exception. A CancelledError of the user's code would end
+    them. SystemExit and KeyboardInterrupt are raised as they are: they end the process.
 
     Args:
         function: the function that the user registered, for the message.
-        call: what runs.
-        *arguments: for `call`.
+        call: is called.
+        *arguments: the arguments of `call`.
     """
     try:
         return call(*arguments)
@@ -291,7 +291,7 @@ def _run(function: object, call: Callable[..., R], *arguments: object) -> R:
 
 
 def _wrap_base_exception(function: object, error: BaseException) -> UnexpectedError:
-    """Return the error to raise in place of a BaseException that is no Exception."""
+    """Return the UnexpectedError to raise in place of a function's BaseException."""
     return UnexpectedError(
         f"{function_name(function)} raised {safe_repr(error)}, which is not an Exception"
     )
@@ -304,7 +304,8 @@ def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]
     """Return the entries of a collection that a function returned.
 
     Raises:
-        TypeError: the result is no collection, or a text.
+        TypeError: the result is no collection, or is a text or a mapping. Their entries are
+            characters and keys, so returning one is a mistake.
     """
     if type(result) in _COLLECTIONS:
         return tuple(cast("Iterable[Any]", result))
@@ -313,14 +314,15 @@ def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]
             f"{function_name(function)} returned {safe_repr(result)}: return a collection of"
             f" {expected}"
         )
-    return _run(function, lambda: tuple(result))
+    return _run_guarded(function, lambda: tuple(result))  # a generator is code of the user
 
 
 def _is_async(function: object) -> bool:
     """Return whether calling the function gives a coroutine or an async generator."""
     while isinstance(function, partial):
         function = function.func
-    called: object = function
+    target: object = function
     if not inspect.isroutine(function) and not inspect.isclass(function):
-        called = getattr(type(function), "__call__", function)  # noqa: B004 - its code is read
-    return inspect.iscoroutinefunction(called) or inspect.isasyncgenfunction(called)
+        # An object with `__call__`; inspect looks only at functions.
+        target = getattr(type(function), "__call__", function)  # noqa: B004 - its code is read
+    return inspect.iscoroutinefunction(target) or inspect.isasyncgenfunction(target)

@@ -74,7 +74,7 @@ class ServingCertificate:
         self._current: ssl.SSLContext | None = None
         self._pair: tuple[bytes, bytes] | None = None
         self._failure = "no certificate yet"
-        self.listening_context = _server_context()
+        self.listening_context = _create_server_context()
         """The TLS context that the server listens with; usable before there is a certificate."""
         # Called for every handshake, also if the client sends no server name.
         self.listening_context.sni_callback = self._switch_context
@@ -87,28 +87,34 @@ class ServingCertificate:
             key: PEM, not encrypted.
 
         Returns:
-            Whether it can be used.
+            Whether the pair can be used.
         """
         if self._pair == (certificate, key):
-            return True
+            return (
+                True  # the files are compared every ten seconds; most comparisons find no change
+            )
         try:
-            context = _server_context()
+            context = _create_server_context()
             with _temporary_path(certificate + b"\n" + key) as path:
                 # Without a password ssl would ask for that of an encrypted key on the terminal.
                 context.load_cert_chain(path, password="")
-            until = valid_until(certificate)
+            expiry = parse_expiry(certificate)
         except (ssl.SSLError, ValueError) as error:
             reason = getattr(error, "reason", None) or str(error)
             self.report_failure(f"the certificate and key cannot be used: {reason}")
             return False
         self._metrics.reads.inc()
-        self._metrics.expiry.labels(self._server).set(until.timestamp())
+        self._metrics.expiry.labels(self._server).set(expiry.timestamp())
         self._current, self._pair, self._failure = context, (certificate, key), ""
         log.info("Updated current TLS certificate", server=self._server)
         return True
 
     def report_failure(self, why: str) -> None:
-        """Count, and log if it is new, that no newer certificate could be read, and why."""
+        """Count a certificate that could not be read or used; the last good one stays in use.
+
+        Args:
+            why: the reason. It is logged when it differs from the last one, not at each poll.
+        """
         self._metrics.reads.inc()
         self._metrics.errors.inc()
         if self._failure != why:
@@ -128,7 +134,12 @@ class ServingCertificate:
     def _switch_context(
         self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _: ssl.SSLContext
     ) -> int | None:
-        """Use the present certificate for a new connection; refuse it if there is none yet."""
+        """Use the present certificate for a new connection.
+
+        Returns:
+            None to go on with the handshake; a TLS alert, which ends it, if there is no
+            certificate yet (the protocol of `SSLContext.sni_callback`).
+        """
         if self._current is None:
             return ssl.ALERT_DESCRIPTION_INTERNAL_ERROR
         connection.context = self._current
@@ -168,6 +179,7 @@ class CertificateFiles:
             self._read_certificate()
 
     def _read_certificate(self) -> bool:
+        """Read both files into the serving certificate; return whether they can be used."""
         try:
             certificate = (self._folder / CERTIFICATE_FILE).read_bytes()
             key = (self._folder / KEY_FILE).read_bytes()
@@ -177,28 +189,31 @@ class CertificateFiles:
         return self._serving.replace(certificate, key)
 
 
-def valid_until(pem: bytes) -> datetime:
+def parse_expiry(pem: bytes) -> datetime:
     """Return the notAfter time of the first certificate in `pem`.
 
-    The standard library returns it only for a certificate that a peer has sent, and `cryptography`
-    takes 8 MiB, which controllers with certificates from elsewhere save. So the fields before it
-    are skipped here (RFC 5280, section 4.1); OpenSSL has checked the certificate already.
+    The standard library returns that time only for a certificate that a peer has sent. The package
+    `cryptography` takes 8 MiB, which controllers with certificates from elsewhere save. So the
+    fields before the time are skipped here (RFC 5280, section 4.1). OpenSSL has checked the
+    certificate before.
 
     Raises:
-        ValueError: there is no certificate, or it cannot be read.
+        ValueError: `pem` has no certificate, or one that cannot be read.
     """
     block = _BLOCK.search(pem)
     if block is None:
         raise ValueError("there is no certificate in it")
     try:
-        _, certificate, _ = _der_element(b64decode(block[1]))
-        _, signed, _ = _der_element(certificate)
-        tag, _, rest = _der_element(signed)
-        for _ in range(3 if tag == _VERSION_TAG else 2):  # serial number, signature, issuer
-            _, _, rest = _der_element(rest)
-        _, validity, _ = _der_element(rest)
-        _, _, rest = _der_element(validity)
-        tag, contents, _ = _der_element(rest)
+        _, certificate, _ = _split_der_element(b64decode(block[1]))
+        _, signed, _ = _split_der_element(certificate)
+        # The first element is the version, which is optional, or the serial number. After the
+        # version three elements come before the validity: serial number, signature and issuer.
+        tag, _, rest = _split_der_element(signed)
+        for _ in range(3 if tag == _VERSION_TAG else 2):
+            _, _, rest = _split_der_element(rest)
+        _, validity, _ = _split_der_element(rest)
+        _, _, rest = _split_der_element(validity)  # after notBefore comes notAfter
+        tag, contents, _ = _split_der_element(rest)
     except IndexError as error:
         raise ValueError("the certificate is cut short") from error
     written = contents.decode("ascii")
@@ -208,10 +223,14 @@ def valid_until(pem: bytes) -> datetime:
     return datetime.strptime(written, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
-def _der_element(der: bytes) -> tuple[int, bytes, bytes]:
-    """Return tag and content of the first element, and the bytes after it."""
+def _split_der_element(der: bytes) -> tuple[int, bytes, bytes]:
+    """Return tag and content of the first element, and the bytes after the element.
+
+    Raises:
+        IndexError: the bytes end before the element does.
+    """
     length, start = der[1], 2
-    if length & 0x80:
+    if length & 0x80:  # the low bits count the bytes of the length, which follow (X.690, 8.1.3.5)
         start += length & 0x7F
         length = int.from_bytes(der[2:start])
     if len(der) < start + length:
@@ -219,7 +238,8 @@ def _der_element(der: bytes) -> tuple[int, bytes, bytes]:
     return der[0], der[start : start + length], der[start + length :]
 
 
-def _server_context() -> ssl.SSLContext:
+def _create_server_context() -> ssl.SSLContext:
+    """Return a TLS context for a server, without a certificate, from TLS 1.2 on."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
@@ -229,7 +249,7 @@ def _server_context() -> ssl.SSLContext:
 def _temporary_path(secret: bytes) -> Iterator[str]:
     """Return a path at which `secret` can be read inside the context: ssl reads only files.
 
-    It is in memory where the system can do that, as the root file system may be read-only.
+    The file is in memory where the system can do that, as the root file system may be read-only.
     """
     if hasattr(os, "memfd_create"):
         handle = os.memfd_create("certificate")

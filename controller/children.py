@@ -113,7 +113,7 @@ async def ensure(
     check_type(
         manager, str, argument="ensure: manager", expected="the name of the field manager as text"
     )
-    desired = _complete(resource, owner, body)
+    desired = _complete_body(resource, owner, body)
     meta = desired["metadata"]
     key = Key(meta.get("namespace", ""), meta["name"])
     manager = manager or client.field_manager or (owner.kind.full_name if owner else "")
@@ -126,7 +126,8 @@ async def ensure(
     if current is not None:
         if owner is not None and owner.controller:
             _check_controller(resource, current, owner)
-        child = _name_child(resource, current, manager)
+        child = _identify_child(resource, current, manager)
+        # A difference that stayed after the last apply would stay after this one, too.
         differences = [
             difference
             for difference in find_differences(
@@ -139,13 +140,14 @@ async def ensure(
     applied, stored = await client.apply_whole(
         resource, key, desired, manager=manager, force=force
     )
-    if not client.is_dry_run:
-        # Nobody else had a turn: what differs now is what the server makes of our values.
+    if not client.is_dry_run:  # a dry run stores nothing, so it tells nothing about stored values
+        # Nobody else wrote between the apply and its answer, so the server made each remaining
+        # difference of our values. An empty digest is of a difference not to be remembered.
         remaining = find_differences(
             desired, stored.body, manager=manager, api_version=resource.api_version
         )
         client.applied_values.remember(
-            _name_child(resource, stored, manager),
+            _identify_child(resource, stored, manager),
             frozenset(difference.digest for difference in remaining) - {b""},
         )
     if current is None:
@@ -156,19 +158,20 @@ async def ensure(
     return Ensured(applied, "updated", tuple(dict.fromkeys(paths)))
 
 
-def _name_child(resource: Resource[Any], stored: Untyped, manager: str) -> ChildAndManager:
-    """Return the child and its field manager as AppliedValues knows them."""
+def _identify_child(resource: Resource[Any], stored: Untyped, manager: str) -> ChildAndManager:
+    """Return the child and its field manager, as AppliedValues identifies them."""
     kind = f"{resource.full_name}/{resource.version}"
     return ChildAndManager(
         kind, str(stored.metadata.key), uid=stored.metadata.uid, manager=manager
     )
 
 
-def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, Any]) -> Json:
-    """Return `body` as plain JSON with namespace and owner reference.
+def _complete_body(resource: Resource[Any], owner: Owner | None, body: Mapping[str, Any]) -> Json:
+    """Return `body` as plain JSON with the owner's namespace and a reference to the owner.
 
     Raises:
-        ValueError, TypeError: as `ensure` says.
+        ValueError: a field of `body` is missing or contradicts `resource` or `owner`.
+        TypeError: the name or `owner` has another type.
     """
     desired: Json = decode_json(encode(body))
     for name, value in (("apiVersion", resource.api_version), ("kind", resource.kind)):
@@ -196,7 +199,7 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
     if resource.full_name == "secrets" and "stringData" in desired:
         _move_string_data(desired)
     if owner is None:
-        if resource.namespaced and not _namespace_of(desired):
+        if resource.namespaced and not _read_namespace(desired):
             raise ValueError(
                 f"{resource.kind} {desired['metadata']['name']} has no owner to take the namespace"
                 " from: name it in metadata.namespace"
@@ -207,7 +210,7 @@ def _complete(resource: Resource[Any], owner: Owner | None, body: Mapping[str, A
             f"the owner of {resource.kind} {desired['metadata']['name']} must be"
             f" Owner(object, KIND) or None, not a {type(owner).__name__}"
         )
-    if resource.namespaced and not owner.kind.namespaced and not _namespace_of(desired):
+    if resource.namespaced and not owner.kind.namespaced and not _read_namespace(desired):
         raise ValueError(
             f"{resource.kind} {desired['metadata']['name']} cannot take the namespace from its"
             f" owner, {owner.kind.kind} {owner.object.metadata.name}, which is cluster-scoped:"
@@ -238,7 +241,8 @@ def _move_string_data(desired: Json) -> None:
     desired["data"] = {**(desired.get("data") or {}), **encoded}
 
 
-def _namespace_of(desired: Json) -> str:
+def _read_namespace(desired: Json) -> str:
+    """Return the namespace in the desired object; empty if it has none."""
     return str(desired["metadata"].get("namespace") or "")
 
 
@@ -247,11 +251,12 @@ def _check_controller(resource: Resource[Any], current: Untyped, owner: Owner) -
     meta = owner.object.metadata
     for reference in current.metadata.ownerReferences:
         if reference.controller and reference.uid != meta.uid:
-            same = (reference.kind, reference.name) == (owner.kind.kind, meta.name)
+            # The same name with another uid: the owner was deleted and created again.
+            is_predecessor = (reference.kind, reference.name) == (owner.kind.kind, meta.name)
             why = (
                 f"an earlier {reference.kind} {reference.name}, which was deleted: the garbage"
                 " collector deletes the child"
-                if same
+                if is_predecessor
                 else f"{reference.kind} {reference.name}: choose another name for the child"
             )
             raise OwnedByAnother(

@@ -24,11 +24,11 @@ from controller.argumenttypes import check_type
 from controller.callbacks import call_plain
 from controller.codec import (
     Page,
+    create_pin_operations,
     decode_json,
     decode_object,
     encode,
-    pinning,
-    precondition,
+    require_revision,
     still_exists,
     with_defaults,
     with_metadata,
@@ -53,10 +53,10 @@ APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML
 
 
 @contextmanager
-def _naming(
+def _name_request_in_errors(
     verb: str, resource: Resource[Any], where: Key | str = "", subresource: str = ""
 ) -> Iterator[None]:
-    """Write on errors inside the context which request failed.
+    """Write into each ControllerError inside the context which request failed.
 
     Args:
         verb: as in roles: `get`, `list`, `create`, `patch`, `update`, `delete`.
@@ -70,7 +70,8 @@ def _naming(
         target = f"{resource.full_name}/{subresource}" if subresource else resource.full_name
         error.request = " ".join(part for part in (verb, target, str(where)) if part)
         error.add_note(f"request: {error.request}")
-        if subresource and isinstance(error, NotFound):  # the server answers alike in both cases
+        if subresource and isinstance(error, NotFound):
+            # The server answers alike if the object and if the subresource is missing.
             error.hint = (
                 f"the object is gone, or {resource.full_name} has no subresource {subresource}:"
                 f" its CustomResourceDefinition needs `subresources: {{{subresource}: {{}}}}` in"
@@ -168,7 +169,7 @@ class Client:
         """
         check_argument(resource, key, verb="get", expected=KEY)
         check_place(resource, key, "get")
-        with _naming("get", resource, where=key, subresource=subresource):
+        with _name_request_in_errors("get", resource, where=key, subresource=subresource):
             data = await self._transport.request(
                 "GET", resource.path(key, subresource), accept=resource.accept
             )
@@ -188,7 +189,7 @@ class Client:
             return await self.get(resource, key)
         except NotFound as error:
             if error.reason != "NotFound":
-                raise
+                raise  # the kind is missing, or a proxy answered: the object may exist
             return None
 
     async def list(
@@ -208,7 +209,7 @@ class Client:
             query["labelSelector"] = labels
         if fields:
             query["fieldSelector"] = fields
-        with _naming("list", resource, namespace):
+        with _name_request_in_errors("list", resource, namespace):
             limit = ReadLimit(self._max_list_bytes)
             return await list_all(
                 self._transport, resource, namespace=namespace, query=query, limit=limit
@@ -239,7 +240,7 @@ class Client:
         check_body(resource, body, "create")
         check_place(resource, _created_key(namespace, body), "create")
         check_owners(resource, body)
-        with _naming("create", resource, _created_key(namespace, body)):
+        with _name_request_in_errors("create", resource, _created_key(namespace, body)):
             data = await self._transport.request(
                 "POST",
                 resource.collection(namespace),
@@ -280,12 +281,12 @@ class Client:
             argument=f"patch {resource.full_name}: the patch",
             expected="a dictionary, or a list of operations",
         )
-        pins = {"resourceVersion": precondition(at)} | ({} if subresource else {"uid": at.uid})
+        pins = {"resourceVersion": require_revision(at)} | ({} if subresource else {"uid": at.uid})
         if isinstance(patch, Mapping):
             body, content_type = encode(with_metadata(patch, pins)), MERGE_PATCH
         else:
-            body, content_type = encode([*pinning(pins), *patch]), JSON_PATCH
-        with _naming("patch", resource, where=at.key, subresource=subresource):
+            body, content_type = encode([*create_pin_operations(pins), *patch]), JSON_PATCH
+        with _name_request_in_errors("patch", resource, where=at.key, subresource=subresource):
             data = await self._transport.request(
                 "PATCH",
                 resource.path(at.key, subresource),
@@ -339,10 +340,10 @@ class Client:
         """
         check_argument(resource, at, verb="replace", expected=VERSION)
         check_body(resource, body, "replace")
-        pins = {"name": at.name, "resourceVersion": precondition(at), "uid": at.uid}
+        pins = {"name": at.name, "resourceVersion": require_revision(at), "uid": at.uid}
         if at.namespace:
             pins["namespace"] = at.namespace
-        with _naming("update", resource, where=at.key, subresource=subresource):
+        with _name_request_in_errors("update", resource, where=at.key, subresource=subresource):
             data = await self._transport.request(
                 "PUT",
                 resource.path(at.key, subresource),
@@ -372,18 +373,18 @@ class Client:
         options: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "DeleteOptions",
-            "preconditions": {"uid": at.uid, "resourceVersion": precondition(at)},
+            "preconditions": {"uid": at.uid, "resourceVersion": require_revision(at)},
         }
         if propagation:
             options["propagationPolicy"] = propagation
         if self._dry_run:
             options["dryRun"] = ["All"]  # the server reads no query when there is a body
         path = resource.path(at.key)
-        with _naming("delete", resource, at.key):
+        with _name_request_in_errors("delete", resource, at.key):
             try:
                 data = await self._transport.request("DELETE", path, body=encode(options))
             except NotFound as error:
-                if error.reason == "NotFound":
+                if error.reason == "NotFound":  # the object is missing, and not only its kind
                     self._note_deleted(resource, at)
                 raise
             if still_exists(decode_json(data)):
@@ -458,14 +459,14 @@ class Client:
         version: str = "",
         uid: str = "",
     ) -> tuple[T, bytes]:
-        """Apply; return the object, and the answer of the server. `apply` describes the rest."""
+        """Send an apply with the arguments of `apply`; return the object, and the whole answer."""
         check_argument(resource, key, verb="apply", expected=KEY)
         check_body(resource, body, "apply")
         check_place(resource, key, "apply")
         check_owners(resource, body)
         preconditions = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in preconditions.items() if value}
-        with _naming("apply", resource, key):
+        with _name_request_in_errors("apply", resource, key):
             data = await self._transport.request(
                 "PATCH",
                 resource.path(key),
@@ -485,7 +486,7 @@ class Client:
                 `resourceAttributes`.
 
         Raises:
-            ControllerError: the server did not say; it is not known.
+            ControllerError: the server did not answer, so it is not known.
         """
         spec = {**subject, "resourceAttributes": dict(attributes)}
         version, kind = "authorization.k8s.io/v1", "SubjectAccessReview"
@@ -506,10 +507,10 @@ class Client:
         return await discovery.is_served(self._transport, resource, self._absence_counter)
 
     async def list_served(self, resources: Iterable[Resource[Any]]) -> frozenset[Resource[Any]]:
-        """Return the kinds among these that the server's discovery documents list.
+        """Return the kinds among `resources` that the server's discovery documents list.
 
         Args:
-            resources: the kinds that are asked about.
+            resources: the kinds to look up.
 
         Raises:
             ControllerError: discovery failed, so the answer is not known.
@@ -529,12 +530,16 @@ class Client:
         return await discovery.find_kind(self._transport, api_version, kind)
 
     def _note_deleted(self, resource: Resource[Any], version: Version) -> None:
+        """Call `on_deleted` with an object that the server says is deleted."""
         self._notify(self._on_deleted, resource, version)
 
     def _notify(
         self, listener: Callable[[Resource[Any], Any], None] | None, resource: Any, argument: Any
     ) -> None:
-        """Call a listener; if it raises, the request has succeeded all the same."""
+        """Call a listener with `argument`. If the listener raises, the error is only logged.
+
+        The request has succeeded, so its caller gets the response in any case.
+        """
         if listener is None:
             return
         try:
@@ -543,10 +548,10 @@ class Client:
             log.exception("response listener raised", resource=resource.full_name)
 
     def _decode(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
-        """Decode a response and pass its object to on_object, unless it is a subresource's own."""
+        """Return the object in a response, after calling `on_object` or `on_deleted` with it."""
         obj = decode_object(resource, data)
         if subresource not in {"", "status"}:
-            return obj  # not the object that caches hold, but a Scale for example
+            return obj  # the object of a subresource, such as a Scale; no cache holds it
         meta = obj.metadata
         if meta.terminating and not meta.finalizers and not still_exists(decode_json(data)):
             # This write removed the last finalizer, so the object was deleted.
@@ -557,6 +562,6 @@ class Client:
 
 
 def _created_key(namespace: str, body: Mapping[str, Any]) -> Key:
-    """Return namespace and name of an object to create; the name may be a generateName."""
+    """Return the key of an object to create, for messages; its name may be a generateName."""
     meta = body.get("metadata") or {}
     return Key(namespace, str(meta.get("name") or meta.get("generateName") or ""))

@@ -236,7 +236,7 @@ class Clusters:
         if len(self._clusters) >= self._settings.limit and not self._free_slot(key):
             return False
         self._excluded_until.pop(key, None)
-        cluster = self._create(key)
+        cluster = self._create_cluster(key)
         self._clusters[key] = cluster
         for kind, informer in cluster.informers.items():
             kind.attach(key, informer)
@@ -302,7 +302,7 @@ class Clusters:
         """Run the informers of one cluster until it is closed, then close its transport."""
         try:
             with cluster.scope:
-                await self._clock.sleep(self._start_delay())
+                await self._clock.sleep(self._reserve_start())
                 async with anyio.create_task_group() as group:
                     for informer in cluster.informers.values():
                         group.start_soon(informer.run)
@@ -313,13 +313,13 @@ class Clusters:
             with anyio.CancelScope(shield=True):
                 await cluster.transport.aclose()
 
-    def _start_delay(self) -> float:
+    def _reserve_start(self) -> float:
         """Return the seconds after which the next cluster may be opened."""
         now, rate = self._clock.monotonic(), self._settings.opens_per_second
         self._next_start = max(self._next_start + 1 / rate, now)
         return max(0.0, self._next_start - now - BURST / rate)
 
-    def _create(self, key: Key) -> _Cluster:
+    def _create_cluster(self, key: Key) -> _Cluster:
         """Make the connection, the client and the informers of a cluster; nothing runs yet."""
         informers: dict[ClusterKind[Any], Informer[Any]] = {}
 

@@ -272,8 +272,8 @@ def decode_page_in_slices(resource: Resource[T], data: bytes) -> Iterator[Page[T
         try:
             items.append(_decode(resource.type, raw))
         except DECODE_ERRORS as error:
-            key = _key_of(raw) or Key("", f"item {number}")
-            unreadable[key] = _decode_failure(resource, raw, error)
+            key = _decode_key(raw) or Key("", f"item {number}")
+            unreadable[key] = _explain_failure(resource, raw, error)
     yield Page(
         tuple(items),
         revision,
@@ -294,20 +294,20 @@ def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
         raise MalformedAnswer(f"a line of the {resource.full_name} watch: {error}") from error
     match envelope.type:
         case "ADDED":
-            return _object_event(resource, Added, envelope.object)
+            return _decode_object_event(resource, Added, envelope.object)
         case "MODIFIED":
-            return _object_event(resource, Modified, envelope.object)
+            return _decode_object_event(resource, Modified, envelope.object)
         case "DELETED":
-            return _object_event(resource, Deleted, envelope.object)
+            return _decode_object_event(resource, Deleted, envelope.object)
         case "BOOKMARK":
-            return _bookmark(envelope.object)
+            return _decode_bookmark(envelope.object)
         case "ERROR":
-            return _failure(envelope.object)
+            return _decode_error_event(envelope.object)
         case other:
             return UnknownEvent(f"an event of type {other!r}")
 
 
-def _object_event(
+def _decode_object_event(
     resource: Resource[T],
     kind: type[Added[Any]] | type[Modified[Any]] | type[Deleted[Any]],
     raw: msgspec.Raw,
@@ -317,10 +317,12 @@ def _object_event(
         event = kind(_decode(resource.type, raw))
         return event if event.revision else UnknownEvent("an object without resourceVersion")
     except DECODE_ERRORS as error:
-        return _unreadable(raw, _decode_failure(resource, raw, error), deleted=kind is Deleted)
+        return _create_unreadable(
+            raw, _explain_failure(resource, raw, error), deleted=kind is Deleted
+        )
 
 
-def _decode_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> DecodeFailure:
+def _explain_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> DecodeFailure:
     """Return why decoding failed, with the object's outline if that can be decoded."""
     metadata: ObjectMeta | None = None
     outline: Object | None = None
@@ -331,7 +333,9 @@ def _decode_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -
     return DecodeFailure(str(error), outline, metadata)
 
 
-def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable | UnknownEvent:
+def _create_unreadable(
+    raw: msgspec.Raw, reason: str, *, deleted: bool
+) -> Unreadable | UnknownEvent:
     try:
         meta = _metadata_decoder.decode(raw).metadata
         if meta.name and meta.revision:
@@ -341,7 +345,7 @@ def _unreadable(raw: msgspec.Raw, reason: str, *, deleted: bool) -> Unreadable |
     return UnknownEvent(f"an object without name or resourceVersion: {reason}")
 
 
-def _key_of(raw: msgspec.Raw) -> Key | None:
+def _decode_key(raw: msgspec.Raw) -> Key | None:
     try:
         meta = _metadata_decoder.decode(raw).metadata
     except DECODE_ERRORS:
@@ -349,7 +353,7 @@ def _key_of(raw: msgspec.Raw) -> Key | None:
     return meta.key if meta.name else None
 
 
-def _bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
+def _decode_bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
     try:
         meta = _metadata_decoder.decode(raw).metadata
         ended = meta.annotations.get("k8s.io/initial-events-end") == "true"
@@ -359,12 +363,12 @@ def _bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
     return bookmark if bookmark.revision else UnknownEvent("a bookmark without resourceVersion")
 
 
-def _failure(raw: msgspec.Raw) -> ErrorEvent:
+def _decode_error_event(raw: msgspec.Raw) -> ErrorEvent:
     status = decode_status(raw) or {"message": "the watch ended with an error that is no Status"}
     return ErrorEvent(api_error(status.get("code") or 500, status))
 
 
-def precondition(at: Version) -> str:
+def require_revision(at: Version) -> str:
     """Return the resourceVersion.
 
     Raises:
@@ -375,7 +379,7 @@ def precondition(at: Version) -> str:
     return at.resourceVersion
 
 
-def pinning(pins: Mapping[str, str]) -> list[dict[str, str]]:
+def create_pin_operations(pins: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the operations of a JSON patch that make `pins` preconditions.
 
     Rejected: `test`, whose failure is a 422 like that of invalid content, and no Conflict.

@@ -26,12 +26,12 @@ import yaml
 from anyio.to_thread import run_sync
 
 from controller.argumenttypes import check_type
-from controller.credentials import Configuration, LoadedCredentials, kubeconfig_reader
-from controller.endpoint import Endpoint, url_of_host
+from controller.credentials import Configuration, LoadedCredentials, import_kubeconfig_reader
+from controller.endpoint import Endpoint, parse_host_url
 from controller.errors import ConfigurationError
-from controller.execplugin import plugin_credentials
+from controller.execplugin import run_plugin
 from controller.httptransport import HttpTransport
-from controller.proxies import checked_proxy, proxy_from_environment
+from controller.proxies import check_proxy, proxy_from_environment
 from controller.transport import Transport
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -68,17 +68,17 @@ async def connect(
         argument="connect: kubeconfig",
         expected="a pathlib.Path or None",
     )
-    paths = _kubeconfigs(kubeconfig, context)
+    paths = _find_kubeconfigs(kubeconfig, context)
 
     async def load() -> Configuration:
         if paths:
             return await _load_kubeconfigs(paths, context, may_ask=may_ask)
-        return await run_sync(pod_configuration, TOKEN_FILE)
+        return await run_sync(read_pod_configuration, TOKEN_FILE)
 
     configuration = await load()
-    credentials = LoadedCredentials(configuration, load, await run_sync(_files, paths))
+    credentials = LoadedCredentials(configuration, load, await run_sync(_list_files, paths))
     if configuration.proxy:
-        proxy = checked_proxy(str(configuration.proxy), "the kubeconfig's proxy-url")
+        proxy = check_proxy(str(configuration.proxy), "the kubeconfig's proxy-url")
     else:
         proxy = proxy_from_environment(configuration.host, os.environ)
     return HttpTransport(
@@ -129,7 +129,7 @@ class PodConfiguration:
     """None: LoadedCredentials reads the token again when its file changes."""
 
 
-def pod_configuration(
+def read_pod_configuration(
     token_file: Path, environment: Mapping[str, str] = os.environ
 ) -> PodConfiguration:
     """Read the service account of this pod, by client-go's rules.
@@ -161,7 +161,7 @@ def pod_configuration(
     )
 
 
-def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
+def _find_kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
     """Return the kubeconfig files to read; an empty list means the pod's service account.
 
     Raises:
@@ -188,7 +188,7 @@ def _kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
     )
 
 
-def context_names(kubeconfig: Path | None = None) -> list[str]:
+def list_context_names(kubeconfig: Path | None = None) -> list[str]:
     """Return the names of the contexts that `connect` can be given; none inside a pod.
 
     Args:
@@ -197,12 +197,12 @@ def context_names(kubeconfig: Path | None = None) -> list[str]:
     Raises:
         ConfigurationError: there is no kubeconfig, or one is wrong.
     """
-    documents = _read_kubeconfigs(_kubeconfigs(kubeconfig, None))
+    documents = _read_kubeconfigs(_find_kubeconfigs(kubeconfig, None))
     entries = (entry for document in documents for entry in _list_entries(document, "context"))
     return [*dict.fromkeys(str(entry["name"]) for entry in entries if "name" in entry)]
 
 
-def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
+def _list_files(kubeconfigs: Sequence[Path]) -> list[Path]:
     """Return the files that a configuration is made of: kubeconfigs, and the files they name.
 
     Fields ending in `-data` hold the contents themselves and name no file.
@@ -212,7 +212,7 @@ def _files(kubeconfigs: Sequence[Path]) -> list[Path]:
     files = list(kubeconfigs)
     for path, document in zip(kubeconfigs, _read_kubeconfigs(kubeconfigs), strict=True):
         for single in ("cluster", "user"):
-            for inner in _entries([document], single).values():
+            for inner in _index_entries([document], single).values():
                 references = (inner[name] for name in _NAMED_FILES if inner.get(name))
                 files += [path.parent / name for name in references if isinstance(name, str)]
     return files
@@ -224,10 +224,10 @@ async def _load_kubeconfigs(
     """Read kubeconfig files, merged as kubectl does; raise ConfigurationError for a fault."""
     documents = _read_kubeconfigs(paths)
     where = os.pathsep.join(map(str, paths))
-    chosen = _chosen_context(documents, context, where)
-    name = _entries(documents, "context")[chosen].get("user")
-    user = _entries(documents, "user").get(str(name), {})
-    config = kubeconfig_reader()
+    chosen = _choose_context(documents, context, where)
+    name = _index_entries(documents, "context")[chosen].get("user")
+    user = _index_entries(documents, "user").get(str(name), {})
+    config = import_kubeconfig_reader()
     reader = config.kube_config
     configuration = reader.Configuration()
     try:
@@ -236,7 +236,7 @@ async def _load_kubeconfigs(
         plugin_answer: Mapping[str, str] = {}
         if "exec" in user:
             plugin = config.exec_provider.ExecProvider(reader.ConfigNode("exec", user["exec"]))
-            plugin_answer = await plugin_credentials(
+            plugin_answer = await run_plugin(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
             for replaced in ("exec", "token", "tokenFile", "username", "password"):
@@ -244,14 +244,14 @@ async def _load_kubeconfigs(
         elif user.get("token") and user.get("tokenFile"):
             # The loader takes `token`; kubectl takes it only while the file cannot be read.
             passed_over = (
-                "token" if _has_token(_token_file(paths, documents, name)) else "tokenFile"
+                "token" if _has_token(_find_token_file(paths, documents, name)) else "tokenFile"
             )
             merged["users"].get_with_name(name)["user"].value.pop(passed_over)
         loader = reader.KubeConfigLoader(
             merged,
             active_context=chosen,
             config_base_path=None,  # each file's own folder
-            temp_file_path=_private_directory(),
+            temp_file_path=_create_private_directory(),
         )
         if "token" in plugin_answer:
             loader.token = f"Bearer {plugin_answer['token']}"
@@ -260,7 +260,7 @@ async def _load_kubeconfigs(
                 reader.FileOrData(
                     *(plugin_answer, None, part),
                     base64_file_content=False,
-                    temp_file_path=_private_directory(),
+                    temp_file_path=_create_private_directory(),
                 ).as_file()
                 for part in ("clientCertificateData", "clientKeyData")
             )
@@ -276,10 +276,10 @@ async def _load_kubeconfigs(
     return configuration
 
 
-def _token_file(paths: Sequence[Path], documents: _Documents, user: object) -> Path:
+def _find_token_file(paths: Sequence[Path], documents: _Documents, user: object) -> Path:
     """Return the file that the field `tokenFile` of a user names."""
     for path, document in zip(paths, documents, strict=True):
-        if (fields := _entries([document], "user").get(str(user))) is not None:
+        if (fields := _index_entries([document], "user").get(str(user))) is not None:
             return path.parent / str(fields["tokenFile"])
     raise KeyError(user)
 
@@ -292,14 +292,14 @@ def _has_token(file: Path) -> bool:
         return False
 
 
-def _chosen_context(documents: _Documents, context: str | None, where: str) -> str:
+def _choose_context(documents: _Documents, context: str | None, where: str) -> str:
     """Return the context that is asked for, else the current one: as in kubectl, the first named.
 
     Raises:
         ConfigurationError: there is none, or what it names is missing or is no server. The loader
             has no clear words for that.
     """
-    contexts = _entries(documents, "context")
+    contexts = _index_entries(documents, "context")
     known = ", ".join(contexts) or "none"
     current = (document.get("current-context") for document in documents)
     name = str(context or next(filter(None, current), ""))
@@ -309,9 +309,9 @@ def _chosen_context(documents: _Documents, context: str | None, where: str) -> s
         )
     if name not in contexts:
         raise ConfigurationError(f"kubeconfig {where} has no context {name!r}; there are: {known}")
-    cluster = _meant(documents, name, single="cluster", where=where)
+    cluster = _find_context_entry(documents, name, single="cluster", where=where)
     server = cluster.get("server")
-    parts = url_of_host(server) if isinstance(server, str) else None
+    parts = parse_host_url(server) if isinstance(server, str) else None
     if parts is None:
         raise ConfigurationError(
             f"kubeconfig {where}: the server of cluster {contexts[name]['cluster']!r} is not a"
@@ -319,14 +319,16 @@ def _chosen_context(documents: _Documents, context: str | None, where: str) -> s
             f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
         )
     if parts.scheme == "https" or contexts[name].get("user"):
-        _meant(documents, name, single="user", where=where)
+        _find_context_entry(documents, name, single="user", where=where)
     return name
 
 
-def _meant(documents: _Documents, context: str, single: str, where: str) -> Mapping[str, Any]:
+def _find_context_entry(
+    documents: _Documents, context: str, single: str, where: str
+) -> Mapping[str, Any]:
     """Return the cluster or user of a context; raise ConfigurationError if there is none."""
-    name = _entries(documents, "context")[context].get(single)
-    entry = _entries(documents, single).get(str(name)) if name else None
+    name = _index_entries(documents, "context")[context].get(single)
+    entry = _index_entries(documents, single).get(str(name)) if name else None
     if entry is None:
         subject = (
             f"the {single} {name!r}, and there is none of that name" if name else f"no {single}"
@@ -335,7 +337,7 @@ def _meant(documents: _Documents, context: str, single: str, where: str) -> Mapp
     return entry
 
 
-def _entries(documents: _Documents, single: str) -> dict[str, Mapping[str, Any]]:
+def _index_entries(documents: _Documents, single: str) -> dict[str, Mapping[str, Any]]:
     """Return the contexts, clusters or users by name; of several, kubectl takes the first."""
     entries: dict[str, Mapping[str, Any]] = {}
     for document in documents:
@@ -361,11 +363,11 @@ def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
     """
     documents = [_read_kubeconfig(path) for path in paths]
     if paths and not any(document.get("contexts") for document in documents):
-        raise _no_contexts(os.pathsep.join(map(str, paths)))
+        raise _create_no_contexts_error(os.pathsep.join(map(str, paths)))
     return documents
 
 
-def _no_contexts(where: str) -> ConfigurationError:
+def _create_no_contexts_error(where: str) -> ConfigurationError:
     return ConfigurationError(f"kubeconfig {where} has no contexts: is it a kubeconfig?")
 
 
@@ -381,7 +383,7 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
     if document is None:
         return {}  # an empty file, which kubectl passes over among others
     if not isinstance(document, dict):
-        raise _no_contexts(str(path))
+        raise _create_no_contexts_error(str(path))
     return document
 
 
@@ -407,7 +409,7 @@ def _check_user(
 
 
 @lru_cache(maxsize=1)
-def _private_directory() -> str:
+def _create_private_directory() -> str:
     """Return a directory for the loader's key files: readable by us alone, removed at exit."""
     directory = tempfile.mkdtemp(prefix="kubeconfig-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)

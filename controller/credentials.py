@@ -26,7 +26,7 @@ import anyio
 from anyio.to_thread import run_sync
 from typing_extensions import override
 
-from controller.endpoint import Credentials, tls_context
+from controller.endpoint import Credentials, create_tls_context
 from controller.errors import ConfigurationError
 from controller.loggers import get_logger
 
@@ -48,7 +48,7 @@ LONGEST_PAUSE = 60.0
 
 
 @lru_cache(maxsize=1)
-def kubeconfig_reader() -> ModuleType:
+def import_kubeconfig_reader() -> ModuleType:
     """Return kubernetes_asyncio.config, without the models and APIs of kubernetes_asyncio.client.
 
     These cost 36 MiB and half a second, and the package's own `__init__` loads them all. Here the
@@ -95,8 +95,8 @@ class LoadedCredentials(Credentials):
         self._configuration = configuration
         self._load = load
         self._files = files
-        self._state = file_state(files)
-        self._tls = _tls(configuration)
+        self._state = read_file_state(files)
+        self._tls = _create_tls_context_for(configuration)
         self._read_at = anyio.current_time()
         self._loaded_at = -RENEWAL_SECONDS
         self._changed = False
@@ -110,11 +110,11 @@ class LoadedCredentials(Credentials):
     async def authorization(self) -> str:
         if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
             self._read_at = anyio.current_time()
-            if await run_sync(file_state, self._files) != self._state:
+            if await run_sync(read_file_state, self._files) != self._state:
                 await self._join_load()
             if (hook := self._configuration.refresh_api_key_hook) is not None:
                 await run_sync(_refresh_token, hook, self._configuration)
-        return bearer_token(self._configuration)
+        return require_sendable_token(self._configuration)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the TLS settings for new connections, as last read; None for plain HTTP."""
@@ -160,10 +160,10 @@ class LoadedCredentials(Credentials):
         """Load the configuration; on failure keep the present one and note the error."""
         try:
             before = self._identity()
-            state = await run_sync(file_state, self._files)
+            state = await run_sync(read_file_state, self._files)
             configuration = await self._load()
-            bearer_token(configuration)
-            tls = await run_sync(_tls, configuration)
+            require_sendable_token(configuration)
+            tls = await run_sync(_create_tls_context_for, configuration)
         except ConfigurationError as error:
             # Perhaps only one file of a pair was replaced so far, or a plugin's server is away.
             self._failure = str(error)
@@ -188,22 +188,22 @@ class LoadedCredentials(Credentials):
         A token that cannot be sent has an identity, too: it is replaced like any other.
         """
         configuration = self._configuration
-        return _written_token(configuration), configuration.cert_file or "", self._state
+        return _read_token(configuration), configuration.cert_file or "", self._state
 
 
-def _written_token(configuration: Configuration) -> str:
+def _read_token(configuration: Configuration) -> str:
     """Return the Authorization header of a configuration as it is written; empty if none."""
     token: str = (configuration.api_key.get("BearerToken") or "").strip()
     return token
 
 
-def bearer_token(configuration: Configuration) -> str:
+def require_sendable_token(configuration: Configuration) -> str:
     """Return the Authorization header of a configuration; empty if it has no token.
 
     Raises:
         ConfigurationError: the token cannot be sent in a header.
     """
-    token = _written_token(configuration)
+    token = _read_token(configuration)
     if not token.isprintable():
         raise ConfigurationError(
             f"the token for {configuration.host} has a line break or another control"
@@ -212,16 +212,16 @@ def bearer_token(configuration: Configuration) -> str:
     return token
 
 
-def file_state(files: Iterable[Path]) -> FileState:
+def read_file_state(files: Iterable[Path]) -> FileState:
     """Return a value that differs when one of the files was replaced, changed or removed.
 
     The resolved path is part of it: kubelet replaces the files of a Secret volume by changing the
     target of one symlink, and the new file may have the age and the size of the old one.
     """
-    return tuple(_file_version(file) for file in files)
+    return tuple(_read_file_version(file) for file in files)
 
 
-def _file_version(file: Path) -> tuple[str, int, int, int] | None:
+def _read_file_version(file: Path) -> tuple[str, int, int, int] | None:
     """Return path, inode, mtime (ns) and size (bytes) of a file; None if it cannot be read."""
     try:
         real = file.resolve()
@@ -236,18 +236,20 @@ def _refresh_token(hook: Callable[[Configuration], object], configuration: Confi
 
     If that one has expired, the API server answers 401 and the transport calls `renew`.
     """
-    loader_error = kubeconfig_reader().ConfigException
+    loader_error = import_kubeconfig_reader().ConfigException
     try:
         hook(configuration)
     except (OSError, loader_error) as error:
         log.debug("Cannot reload the token, keeping the present one", error=str(error))
 
 
-def _tls(configuration: Configuration) -> ssl.SSLContext | None:
+def _create_tls_context_for(configuration: Configuration) -> ssl.SSLContext | None:
     if not configuration.host.startswith("https://"):
         return None
     try:
-        context = tls_context(cafile=configuration.ssl_ca_cert, verify=configuration.verify_ssl)
+        context = create_tls_context(
+            cafile=configuration.ssl_ca_cert, verify=configuration.verify_ssl
+        )
         if configuration.cert_file:
             context.load_cert_chain(configuration.cert_file, configuration.key_file)
     except (ssl.SSLError, OSError) as error:

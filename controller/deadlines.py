@@ -70,7 +70,7 @@ class Deadline:
                 for _ in range(self._cancellations):
                     task.uncancel()
                 group.cancel_scope.cancel()
-        if self._cancellations and not _is_for_the_caller(failure):
+        if self._cancellations and not _must_end_caller(failure):
             raise DeadlinePassed from failure
         if failure is not None:
             raise failure
@@ -96,7 +96,7 @@ class Deadline:
         return True
 
 
-def _is_for_the_caller(failure: BaseException | None) -> bool:
+def _must_end_caller(failure: BaseException | None) -> bool:
     """Return whether an error ends the caller, too: by a cancellation, or with the process."""
     if isinstance(failure, asyncio.CancelledError):
         return cancellation_requested()

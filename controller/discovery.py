@@ -212,13 +212,13 @@ async def list_served(
     asked = list(resources)
     versions = set[_Version]()
     if any(resource.group for resource in asked):
-        groups = (await _document(transport, "/apis", _Groups)).groups
+        groups = (await _fetch_document(transport, "/apis", _Groups)).groups
         versions.update(chain.from_iterable(group.versions for group in groups))
     known = set[Resource[Any]]()
     for api_version in {resource.api_version for resource in asked}:
         if "/" in api_version and _Version(api_version) not in versions:
             continue
-        names = {kind.name for kind in await _kinds(transport, api_version)}
+        names = {kind.name for kind in await _fetch_kinds(transport, api_version)}
         known |= {
             resource
             for resource in asked
@@ -241,7 +241,7 @@ async def find_kind(
         ControllerError: discovery failed, so the answer is not known.
     """
     try:
-        kinds = await _kinds(transport, api_version)
+        kinds = await _fetch_kinds(transport, api_version)
     except NotFound:
         return None
     for candidate in kinds:
@@ -250,13 +250,13 @@ async def find_kind(
     return None
 
 
-async def _kinds(transport: "Transport", api_version: str) -> list[_Kind]:
+async def _fetch_kinds(transport: "Transport", api_version: str) -> list[_Kind]:
     """Return the kinds of an API version, with their subresources."""
     root = "/apis" if "/" in api_version else "/api"
-    return (await _document(transport, f"{root}/{api_version}", _Kinds)).resources
+    return (await _fetch_document(transport, f"{root}/{api_version}", _Kinds)).resources
 
 
-async def _document(transport: "Transport", path: str, form: type[D]) -> D:
+async def _fetch_document(transport: "Transport", path: str, form: type[D]) -> D:
     """Return one document, with every field's type checked: a tenant may send anything."""
     answer = await transport.request("GET", path)
     try:

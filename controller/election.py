@@ -71,7 +71,7 @@ async def with_election(
 
 
 @contextmanager
-def unwrapped_failure() -> Iterator[None]:
+def unwrap_failure() -> Iterator[None]:
     """Raise LeaderLost or a single failure itself, instead of the exception groups around it."""
     try:
         yield

@@ -92,7 +92,7 @@ class Endpoint:
     current_tls: Callable[[], ssl.SSLContext | None] | None = None
 
 
-def tls_context(
+def create_tls_context(
     *, cafile: str | None = None, cadata: str | None = None, verify: bool = True
 ) -> ssl.SSLContext:
     """Return a context that trusts only the given authorities, or the system's if none is given.
@@ -112,7 +112,7 @@ def tls_context(
     return context
 
 
-def url_of_host(url: str) -> SplitResult | None:
+def parse_host_url(url: str) -> SplitResult | None:
     """Return the parts of an http:// or https:// URL that leads to a host; None of any other.
 
     A port out of range, brackets that do not close and a name that DNS cannot have are found here,

@@ -26,7 +26,7 @@ ANSWER_SECONDS = 60.0
 _STDIN, _STDOUT, _STDERR = range(3)
 
 
-async def plugin_credentials(
+async def run_plugin(
     command: Sequence[str],
     environment: Mapping[str, str],
     described: Mapping[str, Any],

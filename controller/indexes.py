@@ -58,16 +58,16 @@ class Indexes(Generic[T]):
         """
         return self._keys[index].get(value, ())
 
-    def failure_of(self, obj: T) -> NotIndexed | None:
+    def find_index_failure(self, obj: T) -> NotIndexed | None:
         """Return why an index function raises for `obj`, before anything changes; else None."""
         try:
-            self.values_of(obj)
+            self.compute_values(obj)
         except IndexFailure as failure:
             log.exception("cannot index object", resource=self._kind, object=str(obj.metadata.key))
             return NotIndexed(failure)
         return None
 
-    def values_of(self, obj: T) -> Mapping[str, AbstractSet[str]]:
+    def compute_values(self, obj: T) -> Mapping[str, AbstractSet[str]]:
         """Return the values of an object by index name, before anything changes.
 
         Raises:
@@ -90,10 +90,10 @@ class Indexes(Generic[T]):
 
         Raises:
             IndexFailure: a function raised for `new`; nothing has changed. Does not happen for an
-                object whose `values_of` were asked for before.
+                object whose `compute_values` were asked for before.
         """
-        after = self.values_of(new) if new is not None else {}
-        before = self._values_before(key, old)
+        after = self.compute_values(new) if new is not None else {}
+        before = self._find_listed_values(key, old)
         for name, lists in self._keys.items():
             removed, entered = before.get(name, _NONE), after.get(name, _NONE)
             for value in removed - entered:
@@ -104,12 +104,12 @@ class Indexes(Generic[T]):
             for value in entered - removed:
                 insort(lists.setdefault(value, []), key)
 
-    def _values_before(self, key: Key, old: T | None) -> Mapping[str, AbstractSet[str]]:
+    def _find_listed_values(self, key: Key, old: T | None) -> Mapping[str, AbstractSet[str]]:
         """Return the values under which `key` is listed."""
         if old is None:
             return {}
         try:
-            return self.values_of(old)
+            return self.compute_values(old)
         except IndexFailure:
             # The function is not pure: it returned when the object came. So look everywhere.
             return {
@@ -138,7 +138,7 @@ class Tombstones:
         """Hide the object with that uid; `revision` is at most that of its last version."""
         self._revisions.setdefault(key, {})[uid] = revision
 
-    def visible(self, obj: T | None) -> T | None:
+    def hide_deleted(self, obj: T | None) -> T | None:
         """Return `obj`, or None if it or a later object of its name has a tombstone."""
         if obj is None or not self._revisions:
             return obj

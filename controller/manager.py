@@ -33,7 +33,7 @@ from controller.clock import Clock, SystemClock
 from controller.discovery import AbsenceCounter
 from controller.election import (
     WaitToLead,
-    unwrapped_failure,
+    unwrap_failure,
     with_election,
     without_election,
 )
@@ -466,7 +466,7 @@ class Manager:
         """
         self._check_not_started()
         self._started = True
-        with unwrapped_failure():
+        with unwrap_failure():
             await self._run()
         if not self._stopping.is_set():
             raise UnexpectedEnd("the manager has ended although it was not stopped")

@@ -16,7 +16,7 @@ from ipaddress import (
 )
 from urllib.parse import SplitResult, urlsplit
 
-from controller.endpoint import url_of_host
+from controller.endpoint import parse_host_url
 from controller.errors import ConfigurationError
 
 Address = IPv4Address | IPv6Address
@@ -62,7 +62,7 @@ def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str:
         parts, environ.get("NO_PROXY") or environ.get("no_proxy") or ""
     ):
         return ""
-    return checked_proxy(proxy if "://" in proxy else f"http://{proxy}", f"the variable {name}")
+    return check_proxy(proxy if "://" in proxy else f"http://{proxy}", f"the variable {name}")
 
 
 def needs_proxy(server: SplitResult, exceptions: str) -> bool:
@@ -82,13 +82,13 @@ def needs_proxy(server: SplitResult, exceptions: str) -> bool:
     return not any(_matches(entry, target) for entry in entries if entry)
 
 
-def checked_proxy(proxy: str, where: str) -> str:
+def check_proxy(proxy: str, where: str) -> str:
     """Return `proxy` if its URL can be used.
 
     Raises:
         ConfigurationError: it is not an HTTP proxy; the message says `where` it was set.
     """
-    if url_of_host(proxy) is None:
+    if parse_host_url(proxy) is None:
         # What stands before the last @ may hold a password.
         scheme, separator, rest = proxy.rpartition("://")
         address = f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import anyio
 from prometheus_client import Counter
 
-from controller.callbacks import UnexpectedError, checked_awaitable, safe_repr
+from controller.callbacks import UnexpectedError, require_awaitable, safe_repr
 from controller.clock import Clock
 from controller.errors import UnexpectedEnd
 from controller.health import Check, Failing
@@ -98,7 +98,7 @@ async def call_guarded(run: Callable[[], Awaitable[R]]) -> R:
             another kind.
     """
     try:
-        return await checked_awaitable(run, run())
+        return await require_awaitable(run, run())
     except Exception:
         raise  # not from itself, by which it would lose its own cause
     except BaseException as error:

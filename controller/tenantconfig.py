@@ -17,9 +17,9 @@ from typing import Any
 
 import yaml
 
-from controller.endpoint import Endpoint, StaticToken, tls_context, url_of_host
+from controller.endpoint import Endpoint, StaticToken, create_tls_context, parse_host_url
 from controller.errors import ConfigurationError
-from controller.proxies import checked_proxy
+from controller.proxies import check_proxy
 from controller.transport import Transport
 
 # Absent values, where every scalar is parsed as text.
@@ -113,7 +113,7 @@ def parse_kubeconfig(
         key=key,
         token=token,
         server_name=_text(cluster, "tls-server-name"),
-        proxy=checked_proxy(proxy, "the kubeconfig's proxy-url") if proxy else "",
+        proxy=check_proxy(proxy, "the kubeconfig's proxy-url") if proxy else "",
         insecure=insecure,
     )
 
@@ -258,7 +258,7 @@ def _pem(entry: Mapping[str, Any], name: str) -> str:
 def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
     """Return the URL of the API server; raise ConfigurationError unless it is https of a host."""
     server = _text(cluster, "server")
-    parts = url_of_host(server)
+    parts = parse_host_url(server)
     if parts is not None and parts.scheme == "http" and not allow_insecure:
         raise ConfigurationError(
             f"the kubeconfig's server {_short(server)} is plain HTTP, which is not allowed"
@@ -278,7 +278,7 @@ def _short(value: object) -> str:
 def _tls(credentials: TenantCredentials) -> ssl.SSLContext:
     """Return the TLS context of credentials; raise ConfigurationError if they are unusable."""
     try:
-        context = tls_context(
+        context = create_tls_context(
             cadata=credentials.authority or None, verify=not credentials.insecure
         )
         if credentials.certificate:

@@ -26,10 +26,10 @@ ANSWER_SECONDS = 3.0
 
 def contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Return the contexts of the kubeconfig that begin so."""
-    from controller.config import context_names
+    from controller.config import list_context_names
 
     try:
-        contexts = context_names(_kubeconfig(ctx))
+        contexts = list_context_names(_kubeconfig(ctx))
     except ConfigurationError:
         return []
     return _beginning(contexts, incomplete)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from controller.certificates import CertificateMetrics, ServingCertificate, valid_until
+from controller.certificates import CertificateMetrics, ServingCertificate, parse_expiry
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 FIRST = datetime(1951, 1, 1, tzinfo=UTC)
@@ -32,7 +32,7 @@ def test_the_date_is_found_whatever_fields_precede_it(
 ) -> None:
     pem = certificate(until, name, serial)
     read = x509.load_pem_x509_certificate(pem).not_valid_after_utc
-    assert valid_until(b"words before\n" + pem + pem) == read == until
+    assert parse_expiry(b"words before\n" + pem + pem) == read == until
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_the_date_is_found_whatever_fields_precede_it(
 )
 def test_bytes_that_are_no_certificate_are_refused(pem: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
-        valid_until(pem)
+        parse_expiry(pem)
 
 
 def test_the_expiry_of_the_present_certificate_is_a_metric() -> None:

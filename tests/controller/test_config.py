@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from controller import config
-from controller.config import connect, pod_configuration
+from controller.config import connect, read_pod_configuration
 from controller.errors import ConfigurationError, Unauthorized
 from tests.controller.certs import authority_and_pair
 from tests.controller.kubeconfigs import kubeconfig
@@ -67,7 +67,7 @@ async def test_clusters_users_and_contexts_may_be_in_a_kubeconfig_each(
     names = ("users", "clusters", "contexts", "current-context")
     monkeypatch.setenv("KUBECONFIG", os.pathsep.join(str(tmp_path / name) for name in names))
     assert await connect_and_read() == b"{}"
-    assert config.context_names() == ["one", "two"]
+    assert config.list_context_names() == ["one", "two"]
 
 
 async def test_a_pod_uses_its_service_account_and_reads_its_token_again(
@@ -131,7 +131,7 @@ def test_a_service_account_that_is_not_complete_is_refused(
         (tmp_path / "ca.crt").write_text(authority)
     service = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": port}
     with pytest.raises(ConfigurationError, match=words):
-        pod_configuration(tmp_path / "token", service)
+        read_pod_configuration(tmp_path / "token", service)
 
 
 async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_keys_of_a_kubeconfig_are_written_where_only_we_can_read(tmp_path:
     path = kubeconfig(tmp_path / "k", "https://127.0.0.1:6443", user, **ca)
     transport = await connect(path)
     await transport.aclose()
-    directory = anyio.Path(vars(config)["_private_directory"]())
+    directory = anyio.Path(vars(config)["_create_private_directory"]())
     assert stat.S_IMODE((await directory.stat()).st_mode) == 0o700
 
 

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 from anyio.abc import SocketAttribute, SocketStream
 
-from controller.endpoint import Endpoint, tls_context
+from controller.endpoint import Endpoint, create_tls_context
 from controller.errors import MalformedAnswer, NoAnswer
 from controller.httpserver import listening
 from controller.httptransport import HttpTransport
@@ -18,7 +18,7 @@ from tests.controller.certs import authority_and_pair
 
 async def sentence(url: str) -> str:
     """Return the error of a request to a server that cannot be connected to."""
-    transport = HttpTransport(Endpoint(url, tls=tls_context()))
+    transport = HttpTransport(Endpoint(url, tls=create_tls_context()))
     try:
         with pytest.raises(NoAnswer) as caught:
             await transport.request("GET", "/x")

@@ -13,7 +13,7 @@ from controller.errors import ConfigurationError, NoAnswer
 from controller.httpserver import listening
 from controller.httptransport import HttpTransport
 from controller.pages import Bind
-from controller.proxies import checked_proxy, proxy_from_environment
+from controller.proxies import check_proxy, proxy_from_environment
 from tests.controller.kubeconfigs import kubeconfig
 
 
@@ -92,12 +92,12 @@ def test_the_scheme_of_the_server_selects_the_variable(
 
 def test_a_proxy_of_another_kind_is_refused() -> None:
     with pytest.raises(ConfigurationError, match="the flag names the proxy 'socks5://x'"):
-        checked_proxy("socks5://x", "the flag")
+        check_proxy("socks5://x", "the flag")
 
 
 def test_the_refusal_of_a_proxy_does_not_show_its_password() -> None:
     with pytest.raises(ConfigurationError) as caught:
-        checked_proxy("socks5://user:secret@x", "the flag")
+        check_proxy("socks5://user:secret@x", "the flag")
     assert "'socks5://x'" in str(caught.value)
     assert "secret" not in str(caught.value)
 
