@@ -19,7 +19,7 @@ from manifests.rendering import render_folder
 from reconcilers.cli.crds import file_name
 from reconcilers.cli.output import as_yaml
 from reconcilers.integrations.clusterapi.crds import crds
-from reconcilers.webhooks.configuration import INTEGRATIONS, entries
+from reconcilers.webhooks.configuration import INTEGRATIONS, build_entries
 
 MANIFESTS = Path(__file__).resolve().parent.parent / "manifests"
 CONTRACT = "v1beta2"
@@ -39,7 +39,8 @@ def files() -> Iterator[tuple[Path, str]]:
         if not validated:
             continue
         added = [
-            {"op": "add", "path": "/webhooks/-", "value": entry} for entry in entries(validated)
+            {"op": "add", "path": "/webhooks/-", "value": entry}
+            for entry in build_entries(validated)
         ]
         patch = yaml.safe_dump(added, sort_keys=False, width=1000)
         yield MANIFESTS / folder / "webhooks.yaml", HEAD + patch

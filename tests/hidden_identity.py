@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from controller.errors import Forbidden
 from controller.transport import NO_QUERY, Transport
-from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport, strict_opener
+from reconcilers.clusteraccess.tenantkubeconfigs import OpenTransport, make_strict_opener
 from reconcilers.configuration.settings import TenantSettings
 
 HIDDEN = "/api/v1/namespaces/kube-system"
@@ -64,5 +64,5 @@ class Hiding(Transport):
 
 def hiding(settings: TenantSettings) -> OpenTransport:
     """Return a function that opens a tenant's kubeconfig, and hides which cluster that is."""
-    usual = strict_opener(settings)
+    usual = make_strict_opener(settings)
     return lambda kubeconfig: Hiding(usual(kubeconfig))

@@ -1,4 +1,4 @@
-"""Access to clusters: what is known of the management cluster, and clients of tenants.
+"""Access to clusters: caches of the management cluster, and clients of tenants.
 
 managementcaches.py   the caches of our four kinds
 clusteridentity.py    which cluster an API server belongs to, and who may use it

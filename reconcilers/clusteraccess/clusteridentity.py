@@ -1,9 +1,9 @@
 """Which cluster an API server belongs to, by the uid of its kube-system; and who may use it.
 
-That namespace is made with the cluster, cannot be deleted, and its uid is never given again; so
-two kubeconfigs that show the same uid lead to the same cluster, by whatever addresses and names.
-What is made in a tenant names the management cluster in this way: names and resourceVersions of
-another one say nothing here.
+The namespace kube-system is created with the cluster and cannot be deleted, and its uid is unique.
+So two kubeconfigs that show the same uid lead to the same cluster, whatever addresses and names
+they have. The objects that we create in tenants name our management cluster by this uid: to
+another management cluster, the names and resourceVersions in them would mean nothing.
 """
 
 import re
@@ -22,16 +22,19 @@ from reconcilers.api.tenantcluster import TenantCluster
 
 _NAMESPACE = Key("", "kube-system")
 _UID = re.compile(r"[0-9A-Za-z.-]{1,64}")
-"""What a uid may look like: a tenant's answer is written on objects of the management cluster."""
+"""The form of a uid. A tenant could answer with anything, and the uid is written on objects of the
+management cluster."""
 
 UNKNOWN_SECONDS = 300.0
-"""How long until an identity that could not be read is read again."""
+"""Seconds until an identity that may not be read is read again."""
 
 _log = get_logger(__name__)
 
 
-async def cluster_identity(client: Client) -> str:
-    """Return the identity of the cluster that `client` leads to; empty if it may not be read.
+async def read_cluster_identity(client: Client) -> str:
+    """Return the uid that identifies the cluster of a client; empty if there is no usable uid.
+
+    It is empty if kube-system may not be read or is absent, and if its uid has another form.
 
     Raises:
         ControllerError: the cluster did not answer.
@@ -51,53 +54,56 @@ class ClusterIdentity:
 
     Args:
         client: of the cluster.
-        clock: the time, for when one that could not be read is read again.
+        clock: the time, for the pause before an identity that may not be read is read again.
     """
 
     def __init__(self, client: Client, clock: Clock) -> None:
         self._client = client
         self._clock = clock
         self.known: str | None = None
-        """None before it was read, empty if that was refused."""
+        """The identity; None before the first read, empty if the cluster showed no usable one."""
         self._read_again = float("-inf")
 
     async def read(self) -> str:
-        """Return it; empty if it may not be read.
+        """Return the identity, from memory if it is known; empty if the cluster shows none.
 
         Raises:
             ControllerError: the cluster did not answer.
         """
         now = self._clock.monotonic()
         if not self.known and now >= self._read_again:
-            self.known = await cluster_identity(self._client)
+            self.known = await read_cluster_identity(self._client)
             self._read_again = now + UNKNOWN_SECONDS
         return self.known or ""
 
 
-def management_note(management: str) -> dict[str, str]:
-    """Return the annotation that says which management cluster something was made by."""
+def build_management_annotation(management: str) -> dict[str, str]:
+    """Return the annotation for an object in a tenant that names its management cluster.
+
+    Empty if the management cluster's identity is not known.
+    """
     return {names.ANNOTATION_PROJECTION_MANAGEMENT: management} if management else {}
 
 
-def management_of(obj: Object) -> str:
-    """Return the uid of the management cluster that wrote a tenant's object; empty if unknown."""
+def find_management_uid(obj: Object) -> str:
+    """Return the management cluster that an object in a tenant names; empty if it names none."""
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
     return noted if _UID.fullmatch(noted) else ""
 
 
-def is_of_another(obj: Object, management: str) -> bool:
-    """Return whether something in a tenant names another management cluster than `management`.
+def is_of_other_management(obj: Object, management: str) -> bool:
+    """Return whether an object in a tenant names another management cluster than `management`.
 
-    An object that names none was made by an earlier release. False, too, if `management` is empty:
-    this cluster's own identity is not known then.
+    False if the object names none, because then no other owner is known. False, too, if
+    `management` is empty, because then the identity of this management cluster is not known.
     """
-    return management not in {"", management_of(obj)} and management_of(obj) != ""
+    return management not in {"", find_management_uid(obj)} and find_management_uid(obj) != ""
 
 
 class TenantGuard(Protocol):
     """Decides whether a TenantCluster may use the cluster that its kubeconfig leads to."""
 
-    async def management(self) -> str:
+    async def read_management_identity(self) -> str:
         """Return the identity of the management cluster; empty if it may not be read.
 
         Raises:
@@ -106,14 +112,14 @@ class TenantGuard(Protocol):
         ...
 
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
-        """Check that a tenant may use the cluster that its kubeconfig leads to.
+        """Raise an exception unless a tenant may use the cluster that its kubeconfig leads to.
 
         Args:
-            identity: of that cluster; empty if it is not known.
-            client: of that cluster.
+            identity: of the tenant's cluster; empty if it is not known.
+            client: of the tenant's cluster.
 
         Raises:
-            TenantUnavailable: it may not.
+            TenantUnavailable: the tenant may not use it.
             ControllerError: the cluster did not answer.
         """
         ...
@@ -123,16 +129,16 @@ class AdmitAll(TenantGuard):
     """Admits every cluster; for clients that only read.
 
     Args:
-        management: the identity of the management cluster, if it is needed.
+        management: reads the identity of the management cluster; None reports it as not known.
     """
 
     def __init__(self, management: ClusterIdentity | None = None) -> None:
         self._management = management
 
     @override
-    async def management(self) -> str:
+    async def read_management_identity(self) -> str:
         return await self._management.read() if self._management is not None else ""
 
     @override
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
-        """Raise nothing."""
+        """Admit the tenant: raise no exception."""

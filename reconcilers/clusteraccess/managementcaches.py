@@ -11,7 +11,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 
 @dataclass(frozen=True, slots=True)
 class Caches:
-    """What is known of the management cluster.
+    """The caches of the management cluster's objects of our kinds.
 
     Args:
         allocations: the IPAllocations, indexed by pool and by TenantCluster.

@@ -17,7 +17,14 @@ from reconcilers.clusteraccess.tenantfailures import UNREACHABLE, TenantUnavaila
 
 @dataclass(slots=True)
 class TenantConnection:
-    """A client that is kept, which cluster it leads to, and how many use it or wait for it."""
+    """An open connection to a tenant, which callers share.
+
+    Args:
+        identity: which cluster the connection leads to.
+        users: how many callers use the client or wait for the lock.
+        retired: whether new callers get another connection; this one is closed after its last use.
+        lock: gives the client to one caller at a time.
+    """
 
     transport: Transport
     client: Client
@@ -29,7 +36,14 @@ class TenantConnection:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A tenant that did not answer: how often in a row, until when it is not tried, and why."""
+    """The pause after a tenant did not answer.
+
+    Args:
+        failures: how many times in a row the tenant did not answer.
+        until: when the pause ends, on the monotonic clock.
+        why: the last failure, for a condition.
+        at: when the last failure happened.
+    """
 
     failures: int
     until: float
@@ -38,7 +52,7 @@ class Silence:
 
     @property
     def error(self) -> TenantUnavailable:
-        """What a caller gets while the tenant is not tried."""
+        """The exception for callers during the pause."""
         return TenantUnavailable(UNREACHABLE, self.why, failed_at=self.at)
 
 
@@ -47,12 +61,11 @@ class TenantAccess:
     """What a process remembers of the access to one tenant.
 
     Args:
-        connection: the client that is kept; None if there is none.
-        silence: the pause of a tenant that did not answer; None if it answered.
-        is_refused: whether the kubeconfig led to a cluster that the tenant may not use, when it
-            was last entered.
-        is_forgotten: whether the tenant is gone; then a client that is still in use, or that is
-            just being opened, is closed after that use.
+        connection: the connection that is kept; None if there is none.
+        silence: the pause after a failure; None if the tenant answered last time.
+        is_refused: whether the guard refused the tenant's cluster at the last use.
+        is_forgotten: whether the tenant is gone; then a connection that is still in use, or that
+            is just being opened, is closed after that use.
     """
 
     connection: TenantConnection | None = None
@@ -69,12 +82,12 @@ class TenantAccesses(Protocol):
         ...
 
     def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
-        """Return all accesses with the TenantClusters' namespace and name.
+        """Return all accesses, each with namespace and name of its TenantCluster.
 
-        Several have the same name while a deleted cluster of that name has allocations.
+        Several have the same name while a deleted cluster of that name still has allocations.
         """
         ...
 
     def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
-        """Return the accesses to the tenants of one name."""
+        """Return the accesses to the TenantClusters of one namespace and name."""
         ...

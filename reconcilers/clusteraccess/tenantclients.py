@@ -1,12 +1,12 @@
 """Clients of tenants, kept while they work.
 
 A tenant is not trusted, so its answers are bounded in size and time. A client is kept until a
-request through it fails in a way that new credentials or a new address could mend; then the Secret
-is read again. So a rotation is met without asking for the Secret while all is well. A tenant that
-does not answer is tried less and less often.
+request fails in a way that new credentials or a new address could repair; then the Secret is read
+again. So rotated credentials are picked up, and the Secret is not read for each request. A tenant
+that does not answer is retried less and less often.
 
-Which cluster a client leads to is read once, when it is made. A guard may refuse it then: nothing
-is done in a cluster that is not the TenantCluster's own.
+The identity of a client's cluster is read once. A guard decides by it whether the client may be
+used: nothing is written to a cluster that is not the TenantCluster's own.
 """
 
 from collections.abc import AsyncIterator, Iterator
@@ -43,32 +43,34 @@ from reconcilers.clusteraccess.tenantfailures import (
     UNREACHABLE,
     WEBHOOK_FAILED,
     TenantUnavailable,
-    failed_webhook,
-    lasting_words,
+    describe_without_port,
+    find_failed_webhook,
 )
 from reconcilers.clusteraccess.tenantkubeconfigs import (
     OpenTransport,
+    make_strict_opener,
     read_kubeconfig,
-    strict_opener,
 )
 from reconcilers.configuration.settings import TenantSettings
 
 FIRST_PAUSE = 5.0
+"""Seconds without requests after a tenant did not answer once; doubled with each failure."""
 LONGEST_PAUSE = 300.0
+"""The longest pause in seconds."""
 MOST_RETRIES = 2
-"""How many tenants that did not answer last time are tried at once."""
+"""The most tenants that are retried at the same time after they did not answer."""
 
 
 class TenantClients:
     """Clients of tenants, kept while they work.
 
     Args:
-        management: where the Secrets are.
-        settings: what a kubeconfig may do, and the bounds of a tenant's answers.
-        clock: the time, for the pauses between tries of a tenant that does not answer.
+        management: a client of the management cluster, which has the kubeconfig Secrets.
+        settings: what a kubeconfig may contain, and the bounds of a tenant's answers.
+        clock: the time, for the pauses after a tenant did not answer.
         accesses: what is remembered of each tenant.
-        open_transport: makes a connection of a kubeconfig; strict by default.
-        guard: decides whether a cluster may be used; by default all may.
+        open_transport: makes a connection from a kubeconfig; by default the strict loader.
+        guard: decides whether a cluster may be used; by default every cluster may.
     """
 
     def __init__(
@@ -83,7 +85,7 @@ class TenantClients:
         self._management = management
         self._guard = guard or AdmitAll()
         self._clock = clock
-        self._open = open_transport or strict_opener(settings)
+        self._open = open_transport or make_strict_opener(settings)
         self._max_list_bytes = settings.answer_limit
         self._accesses = accesses
         self._retries = 0
@@ -94,135 +96,153 @@ class TenantClients:
     ) -> AsyncIterator[Client]:
         """Yield a client of `tenant` for the context, to one caller at a time.
 
-        So a range is never taken for free because a tenant has no pool, while another caller is
-        between confirming that range and creating the pool.
+        One caller at a time: else one caller could find no pool in the tenant and take a range for
+        free, while another caller has confirmed that range and is about to create the pool.
 
-        If what is done with it fails so that another address or other credentials could help, the
-        client is closed once no caller uses it, and the Secret is read again next time. A tenant
-        that does not answer is not tried for a while, longer each time.
+        If a request in the context fails so that another address or other credentials could help,
+        the client is closed once no caller uses it, and the Secret is read again next time. A
+        tenant that does not answer is paused, longer each time.
 
         Args:
-            guarded: whether the guard has to admit the cluster; if not, only read by the client.
+            guarded: whether the guard has to admit the cluster. Without it, the caller must only
+                read.
 
         Raises:
-            TenantUnavailable: there is no kubeconfig, none that may be used, or no answer; it does
-                not lead to a cluster of the tenant's own; or what was done in the context was
-                refused.
-            Conflict: what was done in the context met another version.
+            TenantUnavailable: there is no usable kubeconfig; the tenant is paused, does not
+                answer, or rejects a request of the context; or the guard refuses its cluster.
+            Conflict: a write in the context met another version.
             ControllerError: the management cluster did not answer.
         """
         access = self._accesses.access_to(tenant)
-        await self.management()
+        # The guard needs it below. There, a management cluster that does not answer would count
+        # as a failure of the tenant.
+        await self.read_management_identity()
         with self._limit_tries(access):
             connection = await self._connect(tenant, access)
             connection.users += 1
             try:
                 async with connection.lock:
+                    # The caller before, for which this one waited, may have had no answer.
                     self._raise_if_paused(access)
                     if guarded:
                         await self._admit(tenant, access, connection)
                     yield connection.client
                     access.silence = None
             except (TenantUnavailable, Conflict):
+                # These are no failures of the connection: a pause, a refusal of the guard, or an
+                # answer that the caller handles.
                 raise
             except ControllerError as error:
-                raise self._failure(access, connection, error) from error
+                raise self._record_failure(access, connection, error) from error
             finally:
                 connection.users -= 1
                 if access.is_forgotten:
                     self._retire(access, connection)
-                await self._close_if_done(connection)
+                await self._close_if_unused(connection)
 
     async def _admit(
         self, tenant: TenantCluster, access: TenantAccess, connection: TenantConnection
     ) -> None:
-        """Ask the guard about the cluster that a connection leads to."""
+        """Ask the guard about the cluster of a connection; note the answer on the access.
+
+        Raises:
+            TenantUnavailable: the guard refuses the cluster.
+        """
         identity = await connection.identity.read()
-        access.is_refused = True
+        access.is_refused = True  # stays if the guard raises
         await self._guard.admit(tenant, identity, connection.client)
         access.is_refused = False
 
-    async def management(self) -> str:
+    async def read_management_identity(self) -> str:
         """Return the identity of the management cluster; empty if it is not known.
 
         Raises:
             ControllerError: the management cluster did not answer.
         """
-        return await self._guard.management()
+        return await self._guard.read_management_identity()
 
     def is_refused(self, tenant: TenantCluster) -> bool:
-        """Return whether a tenant's kubeconfig led to a cluster that it may not use."""
+        """Return whether the guard refused the tenant's cluster at the last use of a client."""
         return self._accesses.access_to(tenant).is_refused
 
-    def identity(self, tenant: TenantCluster) -> str | None:
-        """Return the identity of the cluster behind a tenant's client; None if there is no client.
+    def find_identity(self, tenant: TenantCluster) -> str | None:
+        """Return the identity of the cluster behind a tenant's client.
 
-        Empty if the tenant does not let that be read.
+        None if no client is kept, or the identity was not read yet; empty if the tenant does not
+        allow that.
         """
         connection = self._accesses.access_to(tenant).connection
         return connection.identity.known if connection is not None else None
 
-    def open(self) -> list[Key]:
-        """Return the namespace and name of tenants whose clients are kept."""
+    def list_open(self) -> list[Key]:
+        """Return namespace and name of each TenantCluster for which a client is kept."""
         accesses = self._accesses.accesses_by_name()
         return list(dict.fromkeys(key for key, access in accesses if access.connection))
 
     async def close(self, key: Key) -> None:
-        """Close the clients of the tenants of one name, as soon as no caller uses them."""
+        """Close the clients of the tenants of one name, each as soon as no caller uses it.
+
+        Their pauses and refusals end, too: the next use reads the Secret again.
+        """
         for access in list(self._accesses.accesses_of_name(key)):
             access.is_refused, access.silence = False, None
             await self._disconnect(access)
 
     async def forget(self, access: TenantAccess) -> None:
-        """Close the client of a tenant that is gone, and keep none from now on."""
+        """Close the client of a tenant that is gone, and close later clients after their use."""
         access.is_forgotten = True
         await self._disconnect(access)
 
     async def _disconnect(self, access: TenantAccess) -> None:
+        """Give up the connection of an access, if it has one; close it once no caller uses it."""
         connection = access.connection
         if connection is not None:
             self._retire(access, connection)
-            await self._close_if_done(connection)
+            await self._close_if_unused(connection)
 
     async def aclose(self) -> None:
         """Close all clients."""
-        for key in self.open():
+        for key in self.list_open():
             await self.close(key)
 
-    async def kubeconfig(self, tenant: TenantCluster) -> bytes:
-        """Return the tenant's kubeconfig as its Secret has it now.
+    async def read_kubeconfig(self, tenant: TenantCluster) -> bytes:
+        """Return the tenant's kubeconfig from its Secret, read live.
 
         Raises:
-            TenantUnavailable: there is none; `absent` if live reads showed so.
+            TenantUnavailable: there is no Secret (with `absent`), or the Secret is unusable.
             ControllerError: the management cluster did not answer.
         """
         return await read_kubeconfig(self._management, tenant)
 
-    async def connect(self, tenant: TenantCluster) -> Transport:
+    async def open_connection(self, tenant: TenantCluster) -> Transport:
         """Return a separate connection to the tenant, which the caller closes.
 
         Raises:
-            TenantUnavailable: there is no kubeconfig, or none that may be used.
+            TenantUnavailable: there is no usable kubeconfig.
             ControllerError: the management cluster did not answer.
         """
-        return self._transport(await self.kubeconfig(tenant))
+        return self._open_transport(await self.read_kubeconfig(tenant))
 
-    def _transport(self, kubeconfig: bytes) -> Transport:
+    def _open_transport(self, kubeconfig: bytes) -> Transport:
+        """Return a connection by a kubeconfig; raise TenantUnavailable if it is unsafe."""
         try:
             return self._open(kubeconfig)
-        except ConfigurationError as refused:
-            raise TenantUnavailable("KubeconfigRefused", str(refused)) from refused
+        except ConfigurationError as error:
+            raise TenantUnavailable("KubeconfigRefused", str(error)) from error
 
     @contextmanager
     def _limit_tries(self, access: TenantAccess) -> Iterator[None]:
-        """Let only a few be tried at once of the tenants that did not answer last time.
+        """Limit how many tenants are retried at the same time after they did not answer.
 
-        Each may take as long as a request may; were many tried, no worker would be left for the
-        tenants that do answer. The others count as unreachable until one of the tries is over.
+        A retry may take as long as the timeout of a request. Many at once would leave no worker
+        for the tenants that answer. The other tenants count as unreachable meanwhile.
+
+        Raises:
+            TenantUnavailable: the tenant is paused, or MOST_RETRIES retries are running.
         """
         silence = access.silence
         if silence is None:
-            yield
+            yield  # it answered last time, so this is no retry
             return
         self._raise_if_paused(access)
         if self._retries >= MOST_RETRIES:
@@ -234,24 +254,23 @@ class TenantClients:
             self._retries -= 1
 
     async def _connect(self, tenant: TenantCluster, access: TenantAccess) -> TenantConnection:
-        """Return the connection to a tenant; open it if there is none.
+        """Return the connection to a tenant; open one if there is none.
 
-        The connections to earlier clusters of this name are closed then.
+        Opening one closes the connections to earlier clusters of the same name.
         """
         self._raise_if_paused(access)
-        if known := self._connection(access):
-            return known
+        if connection := self._get_connection(access):
+            return connection
         for earlier in list(self._accesses.accesses_of_name(tenant.metadata.key)):
             if earlier is not access:
                 await self._disconnect(earlier)
-        kubeconfig = await self.kubeconfig(tenant)
-        if opened := self._connection(access):
-            return opened  # by another pass, meanwhile
-        transport = self._transport(kubeconfig)
-        manager = names.TENANT_FIELD_MANAGER
+        kubeconfig = await self.read_kubeconfig(tenant)
+        if connection := self._get_connection(access):
+            return connection  # another caller opened it while the Secret was read
+        transport = self._open_transport(kubeconfig)
         client = Client(
             transport,
-            field_manager=manager,
+            field_manager=names.TENANT_FIELD_MANAGER,
             max_list_bytes=self._max_list_bytes,
             absence_counter=AbsenceCounter(self._clock),
         )
@@ -260,20 +279,33 @@ class TenantClients:
         return access.connection
 
     @staticmethod
-    def _connection(access: TenantAccess) -> TenantConnection | None:
+    def _get_connection(access: TenantAccess) -> TenantConnection | None:
+        """Return the connection of an access.
+
+        As a call, so that the type checker takes None in one place for no proof of None later.
+        """
         return access.connection
 
     def _raise_if_paused(self, access: TenantAccess) -> None:
+        """Raise TenantUnavailable during the pause after a tenant did not answer."""
         if access.silence is not None and self._clock.monotonic() < access.silence.until:
             raise access.silence.error
 
-    def _failure(
+    def _record_failure(
         self, access: TenantAccess, connection: TenantConnection, error: ControllerError
     ) -> TenantUnavailable:
-        """Note a tenant's failure, and return the exception that callers handle."""
-        webhook = failed_webhook(error)
+        """Note a tenant's failure, and return the exception that callers handle.
+
+        1. A webhook in the tenant failed: no pause.
+        2. The tenant did not answer usably: pause it.
+        3. It rejected our credentials (Unauthorized), or the request (TenantRefused): no pause.
+
+        No answer, a malformed one and Unauthorized may come from an address or from credentials
+        that have changed, so the connection is given up and the Secret is read again.
+        """
+        webhook = find_failed_webhook(error)
         if webhook:
-            # It answers, so it is not paused: the webhook is back as soon as its pod is.
+            # The tenant's API server answers, and the webhook is back as soon as its pod is.
             access.silence = None
             return TenantUnavailable(WEBHOOK_FAILED, f"{webhook} in the tenant does not answer")
         reason = "TenantRefused"
@@ -284,22 +316,26 @@ class TenantClients:
             reason = UNAUTHORIZED
         if isinstance(error, NoAnswer | MalformedAnswer | Unauthorized):
             self._retire(access, connection)
-        return TenantUnavailable(reason, lasting_words(error))
+        return TenantUnavailable(reason, describe_without_port(error))
 
     @staticmethod
     def _retire(access: TenantAccess, connection: TenantConnection) -> None:
+        """Give up a connection: new callers open another one."""
         connection.retired = True
-        if access.connection is connection:
+        if access.connection is connection:  # not if a caller has already opened another one
             access.connection = None
 
     def _pause(self, access: TenantAccess, error: ControllerError) -> None:
+        """Begin the pause of a tenant that did not answer, twice as long as the pause before."""
         failures = access.silence.failures + 1 if access.silence is not None else 1
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
         until = self._clock.monotonic() + pause
-        why = lasting_words(error)
+        why = describe_without_port(error)
         access.silence = Silence(failures, until, why=why, at=self._clock.now())
 
-    async def _close_if_done(self, connection: TenantConnection) -> None:
+    async def _close_if_unused(self, connection: TenantConnection) -> None:
+        """Close a connection that is given up and that no caller uses."""
         if connection.retired and connection.users == 0:
+            # A caller that is cancelled closes it all the same; else its sockets would stay open.
             with anyio.CancelScope(shield=True):
                 await connection.transport.aclose()

@@ -23,17 +23,17 @@ OpenTransport = Callable[[bytes], Transport]
 
 
 async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
-    """Return the tenant's kubeconfig as its Secret has it now.
+    """Return the tenant's kubeconfig from its Secret, read live.
 
     Raises:
-        TenantUnavailable: there is none; `absent` if live reads showed so.
+        TenantUnavailable: there is no Secret (with `absent`), or the Secret is unusable.
         ControllerError: the management cluster did not answer.
     """
     tried = []
-    for key, entry in places(tenant):
+    for key, entry in list_places(tenant):
         secret = await management.find(SECRET, key)
         if secret is not None:
-            return _entry(secret, entry)
+            return _decode_entry(secret, entry)
         tried.append(str(key))
     raise TenantUnavailable(
         "KubeconfigMissing",
@@ -42,8 +42,12 @@ async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
     )
 
 
-def strict_opener(settings: TenantSettings) -> OpenTransport:
-    """Return a function that makes a transport of a kubeconfig, or refuses it as unsafe."""
+def make_strict_opener(settings: TenantSettings) -> OpenTransport:
+    """Return a function that makes a transport from a kubeconfig.
+
+    That function raises ConfigurationError for a kubeconfig that is malformed or unsafe: one that
+    reads files, runs programs, or has a proxy or no certificate check without its setting.
+    """
 
     def open_transport(kubeconfig: bytes) -> Transport:
         credentials = parse_kubeconfig(
@@ -58,25 +62,35 @@ def strict_opener(settings: TenantSettings) -> OpenTransport:
     return open_transport
 
 
-def places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
-    """Yield where the tenant's kubeconfig may be: Secret and entry, first choice first."""
-    name, own = tenant.metadata.name, tenant.metadata.namespace
-    namespaces = dict.fromkeys([tenant.status.tenantNamespace or own, own])
+def list_places(tenant: TenantCluster) -> Iterator[tuple[Key, str]]:
+    """Yield each Secret that may hold the tenant's kubeconfig, and its entry, in order.
+
+    Butler's own Secrets come before those of Cluster API; in each case the tenant's namespace
+    comes before that of the TenantCluster.
+    """
+    name, cluster_namespace = tenant.metadata.name, tenant.metadata.namespace
+    namespaces = dict.fromkeys(
+        [tenant.status.tenantNamespace or cluster_namespace, cluster_namespace]
+    )
     for namespace in namespaces:
         yield Key(namespace, f"{name}-admin-kubeconfig"), ADMIN_KEY
     for namespace in namespaces:
         yield Key(namespace, f"{name}-kubeconfig"), CLUSTER_API_KEY
 
 
-def _entry(secret: EncodedSecret, entry: str) -> bytes:
-    """Return a decoded entry of a kubeconfig Secret; raise TenantUnavailable if it is unusable."""
+def _decode_entry(secret: EncodedSecret, entry: str) -> bytes:
+    """Return a decoded entry of a kubeconfig Secret.
+
+    Raises:
+        TenantUnavailable: the Secret has no such entry, or the entry is not base64.
+    """
     where = f"Secret {secret.metadata.key}"
     encoded = secret.data.get(entry)
     if not encoded:
         raise TenantUnavailable("KubeconfigRefused", f"{where} has no entry {entry!r}; add it")
     try:
         return base64.b64decode(encoded, validate=True)
-    except binascii.Error as wrong:
+    except binascii.Error as error:
         raise TenantUnavailable(
-            "KubeconfigRefused", f"{where}, entry {entry!r}: {wrong}"
-        ) from wrong
+            "KubeconfigRefused", f"{where}, entry {entry!r}: {error}"
+        ) from error

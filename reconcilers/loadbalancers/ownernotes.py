@@ -7,7 +7,10 @@ from controller.meta import Key, Object, parse_revision
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
+from reconcilers.clusteraccess.clusteridentity import (
+    build_management_annotation,
+    is_of_other_management,
+)
 
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
@@ -28,7 +31,7 @@ def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, s
     return {
         names.ANNOTATION_PROJECTION_OWNER: str(key),
         names.ANNOTATION_PROJECTION_OWNER_UID: uid,
-        **management_note(management),
+        **build_management_annotation(management),
     }
 
 
@@ -54,7 +57,7 @@ def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
     noted = owner_of(obj)
     if noted is not None and str(noted) != owner[names.ANNOTATION_PROJECTION_OWNER]:
         return True
-    return is_of_another(obj, owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
+    return is_of_other_management(obj, owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
 
 
 def position_of(obj: Object, annotation: str) -> int:

@@ -132,7 +132,10 @@ def validity(config: ProviderConfig) -> ConditionFinding | None:
     if verdict.allowed:
         return None
     return ConditionFinding(
-        READY, False, reason=VALIDATION_FAILED, message=f"validation errors: {verdict.sentence()}"
+        READY,
+        False,
+        reason=VALIDATION_FAILED,
+        message=f"validation errors: {verdict.join_causes()}",
     )
 
 

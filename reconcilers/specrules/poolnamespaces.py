@@ -10,7 +10,7 @@ NAMESPACE_NOT_ALLOWED = "NamespaceNotAllowed"
 
 
 def describe_refused_namespace(namespace: str, allowed: Sequence[str]) -> str:
-    """Return why no NetworkPool or ProviderConfig counts in a namespace; empty if they do.
+    """Return why NetworkPools and ProviderConfigs of a namespace are ignored; empty if they count.
 
     Args:
         namespace: of the object.

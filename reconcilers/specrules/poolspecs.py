@@ -1,6 +1,6 @@
 """What is wrong or doubtful in the spec of a NetworkPool, each with the field it is about.
 
-The CRD refuses these faults too, but for those that CEL cannot tell.
+The CRD rejects most of these faults too; CEL cannot express the others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,23 +25,30 @@ TENANT: Path = ("spec", "tenantAllocation")
 
 
 def list_blocks(spec: NetworkPoolSpec) -> list[tuple[Path, NetworkPoolSpec]]:
-    """Return the blocks of a spec, one or one of each family, with where they are written."""
+    """Return the path and the fields of each block of a spec: one block per address family.
+
+    A pool with one family has only the block `spec`; the other family is in `spec.secondary`.
+    """
     return list(zip((SPEC, SECONDARY), spec.blocks, strict=False))
 
 
 def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
-    """Return every fault of a spec; the exceptions of docs/design/validation.md stop no pool.
+    """Return the faults of a spec, each with its field.
+
+    Some values are mistakes, but not faults, as they would stop the pool: see
+    docs/design/validation.md. Most of them get a warning from `list_pool_warnings`.
 
     Args:
-        max_addresses: the largest pool, in addresses.
+        max_addresses: the largest IPv4 pool, in addresses.
     """
     tenant = spec.tenantAllocation
     if tenant is not None and (tenant.start is None) != (tenant.end is None):
+        # The checks below would report the missing half as an address that cannot be parsed.
         return [Remark(TENANT, TOGETHER.message)]
     faults = [
         remark
-        for at, block in list_blocks(spec)
-        for remark in _find_block_faults(at, block, max_addresses)
+        for block_path, block in list_blocks(spec)
+        for remark in _find_block_faults(block_path, block, max_addresses)
     ]
     if spec.gateway and addresstexts.parse_ends(spec.gateway, spec.gateway) is None:
         faults.append(Remark((*SPEC, "gateway"), IS_ADDRESS.message))
@@ -49,62 +56,86 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
         faults.append(Remark((*SPEC, "gateway"), GATEWAY_FAMILY.message))
     if faults:
         return faults
+    # Each block is valid by itself, so what remains is that both blocks have one family.
     try:
         poolgeometry.parse_layouts(spec, max_addresses)
-    except InvalidPool as same:
-        return [Remark((*SECONDARY, "cidr"), str(same))]
+    except InvalidPool as same_family:
+        return [Remark((*SECONDARY, "cidr"), str(same_family))]
     return []
 
 
-def _find_block_faults(at: Path, block: NetworkPoolSpec, max_addresses: int) -> Iterator[Remark]:
+def _find_block_faults(
+    block_path: Path, block: NetworkPoolSpec, max_addresses: int
+) -> Iterator[Remark]:
+    """Yield the faults of one block: what the allocator cannot parse, or else its size.
+
+    Args:
+        block_path: the field that holds the block: `spec` or `spec.secondary`.
+        max_addresses: the largest IPv4 pool, in addresses.
+    """
     reserved = [reservation.cidr for reservation in block.reserved]
     faults = pool_faults(block.cidr, reserved, block.spans())
-    yield from (Remark(_locate_in_spec(at, block, fault.path), fault.message) for fault in faults)
+    for fault in faults:
+        yield Remark(_locate_in_spec(block_path, block, fault.path), fault.message)
     if faults:
-        return
+        return  # the size of a block that cannot be parsed is unknown
     try:
         poolgeometry.parse_layout(block, max_addresses)
-    except PoolTooLarge as large:
-        yield Remark((*at, "cidr"), str(large))
+    except PoolTooLarge as too_large:
+        yield Remark((*block_path, "cidr"), str(too_large))
 
 
-def _locate_in_spec(at: Path, block: NetworkPoolSpec, path: Path) -> Path:
-    """Return where in a pool's spec the allocator's path leads."""
+def _locate_in_spec(block_path: Path, block: NetworkPoolSpec, path: Path) -> Path:
+    """Return the field of the API for a path of the allocator.
+
+    The allocator knows `ranges[0].start` only. In the API, ranges are in `tenantAllocation`, and
+    a single range may be written as `tenantAllocation.start` and `.end`.
+    """
     if path[0] != "ranges":
-        return (*at, *path)
+        return (*block_path, *path)
     tenant = block.tenantAllocation
     if tenant is not None and tenant.ranges:
-        return (*at, "tenantAllocation", *path)
-    return (*at, "tenantAllocation", *path[2:])  # the one range is start and end themselves
+        return (*block_path, "tenantAllocation", *path)
+    return (*block_path, "tenantAllocation", *path[2:])  # without `ranges[0]`
 
 
 def list_pool_warnings(spec: NetworkPoolSpec, layouts: Sequence[Layout]) -> Iterator[Remark]:
     """Yield warnings about values that are allowed and likely to be mistakes.
 
     Args:
-        layouts: its geometry.
+        layouts: the parsed blocks of the spec, in their order.
     """
-    for (at, block), layout in zip(list_blocks(spec), layouts, strict=True):
-        yield from _list_block_warnings(at, block, layout)
+    for (block_path, block), layout in zip(list_blocks(spec), layouts, strict=True):
+        yield from _list_block_warnings(block_path, block, layout)
 
 
-def _list_block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> Iterator[Remark]:
-    """Yield the warnings about one block: overlaps, host bits, no room, edges handed out."""
-    written: list[tuple[Path, str, AddressRange]] = [((*at, "cidr"), block.cidr, layout.cidr)]
+def _list_block_warnings(
+    block_path: Path, block: NetworkPoolSpec, layout: Layout
+) -> Iterator[Remark]:
+    """Yield the warnings about one block.
+
+    1. Two reservations overlap.
+    2. A CIDR has bits set behind its prefix.
+    3. No address is left to hand out.
+    4. The pool hands out its network or broadcast address, and the spec does not say that it may.
+    """
+    cidr_path: Path = (*block_path, "cidr")
+    cidrs: list[tuple[Path, str, AddressRange]] = [(cidr_path, block.cidr, layout.cidr)]
+    # The layout's further reservations are not in `reserved`: the gateway and the edges.
     listed = layout.reserved[: len(block.reserved)]
     for number, (reservation, parsed) in enumerate(zip(block.reserved, listed, strict=True)):
-        path = (*at, "reserved", number)
-        written.append(((*path, "cidr"), reservation.cidr, parsed))
-        for earlier, other in enumerate(listed[:number]):
-            if parsed.overlaps(other):
-                sentence = f"{parsed.text} overlaps reserved[{earlier}] ({other.text})"
+        path = (*block_path, "reserved", number)
+        cidrs.append(((*path, "cidr"), reservation.cidr, parsed))
+        for earlier_number, earlier in enumerate(listed[:number]):
+            if parsed.overlaps(earlier):
+                sentence = f"{parsed.text} overlaps reserved[{earlier_number}] ({earlier.text})"
                 yield Remark(path, sentence)
-    for field, cidr, parsed in written:
+    for path, cidr, parsed in cidrs:
         if warning := addresstexts.describe_host_bits(cidr, parsed):
-            yield Remark(field, warning)
+            yield Remark(path, warning)
     if layout.total == 0:
         sentence = "everything that tenants may draw from is reserved: nothing can be handed out"
-        yield Remark(at, sentence)
+        yield Remark(block_path, sentence)
     offered = [
         f"{address.start_text} ({name})"
         for name, address in name_edge_addresses(layout.cidr).items()
@@ -115,4 +146,4 @@ def _list_block_warnings(at: Path, block: NetworkPoolSpec, layout: Layout) -> It
             f"the pool hands out {' and '.join(offered)}; set spec.{poolgeometry.EXCLUDE_EDGES} to"
             " true to leave such addresses out, or to false to confirm them"
         )
-        yield Remark((*at, "cidr"), sentence)
+        yield Remark(cidr_path, sentence)

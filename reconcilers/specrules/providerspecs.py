@@ -1,7 +1,8 @@
 """What is wrong or doubtful in the spec of a ProviderConfig.
 
-A cloud without its settings; a team scope without its team; IPAM without pools, or in a cloud;
-sizes above the quota. The schema's CEL rules refuse most of it too, for clusters without webhooks.
+Faults are a cloud without its settings, a team scope without its team, and IPAM without pools or
+in a cloud. Sizes above the quota get a warning. The schema's CEL rules reject most faults too, for
+clusters without webhooks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,7 +24,7 @@ from reconcilers.api.providerconfig import (
     ProviderConfig,
     ProviderConfigSpec,
 )
-from reconcilers.specrules.verdict import Verdict, build_required_cause, forbidden
+from reconcilers.specrules.verdict import Verdict, build_forbidden_cause, build_required_cause
 
 IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
     "azure": ("subscriptionID", "resourceGroup"),
@@ -36,42 +37,50 @@ IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
 def review_provider(new: ProviderConfig) -> Verdict:
     """Validate a spec that is new or was edited."""
     spec = new.spec
-    causes = [*_credentials(spec), *_settings(spec), *_scope(spec), *_network(spec)]
-    return Verdict.from_causes(causes, _quota_warnings(spec))
+    causes = [
+        *_find_credential_faults(spec),
+        *_find_settings_faults(spec),
+        *_find_scope_faults(spec),
+        *_find_network_faults(spec),
+    ]
+    return Verdict.from_causes(causes, _list_quota_warnings(spec))
 
 
-def _credentials(spec: ProviderConfigSpec) -> Iterator[Cause]:
+def _find_credential_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    """Yield a cause if a provider other than `local` names no Secret with credentials."""
     reference = spec.credentialsRef
     if spec.provider != LOCAL and (reference is None or not reference.name):
         yield build_required_cause(("spec", "credentialsRef"), NEEDS_CREDENTIALS.message)
 
 
-def _settings(spec: ProviderConfigSpec) -> Iterator[Cause]:
-    """Ask for the settings of a cloud; the others have defaults for what they need."""
+def _find_settings_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    """Yield a cause for each setting in IDENTIFIERS that a cloud provider lacks."""
     if spec.provider not in CLOUDS:
-        return
+        return  # all settings of the other providers have defaults
     settings: Opaque | None = getattr(spec, spec.provider)
     if settings is None:
         yield build_required_cause(("spec", spec.provider), NEEDS_SETTINGS[spec.provider].message)
-        return
+        return  # that cause stands for all its settings
     for name in IDENTIFIERS[spec.provider]:
         if not settings.get(name):
             message = f"required when provider is {quote_value(spec.provider)}"
             yield build_required_cause(("spec", spec.provider, name), message)
 
 
-def _scope(spec: ProviderConfigSpec) -> Iterator[Cause]:
+def _find_scope_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    """Yield a cause if the scope is a team and names no team."""
     scope = spec.scope
     if scope is not None and scope.type == "team" and scope.teamRef is None:
         yield build_required_cause(("spec", "scope", "teamRef"), TEAM_NAMED.message)
 
 
-def _network(spec: ProviderConfigSpec) -> Iterator[Cause]:
+def _find_network_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
+    """Yield the causes of IPAM mode: it needs pools, and no cloud has it."""
     network = spec.networking
     if network.mode != IPAM:
         return
     if spec.provider in CLOUDS:
-        yield forbidden(("spec", "network", "mode"), NO_IPAM_IN_CLOUDS.message)
+        yield build_forbidden_cause(("spec", "network", "mode"), NO_IPAM_IN_CLOUDS.message)
     if not network.poolRefs:
         yield build_required_cause(("spec", "network", "poolRefs"), HAS_POOLS.message)
 
@@ -83,12 +92,15 @@ def find_initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
     return "defaultPoolSize", sizing.defaultPoolSize
 
 
-def _quota_warnings(spec: ProviderConfigSpec) -> Iterator[str]:
-    """Warn of sizes that the quota cuts: no fault, as tenants get the quota."""
+def _list_quota_warnings(spec: ProviderConfigSpec) -> Iterator[str]:
+    """Warn about sizes above the quota: the initial size, and the first growth.
+
+    They are no faults, because tenants get the quota then.
+    """
     network = spec.networking
     quota = network.quota.maxLoadBalancerIPs
     if network.mode != IPAM or quota is None:
-        return
+        return  # without IPAM no size counts, and without a quota every size is allowed
     name, size = find_initial_size(network.sizing)
     where = f"spec.network.loadBalancer.{name}"
     if size > quota:

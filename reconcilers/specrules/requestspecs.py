@@ -26,7 +26,13 @@ from reconcilers.api.ipallocation import (
     IPAllocationSpec,
 )
 from reconcilers.api.networkpool import NetworkPool
-from reconcilers.specrules.verdict import Path, Remark, Verdict, forbidden, invalid
+from reconcilers.specrules.verdict import (
+    Path,
+    Remark,
+    Verdict,
+    build_forbidden_cause,
+    build_invalid_cause,
+)
 
 SPEC: Path = ("spec",)
 PINNED: Path = ("spec", "pinnedRange")
@@ -34,11 +40,15 @@ PINNED_BOTH: Path = ("spec", "pinnedRanges")
 
 
 def review_request(new: IPAllocation) -> Verdict:
-    """Validate what a request says of itself, whatever pool it names."""
+    """Validate the spec of a request by itself, whatever pool it names.
+
+    A pinned range that cannot be parsed is the only cause then; else all contradictions between
+    the fields are.
+    """
     try:
-        requestedranges.parse_first_pin(new)
+        requestedranges.parse_pins(new)
     except AllocatorError as malformed:
-        return Verdict.from_causes([invalid(locate_pins(new), str(malformed))])
+        return Verdict.from_causes([build_invalid_cause(locate_pins(new), str(malformed))])
     return Verdict.from_causes(_find_contradictions(new.spec))
 
 
@@ -47,38 +57,39 @@ def _find_contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
     dual = spec.ipFamilyPolicy in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
     pinned = spec.pinnedRange is not None or bool(spec.pinnedRanges)
     if spec.prefixLength is not None and (spec.count is not None or pinned):
-        yield forbidden(("spec", "prefixLength"), ONE_SIZE.message)
+        yield build_forbidden_cause(("spec", "prefixLength"), ONE_SIZE.message)
     if spec.prefixLength is not None and dual:
-        yield forbidden(("spec", "prefixLength"), ONE_BLOCK.message)
+        yield build_forbidden_cause(("spec", "prefixLength"), ONE_BLOCK.message)
     if spec.pinnedRange is not None and spec.pinnedRanges:
-        yield forbidden(("spec", "pinnedRanges"), PINNED_ONCE.message)
+        yield build_forbidden_cause(("spec", "pinnedRanges"), PINNED_ONCE.message)
     if len(set(spec.ipFamilies)) < len(spec.ipFamilies):
-        yield invalid(("spec", "ipFamilies", 1), DISTINCT_FAMILIES.message)
+        yield build_invalid_cause(("spec", "ipFamilies", 1), DISTINCT_FAMILIES.message)
     if not dual and max(len(spec.ipFamilies), len(spec.pinnedRanges)) > 1:
-        yield invalid(("spec", "ipFamilyPolicy"), POLICY_OF_TWO.message)
+        yield build_invalid_cause(("spec", "ipFamilyPolicy"), POLICY_OF_TWO.message)
     elif not dual and spec.ipFamilies and not _is_pinned_in(spec, spec.ipFamilies[0]):
-        yield invalid(("spec", "ipFamilies"), PINNED_FAMILY.message)
+        yield build_invalid_cause(("spec", "ipFamilies"), PINNED_FAMILY.message)
 
 
 def _is_pinned_in(spec: IPAllocationSpec, family: str) -> bool:
-    """Return whether every range that a spec pins is of a family."""
+    """Return whether all pinned ranges of a spec are of a family; True if it pins none."""
     pins = (*spec.pinnedRanges, *([spec.pinnedRange] if spec.pinnedRange is not None else []))
     return all((":" in pin.startAddress) == (family == "IPv6") for pin in pins)
 
 
 class _Pin(NamedTuple):
-    """A range that is asked for, and where."""
+    """A pinned range, and the field that pins it."""
 
     path: Path
     range: AddressRange
 
 
 def locate_pins(allocation: IPAllocation, number: int | None = None) -> Path:
-    """Return where a request pins its ranges.
+    """Return the field of a request that pins ranges: `pinnedRange` or `pinnedRanges`.
 
     Args:
         allocation: the request.
-        number: of a range in `requestedranges.parse_pins`; None for all.
+        number: the index in `pinnedRanges` to point at; None for the whole field. `pinnedRange`
+            has no index.
     """
     if allocation.spec.pinnedRange is not None or not allocation.spec.pinnedRanges:
         return PINNED
@@ -90,12 +101,12 @@ def find_impossibility(
 ) -> Remark | None:
     """Return why a pool could not serve a request even if it were empty; None if it could.
 
-    A family that the pool lacks is no such reason, as the pool may be given it.
+    A family that the pool lacks is no such reason, because a second family can be added to a pool.
 
     Args:
         allocation: the request.
-        count: how many addresses it asks for, where it pins none.
-        layouts: its geometry.
+        count: how many addresses it asks for in each family in which it pins no range.
+        layouts: the parsed blocks of the pool, one of each family.
     """
     by_family = {layout.family: layout for layout in layouts}
     try:
@@ -104,6 +115,8 @@ def find_impossibility(
             for number, pin in enumerate(requestedranges.parse_pins(allocation))
         }
         if len(layouts) == 1 and not allocation.spec.names_families:
+            # The request takes the one family of the pool. A pin of the other family can never
+            # be served then, and `choose_families` would say only that the pool lacks it.
             pinned = next(iter(pins.values()), None)
             return _find_family_impossibility(
                 allocation, count, pool=pool, layout=layouts[0], pin=pinned
@@ -114,7 +127,8 @@ def find_impossibility(
     except MalformedText as impossible:
         return Remark(locate_pins(allocation), str(impossible))
     except RequestRefused:
-        return None
+        return None  # the pool lacks a family of the request
+    # A second family that is only preferred may be left out, so it makes nothing impossible.
     required = choice.families if choice.second_required else choice.families[:1]
     remarks = (
         _find_family_impossibility(
@@ -132,11 +146,15 @@ def _find_family_impossibility(
     layout: Layout,
     pin: _Pin | None,
 ) -> Remark | None:
-    """Return why one family of a pool could not serve a request even if it were empty."""
+    """Return why one family of a pool could not serve a request even if it were empty.
+
+    None if it could. A pinned range has to lie in the ranges of the pool and hold no reserved
+    address; without a pinned range, the number of addresses has to fit.
+    """
     if pin is None:
         return _find_size_impossibility(allocation, count, pool=pool, layout=layout)
     try:
-        layout.pinned_span(pin.range)
+        layout.pinned_span(pin.range)  # raises if the range is not in the pool's ranges
     except AllocatorError as impossible:
         return Remark(pin.path, str(impossible))
     if layout.could_ever_pin(pin.range):
@@ -148,6 +166,10 @@ def _find_family_impossibility(
 def _find_size_impossibility(
     allocation: IPAllocation, count: int, pool: NetworkPool, layout: Layout
 ) -> Remark | None:
+    """Return why one family of a pool has no room for a number of addresses even if it is empty.
+
+    None if it has room. With a prefix length, the addresses have to be one aligned block, a CIDR.
+    """
     prefix, largest, noun = allocation.spec.prefixLength, layout.longest, "addresses in a row"
     if prefix is not None:
         try:

@@ -1,6 +1,6 @@
 """What is wrong in the spec of a TenantCluster: a pool, its families, a selector of Services.
 
-The CRD refuses the same.
+The CRD rejects the same faults.
 """
 
 import re
@@ -27,7 +27,7 @@ from reconcilers.api.tenantaddons import (
     ServiceSelector,
 )
 from reconcilers.api.tenantcluster import Networking, TenantCluster
-from reconcilers.specrules.verdict import Path, Verdict, field, invalid
+from reconcilers.specrules.verdict import Path, Verdict, build_invalid_cause, format_path
 
 NETWORKING: Path = ("spec", "networking")
 SELECTOR: Path = ("spec", "addons", "loadBalancer", "cilium", "serviceSelector")
@@ -42,50 +42,56 @@ MANUAL_POOL: Path = (*NETWORKING, "loadBalancerPool")
 def review_tenant(tenant: TenantCluster) -> Verdict:
     """Validate a spec by itself."""
     pool = parse_manual_pool(tenant)
-    causes = [invalid(MANUAL_POOL, pool)] if isinstance(pool, str) else []
+    causes = [build_invalid_cause(MANUAL_POOL, pool)] if isinstance(pool, str) else []
     causes += _find_family_faults(tenant.networking)
     causes += _find_selector_faults(tenant)
     return Verdict.from_causes(causes, _list_selector_warnings(tenant))
 
 
 def _find_selector(tenant: TenantCluster) -> ServiceSelector | None:
-    """Return the selector of the spec, whichever load balancer the cluster has."""
+    """Return the selector of Services in the spec; None if there is none.
+
+    It is returned even if the cluster's load balancer is not Cilium, which alone uses it.
+    """
     addon = tenant.spec.addons.loadBalancer if tenant.spec.addons is not None else None
     return addon.cilium.serviceSelector if addon is not None and addon.cilium is not None else None
 
 
 def _find_selector_faults(tenant: TenantCluster) -> Iterator[Cause]:
-    """Yield the causes for labels and terms of a selector that Cilium would refuse."""
+    """Yield the causes for labels and terms of a selector that Cilium would reject."""
     selector = _find_selector(tenant)
     if selector is None:
         return
     for key, value in selector.matchLabels.items():
         path: Path = (*SELECTOR, "matchLabels")
         if not _is_key(key):
-            yield invalid(path, f"{key!r} is no label key; {KEY_FORM}")
+            yield build_invalid_cause(path, f"{key!r} is no label key; {KEY_FORM}")
         if not _is_value(value):
-            yield invalid((*path, key), f"{value!r} is no label value; {VALUE_FORM}")
+            yield build_invalid_cause((*path, key), f"{value!r} is no label value; {VALUE_FORM}")
     for number, term in enumerate(selector.matchExpressions):
         yield from _find_term_faults(term, (*SELECTOR, "matchExpressions", number))
 
 
 def _find_term_faults(term: SelectorExpression, path: Path) -> Iterator[Cause]:
-    """Yield the causes for a term of a selector.
+    """Yield the causes for a term of a selector: its key, its operator, its values.
 
     Args:
         term: one of `matchExpressions`.
-        path: where it is.
+        path: the field of the term.
     """
     if not _is_key(term.key):
-        yield invalid((*path, "key"), f"{term.key!r} is no label key; {KEY_FORM}")
+        yield build_invalid_cause((*path, "key"), f"{term.key!r} is no label key; {KEY_FORM}")
     if term.operator not in OPERATORS:
         known = ", ".join(OPERATORS)
-        yield invalid((*path, "operator"), f"{term.operator!r} is not one of {known}")
+        yield build_invalid_cause((*path, "operator"), f"{term.operator!r} is not one of {known}")
     elif (term.operator in {IN, NOT_IN}) != bool(term.values):
-        yield invalid((*path, "values"), f"{term.operator}: {VALUES_FIT_OPERATOR.message}")
-    for place, value in enumerate(term.values):
+        yield build_invalid_cause(
+            (*path, "values"), f"{term.operator}: {VALUES_FIT_OPERATOR.message}"
+        )
+    for number, value in enumerate(term.values):
         if not _is_value(value):
-            yield invalid((*path, "values", place), f"{value!r} is no label value; {VALUE_FORM}")
+            message = f"{value!r} is no label value; {VALUE_FORM}"
+            yield build_invalid_cause((*path, "values", number), message)
 
 
 def _list_selector_warnings(tenant: TenantCluster) -> Iterator[str]:
@@ -93,7 +99,7 @@ def _list_selector_warnings(tenant: TenantCluster) -> Iterator[str]:
     selector = _find_selector(tenant)
     if selector is None:
         return
-    where = field(SELECTOR)
+    where = format_path(SELECTOR)
     if tenant.load_balancer_provider != CILIUM:
         yield (
             f"{where}: ignored, as spec.addons.loadBalancer.provider is"
@@ -106,6 +112,7 @@ def _list_selector_warnings(tenant: TenantCluster) -> Iterator[str]:
 
 
 def _is_key(key: str) -> bool:
+    """Return whether a text is a label key: a name, or a DNS subdomain, `/` and a name."""
     domain, slash, _ = key.rpartition("/")
     return (
         re.fullmatch(LABEL_KEY, key) is not None
@@ -115,22 +122,25 @@ def _is_key(key: str) -> bool:
 
 
 def _is_value(value: str) -> bool:
+    """Return whether a text is a label value."""
     return re.fullmatch(LABEL_VALUE, value) is not None
 
 
 def _find_family_faults(networking: Networking) -> Iterator[Cause]:
+    """Yield a cause if a family is listed twice, or two families contradict the policy."""
     dual = networking.ipFamilyPolicy in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
     families = networking.ipFamilies
     if len(set(families)) < len(families):
-        yield invalid((*NETWORKING, "ipFamilies"), DISTINCT_FAMILIES.message)
+        yield build_invalid_cause((*NETWORKING, "ipFamilies"), DISTINCT_FAMILIES.message)
     elif len(families) > 1 and not dual:
-        yield invalid((*NETWORKING, "ipFamilyPolicy"), POLICY_OF_TWO_FAMILIES.message)
+        yield build_invalid_cause((*NETWORKING, "ipFamilyPolicy"), POLICY_OF_TWO_FAMILIES.message)
 
 
 def parse_manual_pool(tenant: TenantCluster) -> AddressRange | str | None:
-    """Return the load-balancer pool that a user gave by hand; a sentence if it is no range.
+    """Return the load-balancer pool that a user wrote into the spec.
 
-    None if the spec has no such pool.
+    None if the spec has no such pool. If it is no range of addresses, return a sentence that says
+    why.
     """
     manual = tenant.networking.loadBalancerPool
     return None if manual is None else read_range(manual.start, manual.end)

@@ -1,4 +1,4 @@
-"""What the rules say of an object: causes to refuse it, and warnings."""
+"""The result of applying rules to an object: causes to refuse it, and warnings."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from reconcilers.reporting.wording import count_noun
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 
 Path = tuple[str | int, ...]
-"""Where something is in an object: `("spec", "reserved", 0, "cidr")`."""
+"""A field of an object, step by step: `("spec", "reserved", 0, "cidr")`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,44 +27,45 @@ FORBIDDEN = "FieldValueForbidden"
 REQUIRED = "FieldValueRequired"
 
 MOST_CAUSES = 100
-"""Up to so many causes of one write are named; the size of answers is limited."""
+"""The most causes that the answer to one write names, as the size of answers is limited."""
 
 
-def field(path: Path) -> str:
+def format_path(path: Path) -> str:
     """Return a path as the API server writes it: `spec.reserved[0].cidr`."""
     steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return "".join(steps).removeprefix(".")
 
 
-def invalid(path: Path, message: str) -> Cause:
+def build_invalid_cause(path: Path, message: str) -> Cause:
     """Return the cause that the value of a field is invalid."""
-    return Cause(field(path), INVALID, message)
+    return Cause(format_path(path), INVALID, message)
 
 
-def forbidden(path: Path, message: str) -> Cause:
+def build_forbidden_cause(path: Path, message: str) -> Cause:
     """Return the cause that other objects or fields forbid the value of a field."""
-    return Cause(field(path), FORBIDDEN, message)
+    return Cause(format_path(path), FORBIDDEN, message)
 
 
 def build_required_cause(path: Path, message: str) -> Cause:
-    """Return the cause of a rejection because a required field is missing."""
-    return Cause(field(path), REQUIRED, message)
+    """Return the cause that a required field is missing."""
+    return Cause(format_path(path), REQUIRED, message)
 
 
 def describe_remark(remark: Remark) -> str:
-    """Return a remark as a warning."""
-    return f"{field(remark.path)}: {remark.message}"
+    """Return a remark as the text of a warning: field and message."""
+    return f"{format_path(remark.path)}: {remark.message}"
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What the rules say.
+    """Whether a write is allowed, why not, and warnings.
 
     Args:
-        causes: why the write is refused; empty if it may go on.
-        warnings: for the client, one sentence each.
-        refusal: why it is refused, where that is about no field; empty if it may go on.
-        forbidden: whether a refusal is answered as Forbidden; else as a bad request.
+        causes: why the write is refused, by field; empty if no field is at fault.
+        warnings: sentences for the client; they refuse nothing.
+        refusal: why the write is refused for a reason that is about no field; empty if there is
+            no such reason.
+        forbidden: whether `refusal` is answered as Forbidden (403); else as BadRequest (400).
     """
 
     causes: tuple[Cause, ...] = ()
@@ -74,7 +75,7 @@ class Verdict:
 
     @classmethod
     def from_causes(cls, causes: Iterable[Cause] = (), warnings: Iterable[str] = ()) -> Self:
-        """Return the verdict with these."""
+        """Return a verdict with causes and warnings; without causes it allows the write."""
         return cls(tuple(causes), tuple(warnings))
 
     @property
@@ -82,8 +83,8 @@ class Verdict:
         """Whether the write may go on."""
         return not self.causes and not self.refusal
 
-    def sentence(self) -> str:
-        """Return all causes in one text, as the API server puts them."""
+    def join_causes(self) -> str:
+        """Return all causes as one text, in the form of the API server's own validation."""
         sentences = [f"{c.field}: {c.message}" if c.field else c.message for c in self.causes]
         return sentences[0] if len(sentences) == 1 else f"[{', '.join(sentences)}]"
 
@@ -100,7 +101,7 @@ class Validator(Protocol[T_contra]):
         ...
 
     async def review_update(self, new: T_contra, old: T_contra | None) -> Verdict:
-        """Validate a changed spec; `old` is None if what is stored cannot be read."""
+        """Validate a changed spec; `old` is None if the stored object cannot be decoded."""
         ...
 
     async def review_deletion(self, old: T_contra) -> Verdict:
@@ -109,30 +110,32 @@ class Validator(Protocol[T_contra]):
 
 
 def limit_causes(causes: Iterable[Cause], path: Path, single: str, several: str) -> list[Cause]:
-    """Return the causes, the last one counting those that are too many to be named.
+    """Return the first MOST_CAUSES causes; if there are more, a last cause gives their number.
 
     Args:
-        path: the field that the last one is about.
-        single: what one more cause says: "allocation holds addresses".
-        several: what several more causes say: "allocations hold addresses".
+        path: the field of that last cause.
+        single: the words after "1 more": "allocation holds addresses".
+        several: the words after "7 more": "allocations hold addresses".
     """
     listed = list(causes)
     if len(listed) <= MOST_CAUSES:
         return listed
     more = len(listed) - MOST_CAUSES
     counted = count_noun(more, f"more {single}", f"more {several}")
-    return [*listed[:MOST_CAUSES], forbidden(path, f"and {counted}")]
+    return [*listed[:MOST_CAUSES], build_forbidden_cause(path, f"and {counted}")]
 
 
 def refuse_namespace(namespace: str, allowed: Sequence[str]) -> Verdict | None:
-    """Return the refusal of a NetworkPool or ProviderConfig by its namespace; None if it may be.
+    """Return the refusal of a NetworkPool or ProviderConfig because of its namespace.
+
+    None if the namespace may hold such objects.
 
     Args:
         namespace: of the object.
-        allowed: the namespaces that may hold such objects; empty for all.
+        allowed: the namespaces of `--pool-namespaces`; empty for all.
     """
-    why = describe_refused_namespace(namespace, allowed)
-    if not why:
+    reason = describe_refused_namespace(namespace, allowed)
+    if not reason:
         return None
-    message = f"{why}. Create it in one of these, or let an administrator add the namespace"
-    return Verdict.from_causes([forbidden(("metadata", "namespace"), message)])
+    message = f"{reason}. Create it in one of these, or let an administrator add the namespace"
+    return Verdict.from_causes([build_forbidden_cause(("metadata", "namespace"), message)])

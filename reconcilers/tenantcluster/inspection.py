@@ -11,7 +11,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import (
@@ -279,7 +279,7 @@ def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation])
     """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not."""
     for offer in tenant_reading.offers:
         owner = owner_of(offer)
-        if is_of_another(offer, tenant_reading.management):
+        if is_of_other_management(offer, tenant_reading.management):
             return elsewhere_message(offer)
         if owner is not None and any(
             owner != member.spec.tenantClusterRef.key for member in members

@@ -104,7 +104,7 @@ class OtherBalancers:
         title, problems = self._kinds.of(tenant).title, []
         async with self._tenants.client(tenant) as client:
             balancer = kind.of(client, BalancerMemory())
-            await balancer.remove(await self._tenants.management(), self._is_kept)
+            await balancer.remove(await self._tenants.read_management_identity(), self._is_kept)
             pools = (await balancer.read()).pool_names
             claim = await balancer.find_claim()
         if pools:

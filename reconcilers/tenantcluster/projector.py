@@ -17,7 +17,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import LOAD_BALANCER_READY, TenantCluster
-from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.clusteraccess.tenantclients import LONGEST_PAUSE, TenantClients
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
@@ -199,7 +199,7 @@ class Projector:
         Raises:
             ControllerError: the management cluster did not answer.
         """
-        owner = owner_note(tenant, await self._tenants.management())
+        owner = owner_note(tenant, await self._tenants.read_management_identity())
         return replace(self.find_projection(tenant, provider), owner=owner)
 
     def list_projected(self, tenant: TenantCluster) -> list[str]:
@@ -268,7 +268,7 @@ class Projector:
 
     def _place(self, tenant: TenantCluster) -> dict[str, str]:
         """Return the annotations that say where the kubeconfig leads, if that is news."""
-        identity = self._tenants.identity(tenant)
+        identity = self._tenants.find_identity(tenant)
         noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
         if not identity or noted == identity:
             return {}
@@ -302,7 +302,7 @@ class Projector:
 
     def is_identified(self, tenant: TenantCluster) -> bool | None:
         """Return whether it is known which cluster a tenant is; None if it was not asked yet."""
-        identity = self._tenants.identity(tenant)
+        identity = self._tenants.find_identity(tenant)
         return None if identity is None else bool(identity)
 
     async def project(
@@ -502,13 +502,13 @@ class Projector:
 
     async def _remove(self, tenant: TenantCluster, kind: LoadBalancerKind) -> bool:
         """Remove what is left of ours of one load balancer; return whether no offer is left."""
-        management = await self._tenants.management()
+        management = await self._tenants.read_management_identity()
         async with self._tenants.client(tenant) as client:
             balancer = kind.of(client, BalancerMemory())
             await balancer.remove(management, self.is_being_released)
             reading = await balancer.read_targets()
         return not any(
-            offer.is_made_by_us and not is_of_another(offer, management)
+            offer.is_made_by_us and not is_of_other_management(offer, management)
             for offer in reading.targets.values()
         )
 

@@ -39,4 +39,4 @@ async def _connect(clusters: Cache[TenantCluster], tenants: TenantClients, key: 
     tenant = clusters.get(key)
     if tenant is None:
         raise ControllerError(f"TenantCluster {key} is gone")
-    return Connection(await tenants.connect(tenant), identity=tenant.metadata.uid)
+    return Connection(await tenants.open_connection(tenant), identity=tenant.metadata.uid)

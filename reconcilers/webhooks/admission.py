@@ -2,13 +2,13 @@
 
 Each kind has a path, which manifests/webhook names: these are Butler's.
 
-What is never validated, whatever the rules say:
+Some writes are allowed without validation, whatever the rules say:
 
-- a write that leaves the spec as it is: status, labels, finalizers; but for the annotation that
-  releases a tenant's addresses (`releasing.py`). A spec that was broken before
-  the rules existed must not keep its object from being reconciled, or deleted.
-- an object that is being deleted already, being deleted again
-- the deletion of what cannot be read
+- A write that leaves the spec unchanged: status, labels, finalizers. An object whose spec was
+  stored before a rule existed must still be reconciled and deleted. The exception is the
+  annotation that releases a tenant's addresses (`releasing.py`).
+- The deletion of an object that is already being deleted.
+- The deletion of an object that cannot be decoded.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ from reconcilers.api.resources import (
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.specrules.verdict import NOTHING, Validator, Verdict, invalid
+from reconcilers.specrules.verdict import NOTHING, Validator, Verdict, build_invalid_cause
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.releasing import review_release
 from reconcilers.webhooks.validators import (
@@ -45,14 +45,14 @@ from reconcilers.webhooks.validators import (
 
 T = TypeVar("T", bound=Object)
 
-_UNFIT = (ValueError, RecursionError)
+_DECODE_ERRORS = (ValueError, RecursionError)
 
 
 Guard = Callable[[AdmissionRequest[bytes]], Awaitable[Verdict | None]]
-"""Returns the refusal of a write by what is not in its spec; None if there is none."""
+"""Refuses a write for a reason outside its spec; returns None if it does not refuse the write."""
 
 
-def handler(
+def make_handler(
     resource: Resource[T], validator: Validator[T], guard: Guard | None = None
 ) -> Handler[bytes]:
     """Return the handler of admission requests about one kind.
@@ -63,18 +63,20 @@ def handler(
     Args:
         resource: the kind.
         validator: decides about one request, given the decoded objects.
-        guard: asked before; None if the kind needs none.
+        guard: decides first, about writes that leave the spec unchanged, too; None if the kind
+            has no such rule.
     """
-    read: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
+    decode: Callable[[bytes], T] = msgspec.json.Decoder(resource.type).decode
 
     def decode_stored(data: bytes) -> T | None:
+        """Return the stored object of a request; None if it cannot be decoded."""
         try:
-            return read(data)
-        except _UNFIT:
+            return decode(data)
+        except _DECODE_ERRORS:
             return None
 
-    async def verdict(request: AdmissionRequest[bytes]) -> Verdict:
-        """Validate one request; what cannot be read is refused."""
+    async def review(request: AdmissionRequest[bytes]) -> Verdict:
+        """Validate one request; the module docstring says which writes are always allowed."""
         refusal = await guard(request) if guard is not None else None
         if refusal is not None:
             return refusal
@@ -85,49 +87,59 @@ def handler(
                 if old is None or old.metadata.terminating
                 else await validator.review_deletion(old)
             )
-        if request.subResource or same_spec(request.objectBytes, request.oldObjectBytes):
+        if request.subResource or has_same_spec(request.objectBytes, request.oldObjectBytes):
             return NOTHING
         try:
-            new = read(request.objectBytes)
-        except _UNFIT as error:
+            new = decode(request.objectBytes)
+        except _DECODE_ERRORS as error:
             return Verdict.from_causes(
-                [invalid((), f"it cannot be read as a {resource.kind}: {error}")]
+                [build_invalid_cause((), f"it cannot be read as a {resource.kind}: {error}")]
             )
         if request.operation == "CREATE":
             return await validator.review_creation(new)
         return await validator.review_update(new, decode_stored(request.oldObjectBytes))
 
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
-        return _answer(request, await verdict(request))
+        return _build_answer(request, await review(request))
 
     return handle
 
 
-def same_spec(new: bytes, old: bytes) -> bool:
-    """Return whether two objects, as JSON, have the same spec; nothing has none."""
+def has_same_spec(new: bytes, old: bytes) -> bool:
+    """Return whether two objects, as JSON, have equal specs.
+
+    False if an object is absent or no JSON object, as in a creation.
+    """
     if not new or not old:
         return False
-    new_spec, old_spec = _spec(new), _spec(old)
+    new_spec, old_spec = _decode_spec(new), _decode_spec(old)
     return new_spec == old_spec and new_spec is not None
 
 
-def _spec(data: bytes) -> Any:
+def _decode_spec(data: bytes) -> Any:
+    """Return the spec of an object, empty if it has none; None if it is no JSON object."""
     try:
         decoded = msgspec.json.decode(data)
-    except _UNFIT:
+    except _DECODE_ERRORS:
         return None
     return decoded.get("spec", {}) if isinstance(decoded, dict) else None
 
 
-def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
-    """Return a verdict as the response to an admission request."""
+def _build_answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
+    """Return a verdict as the response to an admission request.
+
+    1. Allowed, with warnings.
+    2. Refused for a reason about no field: 403 if `forbidden`, else 400.
+    3. A deletion refused by causes: 403, because a deletion sends no object that is invalid.
+    4. Another write refused by causes: 422, in the form of the API server's own validation.
+    """
     if verdict.allowed:
         return Allowed(verdict.warnings)
     if verdict.refusal and verdict.forbidden:
         return Denied(verdict.refusal, warnings=verdict.warnings)
     if verdict.refusal:
         return Denied(verdict.refusal, "BadRequest", 400, warnings=verdict.warnings)
-    sentence = verdict.sentence()
+    sentence = verdict.join_causes()
     if request.operation == "DELETE":
         return Denied(sentence, causes=verdict.causes, warnings=verdict.warnings)
     kind = request.kind
@@ -135,13 +147,16 @@ def _answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
     return Denied.invalid(message, *verdict.causes, warnings=verdict.warnings)
 
 
-def path(resource: Resource[Any]) -> str:
-    """Return where a kind is validated: `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`."""
+def build_path(resource: Resource[Any]) -> str:
+    """Return the URL path of a kind's webhook.
+
+    An example is `/validate-butler-butlerlabs-dev-v1alpha1-networkpool`.
+    """
     group = resource.group.replace(".", "-")
     return f"/validate-{group}-{resource.version}-{resource.kind.lower()}"
 
 
-def webhooks(
+def make_webhooks(
     client: Client,
     caches: Caches,
     clock: Clock,
@@ -154,10 +169,10 @@ def webhooks(
 
     Args:
         client: for live reads.
-        caches: what is known; current in every replica.
-        clock: the readers'.
-        settings: limits, and what references without a namespace mean.
-        list_others: what others than IPAllocations hold of a NetworkPool.
+        caches: the objects; every replica keeps them current.
+        clock: the time of the readers.
+        settings: limits, and the namespace of references that name none.
+        list_others: lists the holders of a NetworkPool's addresses that are no IPAllocations.
         spaces: what pools of all kinds hand out.
     """
     pools, allocations = caches.pools, caches.allocations
@@ -184,17 +199,17 @@ def webhooks(
         namespaces=allowed,
     )
     return [
-        webhook(NETWORK_POOL, pool_validator),
-        webhook(IP_ALLOCATION, allocation_validator),
-        webhook(TENANT_CLUSTER, cluster_validator, partial(review_release, client)),
-        webhook(
+        make_webhook(NETWORK_POOL, pool_validator),
+        make_webhook(IP_ALLOCATION, allocation_validator),
+        make_webhook(TENANT_CLUSTER, cluster_validator, partial(review_release, client)),
+        make_webhook(
             PROVIDER_CONFIG,
             ProviderValidator(client, caches.clusters, default_namespace=home, namespaces=allowed),
         ),
     ]
 
 
-def webhook(
+def make_webhook(
     resource: Resource[Any], validator: Validator[Any], guard: Guard | None = None
 ) -> Webhook[bytes]:
     """Return the webhook of one kind.
@@ -202,6 +217,6 @@ def webhook(
     Args:
         resource: the kind.
         validator: decides about one request.
-        guard: asked before; None if the kind needs none.
+        guard: decides before the validator; None if the kind has no such rule.
     """
-    return Webhook(path(resource), handler(resource, validator, guard), bytes)
+    return Webhook(build_path(resource), make_handler(resource, validator, guard), bytes)

@@ -15,7 +15,7 @@ from reconcilers.api.resources import (
     TENANT_CLUSTER,
 )
 from reconcilers.integrations.registry import list_platforms
-from reconcilers.webhooks.admission import path
+from reconcilers.webhooks.admission import build_path
 from reconcilers.webhooks.releasing import ADDS_RELEASE_ANYWAY
 
 NAME = names.WEBHOOK_CONFIGURATION
@@ -29,18 +29,17 @@ VALIDATED: Validated = {
     "vtenantcluster.kb.io": (TENANT_CLUSTER, ("CREATE", "UPDATE")),
     "vproviderconfig.kb.io": (PROVIDER_CONFIG, ("CREATE", "UPDATE", "DELETE")),
 }
-"""By the webhook's name: the kind, and which writes."""
+"""The validated kind and its writes, by the name of the webhook."""
 
 ADVISED: Validated = {"deletion.vipallocation.kb.io": (IP_ALLOCATION, ("DELETE",))}
-"""Writes that are never refused, and may get a warning. They do not depend on us: the API server
-goes on without an answer."""
+"""Webhooks that only warn. If they do not answer, the API server allows the write."""
 ADVICE_SECONDS = 3
-"""How long the API server waits for such a warning."""
+"""Seconds that the API server waits for a warning."""
 
 INTEGRATIONS: Mapping[str, Validated] = {
     platform.name: platform.validated for platform in list_platforms()
 }
-"""Those of the integrations, by the name of the integration."""
+"""The webhooks of each integration, by the name of the integration."""
 
 CHANGES_SPEC = {
     "name": "spec-changes",
@@ -50,8 +49,8 @@ CHANGES_SPEC = {
         " || (has(object.spec) && object.spec != oldObject.spec)"
     ),
 }
-"""Who touches labels or finalizers alone does not need us to be there: an object can always be
-looked after, and can always go."""
+"""The match condition of a write that changes the spec. Other writes are not sent to us, so labels
+and finalizers can be written, and objects deleted, while no webhook runs."""
 
 
 MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
@@ -60,35 +59,39 @@ MATCH_CONDITIONS: Mapping[str, Mapping[str, str]] = {
         "expression": f"{CHANGES_SPEC['expression']} || {ADDS_RELEASE_ANYWAY}",
     }
 }
-"""By kind, where more than changes of the spec are asked about."""
+"""The match condition of each kind for which CHANGES_SPEC is not enough."""
 
 
-def service(name: str) -> dict[str, Any]:
-    """Return how the API server reaches the webhook called `name`, in a cluster."""
+def build_service_config(name: str) -> dict[str, Any]:
+    """Return the clientConfig of a webhook behind a Service in the cluster.
+
+    Args:
+        name: of a webhook in VALIDATED, ADVISED or INTEGRATIONS.
+    """
     groups = [VALIDATED, ADVISED, *INTEGRATIONS.values()]
     [(kind, _)] = [validated[name] for validated in groups if name in validated]
     where = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,
-        "path": path(kind),
+        "path": build_path(kind),
         "port": 443,
     }
     return {"service": where}
 
 
-def path_of(name: str) -> str:
-    """Return the path of the webhook called `name`, one of our own kinds."""
+def find_path(name: str) -> str:
+    """Return the URL path of a webhook in VALIDATED or ADVISED, by its name."""
     kind, _ = {**VALIDATED, **ADVISED}[name]
-    return path(kind)
+    return build_path(kind)
 
 
-def configuration(
-    client: Callable[[str], Mapping[str, Any]] = service, name: str = NAME
+def build_configuration(
+    client: Callable[[str], Mapping[str, Any]] = build_service_config, name: str = NAME
 ) -> dict[str, Any]:
     """Return the ValidatingWebhookConfiguration.
 
     Args:
-        client: gives the clientConfig of a webhook, by its name.
+        client: returns the clientConfig of a webhook, by its name.
         name: of the configuration.
     """
     return {
@@ -96,26 +99,26 @@ def configuration(
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": name},
         "webhooks": [
-            *entries(VALIDATED, client),
-            *entries(ADVISED, client, failure_policy="Ignore", seconds=ADVICE_SECONDS),
+            *build_entries(VALIDATED, client),
+            *build_entries(ADVISED, client, failure_policy="Ignore", seconds=ADVICE_SECONDS),
         ],
     }
 
 
-def entries(
+def build_entries(
     validated: Validated,
-    client: Callable[[str], Mapping[str, Any]] = service,
+    client: Callable[[str], Mapping[str, Any]] = build_service_config,
     *,
     failure_policy: str = "Fail",
     seconds: int = TIMEOUT_SECONDS,
 ) -> Iterator[dict[str, Any]]:
-    """Yield the entries of a configuration.
+    """Yield the entries of a ValidatingWebhookConfiguration, one for each webhook.
 
     Args:
         validated: the webhooks.
-        client: gives the clientConfig of a webhook, by its name.
-        failure_policy: what the API server does without an answer: Fail or Ignore.
-        seconds: how long it waits for one.
+        client: returns the clientConfig of a webhook, by its name.
+        failure_policy: Fail, to reject writes that the webhook does not answer, or Ignore.
+        seconds: the timeout of a call.
     """
     for webhook, (kind, operations) in validated.items():
         yield {

@@ -1,4 +1,4 @@
-"""What is refused of IPAllocations.
+"""Rules for writes of IPAllocations.
 
     created   a request that contradicts itself, or that its pool could never serve, even empty
               (reconcilers/specrules/requestspecs.py)
@@ -25,7 +25,12 @@ from reconcilers.networkpool.view import AllocationsView
 from reconcilers.reporting.wording import count_addresses
 from reconcilers.specrules import requestspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
-from reconcilers.specrules.verdict import Verdict, field, forbidden, invalid
+from reconcilers.specrules.verdict import (
+    Verdict,
+    build_forbidden_cause,
+    build_invalid_cause,
+    format_path,
+)
 
 
 def review_creation(
@@ -44,9 +49,9 @@ def review_creation(
         max_addresses: the largest pool, in addresses.
         namespaces: the namespaces whose pools count; empty for all.
     """
-    alone = requestspecs.review_request(new)
-    if not alone.allowed:
-        return alone
+    verdict = requestspecs.review_request(new)
+    if not verdict.allowed:
+        return verdict
     if pool is None:
         message = f"NetworkPool {new.pool_key} does not exist; the request waits until it does"
         return Verdict.from_causes(warnings=[f"spec.poolRef.name: {message}"])
@@ -61,12 +66,14 @@ def review_creation(
     count = requestedranges.count_requested(new, pool)
     impossible = requestspecs.find_impossibility(new, count, pool=pool, layouts=geometry)
     if impossible is not None:
-        return Verdict.from_causes([invalid(impossible.path, impossible.message)])
-    return Verdict.from_causes(warnings=_waiting_warnings(new, pool, geometry=geometry, view=view))
+        return Verdict.from_causes([build_invalid_cause(impossible.path, impossible.message)])
+    return Verdict.from_causes(
+        warnings=_list_waiting_warnings(new, pool, geometry=geometry, view=view)
+    )
 
 
 def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
-    """Reject a change of spec, unless the stored request cannot be read and so needs a repair.
+    """Refuse a change of the spec, unless the stored request cannot be read and so needs a repair.
 
     Args:
         new: the request as it would be.
@@ -75,11 +82,14 @@ def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
     if old is None or new.spec == old.spec:
         return Verdict()
     message = "spec cannot be changed: delete the IPAllocation and create a new one"
-    return Verdict.from_causes([forbidden(("spec",), message)])
+    return Verdict.from_causes([build_forbidden_cause(("spec",), message)])
 
 
 def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict:
     """Warn about the deletion of a request whose range is in use; never refuse it.
+
+    1. Services of the cluster use the range: the warning names them.
+    2. The cluster is Ready: its Services or nodes may use the range.
 
     Args:
         old: the request.
@@ -87,19 +97,20 @@ def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict
     """
     held_ranges = statusranges.list_held_ranges(old)
     if not held_ranges or old.releasing or cluster is None or cluster.metadata.terminating:
-        return Verdict()
+        return Verdict()  # no range, or the range is leaving its cluster anyway
     ranges = " and ".join(span.text for span in held_ranges)
     where = f"IPAllocation {old.metadata.key} has {ranges}, which"
     key, network = cluster.metadata.key, cluster.status.network
     network_ranges = network.ranges if network is not None else ()
     services = dict.fromkeys(
         name
-        for known in network_ranges
-        if (known.namespace, known.allocation) == old.metadata.key
-        for name in known.services
+        for reported in network_ranges
+        if (reported.namespace, reported.allocation) == old.metadata.key
+        for name in reported.services
     )
     if services:
         names = list(services)[:MOST_SERVICES]
+        # The status lists at most so many Services for each range.
         more = " and perhaps others" if len(services) >= MOST_SERVICES else ""
         message = f"{where} Services {', '.join(names)}{more} of TenantCluster {key} use"
         return Verdict.from_causes(warnings=[f"{message}; they lose these addresses"])
@@ -109,13 +120,20 @@ def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict
     return Verdict()
 
 
-def _waiting_warnings(
+def _list_waiting_warnings(
     new: IPAllocation,
     pool: NetworkPool,
     geometry: Sequence[Layout],
     view: Callable[[], AllocationsView],
 ) -> Iterator[str]:
-    """Yield warnings about conditions that keep a valid request waiting."""
+    """Yield warnings about conditions that keep a valid request waiting.
+
+    1. The pool is being deleted.
+    2. The pool lacks a family that the request needs.
+    3. Without a pinned range: no free block is large enough.
+    4. A count that contradicts the pinned range is ignored.
+    5. A pinned range overlaps a range that is held or promised; one such warning is enough.
+    """
     key = pool.metadata.key
     if pool.metadata.terminating:
         yield f"spec.poolRef.name: NetworkPool {key} is being deleted and hands out nothing"
@@ -127,49 +145,55 @@ def _waiting_warnings(
         return
     pins = requestedranges.parse_pins(new)
     if not pins:
-        yield from _full(new, pool, asked=asked, geometry=geometry)
+        yield from _list_full_pool_warnings(new, pool, asked=asked, geometry=geometry)
         return
     if new.spec.count is not None and new.spec.count != pins[0].size:
-        pin_field = field(requestspecs.locate_pins(new)).removeprefix("spec.")
+        pin_field = format_path(requestspecs.locate_pins(new)).removeprefix("spec.")
         yield f"spec.count: ignored, as {pin_field} names {count_addresses(pins[0].size)}"
     for (name, held_range), (number, pin) in product(
         _list_held_ranges(pool, view()), enumerate(pins)
     ):
         if held_range.overlaps(pin):
             message = f"{pin.text} is not free now: {name} has {held_range.text}"
-            yield f"{field(requestspecs.locate_pins(new, number))}: {message}; the request waits"
+            path = requestspecs.locate_pins(new, number)
+            yield f"{format_path(path)}: {message}; the request waits"
             return
 
 
-def _full(
+def _list_full_pool_warnings(
     new: IPAllocation,
     pool: NetworkPool,
     asked: familychoice.FamilyChoice,
     geometry: Sequence[Layout],
 ) -> Iterator[str]:
-    """Warn about a request that is larger than the largest free block of its pool."""
+    """Warn about a request that is larger than the largest free block of its pool.
+
+    Args:
+        asked: the families of the request.
+        geometry: the parsed blocks of the pool.
+    """
     status, count = pool.status, requestedranges.count_requested(new, pool)
     if status.observedGeneration != pool.metadata.generation:
-        return
+        return  # the figures in the status are those of an earlier spec
     free = {geometry[0].family: status.largest_free}
     if status.secondary is not None:
         free[geometry[-1].family] = status.secondary.largest_free
     for family in asked.families:
         if count > free.get(family, count):
-            needed = asked.second_required or family == asked.families[0]
-            then = "the request waits" if needed else "the request does without it"
-            asks = "count" if new.spec.prefixLength is None else "prefixLength"
+            is_required = asked.second_required or family == asked.families[0]
+            consequence = "the request waits" if is_required else "the request does without it"
+            field_name = "count" if new.spec.prefixLength is None else "prefixLength"
             word = f" of {familychoice.FAMILY_NAMES[family]}" if new.spec.names_families else ""
             yield (
-                f"spec.{asks}: asks for {count_addresses(count)} in a row; NetworkPool"
-                f" {pool.metadata.key} has {free[family]}{word} free now; {then}"
+                f"spec.{field_name}: asks for {count_addresses(count)} in a row; NetworkPool"
+                f" {pool.metadata.key} has {free[family]}{word} free now; {consequence}"
             )
 
 
 def _list_held_ranges(
     pool: NetworkPool, view: AllocationsView
 ) -> Iterator[tuple[str, AddressRange]]:
-    """Yield each range that is held or promised, with kind and name of its holder."""
+    """Yield each range of a pool that is held or promised, after kind and name of its holder."""
     for allocation in view.of_pool:
         holder = f"IPAllocation {allocation.metadata.name}"
         yield from (

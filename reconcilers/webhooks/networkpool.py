@@ -1,16 +1,17 @@
-"""What is refused of NetworkPools.
+"""Rules for writes of NetworkPools.
 
-    created   a spec that contradicts itself (reconcilers/specrules/poolspecs.py)
-    updated   that; a CIDR without all of the old one; ranges that leave out, or reservations that
-              take, addresses that allocations or claims hold or were promised. Of addresses that
-              another platform allocates by itself there is a warning: to leave them out is how a
-              person keeps a pool clear of them
-    deleted   a pool of which allocations or claims hold addresses
+    created   refused: a spec that contradicts itself (reconcilers/specrules/poolspecs.py)
+    updated   refused: the same; a CIDR that does not contain the old CIDR; ranges or reservations
+              that leave out addresses that allocations or claims hold or were promised.
+              Warning: leaving out addresses that another platform allocates by itself, because
+              that is how a person keeps a pool clear of them
+    deleted   refused: a pool of which allocations or claims hold addresses
 
-An allocation that names the pool in spec.poolRef counts, labelled or not. Promises count because
-their ranges are written to the allocations soon after: validation by allocations alone would allow
-an edit in between. They are those of the object that the write replaces. The API server asks for
-validation again if that changes before the write is stored, so no promise is made unseen.
+An allocation that names the pool in spec.poolRef counts, with or without labels. Promises count
+because their ranges are written to the allocations soon after: validation by allocations alone
+would allow an edit in between. The promises are read from the stored pool that the write replaces.
+If that pool changes before the write is stored, the API server calls the webhook again, so no
+promise is missed.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -35,15 +36,15 @@ from reconcilers.specrules.poolspecs import SECONDARY, SPEC
 from reconcilers.specrules.verdict import (
     Path,
     Verdict,
+    build_forbidden_cause,
+    build_invalid_cause,
     describe_remark,
-    field,
-    forbidden,
-    invalid,
+    format_path,
     limit_causes,
 )
 
 MOST_NAMED = 5
-"""So many objects of another platform whose addresses are left out are named in warnings."""
+"""The most objects of another platform that the warnings about one edit name."""
 
 
 def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
@@ -54,14 +55,14 @@ def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) ->
         max_addresses: the largest pool, in addresses.
     """
     faults = poolspecs.find_pool_faults(new.spec, max_addresses)
-    causes = [invalid(fault.path, fault.message) for fault in faults]
+    causes = [build_invalid_cause(fault.path, fault.message) for fault in faults]
     warnings = [*_warn_about_start_and_end(new)]
     if not faults:
         geometry = poolgeometry.parse_layouts(new.spec, max_addresses)
         warnings += [
             describe_remark(remark) for remark in poolspecs.list_pool_warnings(new.spec, geometry)
         ]
-        warnings += _overlap_warnings(new, geometry, spaces)
+        warnings += _list_overlap_warnings(new, geometry, spaces)
     return Verdict.from_causes(causes, warnings)
 
 
@@ -79,52 +80,59 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
 
     Args:
         new: the pool as it would be.
-        old: the pool as it is; None if it cannot be read.
+        old: the stored pool; None if it cannot be read.
         view: its allocations; None only if no address is given up (`gives_up_addresses`).
         spaces: what pools of all kinds hand out.
-        max_addresses: the largest pool, in addresses.
-        claimed: what others than IPAllocations hold of it.
-        claimed_kinds: the kinds of requests, by full name, whose promises `claimed` has.
+        max_addresses: the largest IPv4 pool, in addresses.
+        claimed: the pool's addresses that no IPAllocation holds, with their holders.
+        claimed_kinds: the kinds of requests, by full name, whose promises are in `claimed`.
     """
-    moved = _geometry(new, max_addresses) != _geometry(old, max_addresses)
-    verdict = review_creation(new, spaces if moved else SpaceIndex(), max_addresses)
+    is_moved = _parse_layouts(new, max_addresses) != _parse_layouts(old, max_addresses)
+    # An edit that leaves the addresses unchanged repeats no warning about overlaps.
+    verdict = review_creation(new, spaces if is_moved else SpaceIndex(), max_addresses)
     causes, warnings = list(verdict.causes), list(verdict.warnings)
     if old is not None:
         causes += _review_shrunk_cidrs(new, old)
     if verdict.allowed and view is not None:
         ours = [
-            *_holders(old, view, claimed_kinds),
+            *_list_holders(old, view, claimed_kinds),
             *(holding for holding in claimed if not holding.foreign),
         ]
-        left_out_addresses = _left_out(new, old, holders=ours, max_addresses=max_addresses)
-        field_of_ranges = _field_of_ranges(SPEC, new.spec)
+        left_out = _list_left_out(new, old, holders=ours, max_addresses=max_addresses)
+        ranges_path = _locate_ranges(SPEC, new.spec)
         causes += limit_causes(
-            (address.cause() for address in left_out_addresses),
-            field_of_ranges,
+            (address.build_cause() for address in left_out),
+            ranges_path,
             single="allocation would be left out",
             several="allocations would be left out",
         )
         foreign = [holding for holding in claimed if holding.foreign]
         foreign_warnings = [
-            address.warning()
-            for address in _left_out(new, old, holders=foreign, max_addresses=max_addresses)
+            address.describe_warning()
+            for address in _list_left_out(new, old, holders=foreign, max_addresses=max_addresses)
         ]
         warnings += foreign_warnings[:MOST_NAMED]
         if len(foreign_warnings) > MOST_NAMED:
             more = len(foreign_warnings) - MOST_NAMED
             objects = count_noun(more, "more object holds", "more objects hold")
-            warnings.append(f"{field(field_of_ranges)}: {objects} such addresses")
+            warnings.append(f"{format_path(ranges_path)}: {objects} such addresses")
     return Verdict.from_causes(causes, warnings)
 
 
 def gives_up_addresses(new: NetworkPool, old: NetworkPool | None, max_addresses: int) -> bool:
-    """Return whether the new spec lacks an address that the old one could hand out."""
+    """Return whether an edited pool lacks an address that the stored pool could hand out.
+
+    True, too, if the stored pool cannot be parsed, because then it may have handed out any
+    address.
+    """
     try:
-        after = poolgeometry.parse_layouts(new.spec, max_addresses)
+        new_layouts = poolgeometry.parse_layouts(new.spec, max_addresses)
     except InvalidPool:
-        return False  # refused for that reason alone
-    before = _geometry(old, max_addresses)
-    return before is None or next(_list_lost_spans(before, after), None) is not None
+        return False  # the edit is refused because its spec is invalid, whatever is held
+    old_layouts = _parse_layouts(old, max_addresses)
+    if old_layouts is None:
+        return True
+    return next(_list_lost_spans(old_layouts, new_layouts), None) is not None
 
 
 def review_deletion(
@@ -137,59 +145,70 @@ def review_deletion(
 ) -> Verdict:
     """Validate the deletion of a pool.
 
-    Pending and Failed requests hold nothing, and ranges that are Released because their allocation
-    is being deleted are about to be free: the pool's finalizer waits for those. A phase that a
-    person wrote beside a range frees nothing, so the finalizer would wait for ever.
+    It is refused while an allocation or a claim holds or was promised an address of the pool.
 
     Args:
-        view: as they were read for this review.
-        claimed: what others than IPAllocations hold of it.
-        unknown: which objects cannot be read, so that it is unknown what they hold; empty if there
-            are none. By themselves they refuse nothing.
-        claimed_kinds: the kinds of requests, by full name, whose promises `claimed` has.
+        view: the pool's allocations.
+        claimed: the pool's addresses that no IPAllocation holds, with their holders.
+        unknown: the objects that cannot be read and may hold addresses; empty if there are none.
+            They get a warning, and refuse nothing by themselves: the pool's finalizer waits for
+            them.
+        claimed_kinds: the kinds of requests, by full name, whose promises are in `claimed`.
     """
     refusal = f"cannot delete NetworkPool {quote_value(old.metadata.name)}:"
     opening = f"{refusal} IPAllocation"
     namespace = quote_value(old.metadata.namespace)
     causes, holder_uids = [], set()
     for allocation in sorted(view.of_pool, key=lambda allocation: allocation.metadata.name):
-        if _keeps(allocation):
+        if _blocks_deletion(allocation):
             holder_uids.add(allocation.metadata.uid)
             phase = allocation.status.phase or "(none)"
             phase += "" if phase == ALLOCATED else ", yet holds a range"
             message = f"{opening} {quote_value(allocation.metadata.name)} in namespace {namespace}"
-            causes.append(forbidden((), f"{message} is still in phase {phase}"))
+            causes.append(build_forbidden_cause((), f"{message} is still in phase {phase}"))
     for promise in settle_pool(old, view).promises:
         if promise.uid not in holder_uids and promise.kind not in claimed_kinds:
             holder = f"{shown_kind(promise)} {quote_value(promise.key.name)}"
             message = f"{refusal} {holder} in namespace {namespace}"
             promised = promise.ranges[0].range.start_text
-            causes.append(forbidden((), f"{message} was promised {promised}"))
+            causes.append(build_forbidden_cause((), f"{message} was promised {promised}"))
     for holding in claimed:
         if holding.foreign:
-            continue  # it does not depend on the pool
+            continue  # another platform allocated it by itself, and keeps it without the pool
         message = f"{refusal} {holding.holder} holds {holding.range.start_text}"
-        causes.append(forbidden((), f"{message}. Delete the claim first"))
+        causes.append(build_forbidden_cause((), f"{message}. Delete the claim first"))
     causes = limit_causes(
         causes, (), single="allocation holds addresses", several="allocations hold addresses"
     )
     if not unknown:
         return Verdict.from_causes(causes)
     if not causes:
-        stays = "it is unknown what these objects hold of it, and the pool may stay until they are"
-        return Verdict.from_causes(warnings=[f"{stays} repaired or deleted: {unknown}"])
-    more = f"it is unknown what these objects hold of it: {unknown}"
-    return Verdict.from_causes([*causes, forbidden((), more)])
+        message = (
+            "it is unknown what these objects hold of it, and the pool may stay until they are"
+            f" repaired or deleted: {unknown}"
+        )
+        return Verdict.from_causes(warnings=[message])
+    message = f"it is unknown what these objects hold of it: {unknown}"
+    return Verdict.from_causes([*causes, build_forbidden_cause((), message)])
 
 
-def _keeps(allocation: IPAllocation) -> bool:
+def _blocks_deletion(allocation: IPAllocation) -> bool:
+    """Return whether an allocation refuses the deletion of its pool.
+
+    Phase Allocated does. So does a range in any other phase, because a phase that a person wrote
+    frees nothing and the pool's finalizer would wait for ever. The exception is a Released
+    allocation that is being deleted: its range is about to be free, and the finalizer waits for
+    it.
+    """
     phase = allocation.status.phase
-    leaving = phase == RELEASED and allocation.metadata.terminating
-    return phase == ALLOCATED or (not leaving and bool(statusranges.list_held_ranges(allocation)))
+    is_leaving = phase == RELEASED and allocation.metadata.terminating
+    if phase == ALLOCATED:
+        return True
+    return not is_leaving and bool(statusranges.list_held_ranges(allocation))
 
 
 def _warn_about_start_and_end(pool: NetworkPool) -> Iterator[str]:
-    """Warn about the deprecated fields start and end."""
+    """Warn if the deprecated fields start and end are used, or are ignored beside ranges."""
     tenant = pool.spec.tenantAllocation
     if tenant is None or not (tenant.start or tenant.end):
         return
@@ -203,39 +222,49 @@ def _warn_about_start_and_end(pool: NetworkPool) -> Iterator[str]:
         )
 
 
-def _overlap_warnings(
+def _list_overlap_warnings(
     pool: NetworkPool, geometry: Sequence[Layout], spaces: SpaceIndex
 ) -> Iterator[str]:
-    """Warn about pools that share addresses: right for separate sites and NAT, else a mistake."""
-    for (at, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
+    """Warn about each block of a pool that shares addresses with other pools.
+
+    Sharing is right for separate sites and behind NAT, and else a mistake, so it is not refused.
+    """
+    for (block_path, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
         sentence = spaces.sharing(layout_offers(pool, [layout])).sentence
         if sentence:
-            yield f"{field((*at, 'cidr'))}: {sentence}"
+            yield f"{format_path((*block_path, 'cidr'))}: {sentence}"
 
 
 def _review_shrunk_cidrs(new: NetworkPool, old: NetworkPool) -> Iterator[Cause]:
-    """Yield a cause for each new CIDR that does not contain the old one."""
-    olds = dict(poolspecs.list_blocks(old.spec))
-    for at, block in poolspecs.list_blocks(new.spec):
-        if at in olds:
-            yield from _shrunk_cidr((*at, "cidr"), block.cidr, olds[at].cidr)
+    """Yield a cause for each block whose new CIDR does not contain its old CIDR."""
+    old_blocks = dict(poolspecs.list_blocks(old.spec))
+    for block_path, block in poolspecs.list_blocks(new.spec):
+        if block_path in old_blocks:
+            cidr_path = (*block_path, "cidr")
+            yield from _review_shrunk_cidr(cidr_path, block.cidr, old_blocks[block_path].cidr)
 
 
-def _shrunk_cidr(at: Path, new: str, old: str) -> Iterator[Cause]:
+def _review_shrunk_cidr(cidr_path: Path, new: str, old: str) -> Iterator[Cause]:
+    """Yield a cause if a new CIDR does not contain the old CIDR of its block."""
     try:
-        after, before = AddressRange.parse_cidr(new), AddressRange.parse_cidr(old)
+        new_cidr, old_cidr = AddressRange.parse_cidr(new), AddressRange.parse_cidr(old)
     except InvalidCIDR:
-        return  # the new one is refused for that; an old one that was none holds nothing
-    if not after.contains(before):
+        # An invalid new CIDR is refused elsewhere; from an invalid old CIDR nothing was handed
+        # out.
+        return
+    if not new_cidr.contains(old_cidr):
         message = (
             f"new CIDR {quote_value(new)} does not contain the previous CIDR"
             f" {quote_value(old)}; shrinking a pool may orphan existing allocations"
         )
-        yield invalid(at, message)
+        yield build_invalid_cause(cidr_path, message)
 
 
-def _geometry(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...] | None:
-    """Return the layouts of a pool; None if they are unknown, and so may hand out any address."""
+def _parse_layouts(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...] | None:
+    """Return the layouts of a pool; None if there is no readable pool or its spec is invalid.
+
+    Callers take None for a pool that may have handed out any address.
+    """
     try:
         return None if pool is None else poolgeometry.parse_layouts(pool.spec, max_addresses)
     except InvalidPool:
@@ -243,27 +272,33 @@ def _geometry(pool: NetworkPool | None, max_addresses: int) -> tuple[Layout, ...
 
 
 def _list_lost_spans(before: Iterable[Layout], after: Iterable[Layout]) -> Iterator[Span]:
-    """Yield the address spans that `before` could hand out and `after` cannot."""
-    kept = {layout.family: layout for layout in after}
+    """Yield the address spans that layouts could hand out `before`, but not `after`."""
+    after_by_family = {layout.family: layout for layout in after}
     for layout in before:
-        now = kept.get(layout.family)
-        yield from minus(_spans(layout.blocks), _spans(now.blocks if now is not None else ()))
+        remaining = after_by_family.get(layout.family)
+        remaining_blocks = remaining.blocks if remaining is not None else ()
+        yield from minus(_list_spans(layout.blocks), _list_spans(remaining_blocks))
 
 
-def _spans(blocks: Iterable[AddressRange]) -> list[Span]:
+def _list_spans(blocks: Iterable[AddressRange]) -> list[Span]:
+    """Return first and last address of each block, as the allocator's arithmetic takes them."""
     return [(block.first, block.last) for block in blocks]
 
 
-def _holders(
+def _list_holders(
     old: NetworkPool | None, view: AllocationsView, claimed_kinds: Container[str] = ()
 ) -> Iterator[HeldRange]:
-    """Yield the allocations that hold or were promised a range, by name.
+    """Yield each range of a pool that is held or promised, by the name of its holder.
 
-    The promises of a pool that cannot be read are unknown: no new ones can be made either, and the
-    OutOfRange condition reports one that was kept after the edit.
+    If the stored pool cannot be read, its promises are unknown and left out. No pass can make new
+    promises then, and if an older promise is written after the edit, the condition OutOfRange
+    reports it.
+
+    Args:
+        claimed_kinds: the kinds of requests whose promises the caller adds itself.
     """
     holdings = {
-        HeldRange(_allocation(allocation.metadata.name), held_range)
+        HeldRange(_name_allocation(allocation.metadata.name), held_range)
         for allocation in view.of_pool
         for held_range in statusranges.list_held_ranges(allocation)
     }
@@ -277,27 +312,29 @@ def _holders(
     )
 
 
-def _allocation(name: str) -> str:
+def _name_allocation(name: str) -> str:
+    """Return an IPAllocation as messages name it."""
     return f"IPAllocation {quote_value(name)}"
 
 
 @dataclass(frozen=True, slots=True)
 class _LeftOut:
-    """An address that is held, and that the new spec does not hand out.
+    """An address that an object holds and that the new spec does not hand out.
 
     Args:
-        at: the field that leaves it out.
-        holder: the object that holds it.
-        reserved: what reserves it; None if it is outside the ranges.
+        path: the field of the new spec that leaves the address out.
+        holder: kind and name of the object that holds the address.
+        address: the first such address of the holder.
+        reserved: the reservation that covers the address; None if it is outside the ranges.
     """
 
-    at: Path
+    path: Path
     holder: str
     address: str
     reserved: Reservation | None = None
 
-    def cause(self) -> Cause:
-        """Return the refusal of the edit."""
+    def build_cause(self) -> Cause:
+        """Return the cause to refuse the edit."""
         if self.reserved is not None:
             reserved = quote_value(self.reserved.label)
             if self.reserved.field == (poolgeometry.EXCLUDE_EDGES,):
@@ -308,92 +345,119 @@ class _LeftOut:
                 f"cannot narrow tenant allocation ranges: {self.holder} has address"
                 f" {self.address} outside the proposed ranges"
             )
-        return forbidden(self.at, f"{message}. Migrate or delete affected allocations first")
+        return build_forbidden_cause(
+            self.path, f"{message}. Migrate or delete affected allocations first"
+        )
 
-    def warning(self) -> str:
-        """Return the warning about the edit, where the holder does not depend on the pool."""
+    def describe_warning(self) -> str:
+        """Return the warning about the edit, for a holder that does not depend on the pool."""
         where = "outside the proposed ranges"
         if self.reserved is not None:
             where = f"in {self.reserved.label}"
         return (
-            f"{field(self.at)}: {self.holder} has address {self.address} {where}; it keeps it, and"
-            " the pool no longer counts it as in use"
+            f"{format_path(self.path)}: {self.holder} has address {self.address} {where}; it"
+            " keeps it, and the pool no longer counts it as in use"
         )
 
 
-def _left_out(
+def _list_left_out(
     new: NetworkPool, old: NetworkPool | None, holders: Iterable[HeldRange], max_addresses: int
 ) -> Iterator[_LeftOut]:
-    """Name every allocation and claim that holds an address which the new spec lacks.
+    """Yield the first address of each holder that the edit takes out of the pool.
 
-    Addresses that the old spec did not cover either are no fault of this edit: a pool with an
-    allocation outside, as edits without webhooks leave behind, can still be edited.
+    A holder gets up to two findings: its first address outside the new ranges, and its first
+    address in a reservation.
+
+    Addresses that the old spec did not cover either are no fault of this edit. An edit without
+    webhooks may have left an allocation outside the pool; the pool can still be edited.
+
+    Args:
+        old: the stored pool; None if it cannot be read, so that it may have covered any address.
+        holders: ranges that are held or promised, with their holders.
     """
-    before, after = (
-        _geometry(old, max_addresses),
-        poolgeometry.parse_layouts(new.spec, max_addresses),
-    )
-    places = [at for at, _ in poolspecs.list_blocks(new.spec)]
-    for holder in holders:
-        had = [holder.range] if before is None else _list_covered_parts(before, holder.range)
-        if not had:
+    old_layouts = _parse_layouts(old, max_addresses)
+    new_layouts = poolgeometry.parse_layouts(new.spec, max_addresses)
+    block_paths = [block_path for block_path, _ in poolspecs.list_blocks(new.spec)]
+    for held in holders:
+        covered = (
+            [held.range] if old_layouts is None else _list_covered_parts(old_layouts, held.range)
+        )
+        if not covered:
             continue
-        match = _find_layout(after, holder.range)
-        if match is None:  # of a family that the pool loses
-            yield _outside(new, SECONDARY, holder=holder.holder, address=holder.range.start_text)
+        match = _find_layout(new_layouts, held.range)
+        if match is None:  # the pool loses the family of the range
+            yield _build_outside_finding(
+                new, SECONDARY, holder=held.holder, address=held.range.start_text
+            )
             continue
         layout, span = match
-        covered = [span] if before is None else _spans(had)
-        lost = list(minus(covered, _spans(layout.blocks)))
-        outside = list(minus(lost, _spans(layout.ranges)))
-        at = places[after.index(layout)]
+        covered_spans = [span] if old_layouts is None else _list_spans(covered)
+        lost = list(minus(covered_spans, _list_spans(layout.blocks)))
+        outside = list(minus(lost, _list_spans(layout.ranges)))
+        block_path = block_paths[new_layouts.index(layout)]
         if outside:
             first = address_text(outside[0][0], layout.family)
-            yield _outside(new, at, holder=holder.holder, address=first)
+            yield _build_outside_finding(new, block_path, holder=held.holder, address=first)
         for first_reserved, _ in islice(minus(lost, outside), 1):
-            yield _find_reservation(
-                new, at, after=layout, holder=holder.holder, address=first_reserved
+            yield _build_reserved_finding(
+                new, block_path, after=layout, holder=held.holder, address=first_reserved
             )
 
 
 def _find_layout(
     layouts: Iterable[Layout], held_range: AddressRange
 ) -> tuple[Layout, Span] | None:
-    """Return the layout of a range's family, and the span of the range in it; None without one."""
+    """Return the layout of a range's family, and the range as a span of it.
+
+    None if no layout has that family.
+    """
     spans = ((layout, layout.span_of(held_range)) for layout in layouts)
     return next(((layout, span) for layout, span in spans if span is not None), None)
 
 
 def _list_covered_parts(before: Iterable[Layout], held_range: AddressRange) -> list[AddressRange]:
-    """Return the parts of a range that the old spec covers."""
+    """Return the parts of a range that the old layouts could hand out."""
     match = _find_layout(before, held_range)
     if match is None:
-        return []
+        return []  # the old spec had no block of that family
     layout, span = match
     return [AddressRange(*part, layout.family) for part in layout.clip(span)]
 
 
-def _field_of_ranges(at: Path, block: NetworkPoolSpec) -> Path:
-    return (*at, "tenantAllocation") if block.spans() else (*at, "cidr")
+def _locate_ranges(block_path: Path, block: NetworkPoolSpec) -> Path:
+    """Return the field that says which addresses a block hands out: its ranges, else its CIDR."""
+    return (*block_path, "tenantAllocation") if block.spans() else (*block_path, "cidr")
 
 
-def _outside(new: NetworkPool, at: Path, holder: str, address: str) -> _LeftOut:
-    block = dict(poolspecs.list_blocks(new.spec)).get(at)
-    return _LeftOut(at if block is None else _field_of_ranges(at, block), holder, address)
-
-
-def _find_reservation(
-    new: NetworkPool, at: Path, after: Layout, holder: str, address: int
+def _build_outside_finding(
+    new: NetworkPool, block_path: Path, holder: str, address: str
 ) -> _LeftOut:
-    """Return the finding about an address that a reservation of the new spec covers."""
-    block = dict(poolspecs.list_blocks(new.spec))[at]
+    """Return the finding about a held address outside the ranges of the new spec.
+
+    Args:
+        block_path: a block of the new spec; a block that it does not have is the field itself.
+    """
+    block = dict(poolspecs.list_blocks(new.spec)).get(block_path)
+    path = block_path if block is None else _locate_ranges(block_path, block)
+    return _LeftOut(path, holder, address)
+
+
+def _build_reserved_finding(
+    new: NetworkPool, block_path: Path, after: Layout, holder: str, address: int
+) -> _LeftOut:
+    """Return the finding about a held address that a reservation of the new spec covers.
+
+    Args:
+        after: the parsed block at `block_path`.
+    """
+    block = dict(poolspecs.list_blocks(new.spec))[block_path]
     pairs = zip(poolgeometry.list_reservations(block), after.reserved, strict=True)
     reservation = next(reservation for reservation, parsed in pairs if parsed.contains(address))
-    address_string = address_text(address, after.family)
-    if reservation.field[0] == "reserved":
-        return _LeftOut(
-            (*at, *reservation.field), holder, address=address_string, reserved=reservation
-        )
+    # The other reservations, gateway and edges, are fields of the spec for all its blocks.
+    owner_path = block_path if reservation.field[0] == "reserved" else SPEC
     return _LeftOut(
-        (*SPEC, *reservation.field), holder, address=address_string, reserved=reservation
+        (*owner_path, *reservation.field),
+        holder,
+        address=address_text(address, after.family),
+        reserved=reservation,
     )

@@ -1,8 +1,8 @@
-"""What is refused of ProviderConfigs because of other objects.
+"""Rules for writes of ProviderConfigs that depend on other objects.
 
-    deleted            one that TenantClusters refer to
+    deleted   refused while TenantClusters refer to the ProviderConfig
 
-What is wrong in a spec by itself is in reconcilers/specrules/providerspecs.py.
+The rules about a spec by itself are in reconcilers/specrules/providerspecs.py.
 """
 
 from collections.abc import Iterable
@@ -12,18 +12,18 @@ from controller.meta import Key
 from reconcilers.api.providerconfig import (
     ProviderConfig,
 )
-from reconcilers.specrules.verdict import Verdict, forbidden, limit_causes
+from reconcilers.specrules.verdict import Verdict, build_forbidden_cause, limit_causes
 
 
 def review_deletion(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
-    """Validate the deletion of one.
+    """Validate the deletion of a ProviderConfig.
 
     Args:
         referring: the TenantClusters whose spec names it.
     """
     name = quote_value(old.metadata.name)
     causes = [
-        forbidden(
+        build_forbidden_cause(
             (), f"cannot delete ProviderConfig {name}: TenantCluster {key} still references it"
         )
         for key in sorted(referring)

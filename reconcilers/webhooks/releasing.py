@@ -1,9 +1,9 @@
 """Who may say that a tenant is gone for good (annotation `release-anyway` of a TenantCluster).
 
-The annotation gives back addresses that may still be in use, which harms those who get them next.
-So the right to edit TenantClusters is not enough: the user who adds it needs the verb `release` on
-that TenantCluster. The API server answers whether a user has it (SubjectAccessReview). To keep the
-annotation, or to remove it, needs nothing.
+The annotation releases addresses that may still be in use, so two tenants may use them then. So
+the right to edit TenantClusters is not enough: the user who adds the annotation needs the verb
+`release` on that TenantCluster. The API server answers whether a user has it
+(SubjectAccessReview). Keeping or removing the annotation needs no such right.
 """
 
 from collections.abc import Mapping
@@ -35,11 +35,15 @@ ADDS_RELEASE_ANYWAY = (
 
 @dataclass(frozen=True, slots=True)
 class _Meta:
+    """The annotations of an object."""
+
     annotations: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Annotated:
+    """An object of which only the annotations are decoded: its spec may be broken."""
+
     metadata: _Meta = field(default_factory=_Meta)
 
 
@@ -47,24 +51,28 @@ _read_annotations = msgspec.json.Decoder(_Annotated).decode
 
 
 def adds_release_anyway(request: AdmissionRequest[bytes]) -> bool:
-    """Return whether a write adds the annotation."""
+    """Return whether a write adds the annotation `release-anyway`."""
     if request.subResource or request.operation not in {"CREATE", "UPDATE"}:
-        return False
+        return False  # a status or a deletion adds no annotation
     return _has_annotation(request.objectBytes) and not _has_annotation(request.oldObjectBytes)
 
 
 def _has_annotation(body: bytes) -> bool:
+    """Return whether an object, as JSON, has the annotation `release-anyway`."""
     if not body:
-        return False
+        return False  # a creation has no old object
     try:
         annotations = _read_annotations(body).metadata.annotations
     except (msgspec.MsgspecError, ValueError, RecursionError):
-        return False
+        return False  # the API server stores no such metadata
     return names.ANNOTATION_RELEASE_ANYWAY in (annotations or ())
 
 
 async def review_release(client: Client, request: AdmissionRequest[bytes]) -> Verdict | None:
-    """Return the refusal of a write that adds the annotation without the right; None if it may.
+    """Return the refusal of a write that adds the annotation without the right to do so.
+
+    None if the write adds no annotation, or the user has the right. If the right cannot be
+    checked, the write is refused: released addresses cannot be taken back.
 
     Args:
         client: asks the API server for the user's rights.
@@ -78,7 +86,7 @@ async def review_release(client: Client, request: AdmissionRequest[bytes]) -> Ve
         f" verb {VERB} on {TENANT_CLUSTER.full_name} in namespace {request.namespace}"
     )
     try:
-        is_allowed = await client.may(_subject(user), _attributes(request))
+        is_allowed = await client.may(_build_subject(user), _build_attributes(request))
     except ControllerError as error:
         why = f"{needed}; whether user {user.username} has it cannot be checked: {error}"
         return Verdict(refusal=f"{why}. Try again", forbidden=True)
@@ -89,8 +97,8 @@ async def review_release(client: Client, request: AdmissionRequest[bytes]) -> Ve
     return Verdict(refusal=why, forbidden=True)
 
 
-def _subject(user: UserInfo) -> dict[str, Any]:
-    """Return a user as a SubjectAccessReview names one."""
+def _build_subject(user: UserInfo) -> dict[str, Any]:
+    """Return the fields of a SubjectAccessReview that name a user."""
     return {
         "user": user.username,
         "uid": user.uid,
@@ -99,8 +107,8 @@ def _subject(user: UserInfo) -> dict[str, Any]:
     }
 
 
-def _attributes(request: AdmissionRequest[bytes]) -> dict[str, str]:
-    """Return the right that releases the TenantCluster of a request."""
+def _build_attributes(request: AdmissionRequest[bytes]) -> dict[str, str]:
+    """Return the right that is reviewed: the verb `release` on a TenantCluster."""
     return {
         "group": TENANT_CLUSTER.group,
         "version": TENANT_CLUSTER.version,

@@ -1,13 +1,12 @@
-"""What is refused of TenantClusters.
+"""Rules for writes of TenantClusters.
 
-    created, updated   a load-balancer pool or a selector of Services that is none
-                       (reconcilers/specrules/tenantspecs.py); another provider once addresses
-                       were given, as those are of the old one's pools
+    created   refused: a spec that is invalid by itself (reconcilers/specrules/tenantspecs.py)
+    updated   refused: the same; another ProviderConfig while the cluster holds addresses, because
+              they are of the pools of the old ProviderConfig
 
-What the provider makes of the wish is worth a warning: a size above its quota is cut to it. So is
-another load balancer: Services have no addresses while the ranges move. And so is a narrower
-selector of Services.
-Deletion is never refused: teardown sees to its order.
+There are warnings about a size above the provider's quota, which is cut to the quota; another load
+balancer, because Services have no addresses while the ranges move; and a narrower selector of
+Services. Deletion is never refused: teardown releases the addresses in order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,42 +20,43 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName, offer_of
 from reconcilers.specrules import tenantspecs
-from reconcilers.specrules.verdict import Verdict, forbidden
+from reconcilers.specrules.verdict import Verdict, build_forbidden_cause
 
 REFERENCE = ("spec", "providerConfigRef")
 
 
 @dataclass(frozen=True, slots=True)
 class Provision:
-    """Which ProviderConfig counts for a cluster.
+    """The ProviderConfig that counts for a cluster.
 
     Args:
-        key: the one that the cluster names, or that is the default; None if it names none and
-            there is none, or the default is not known.
+        key: the ProviderConfig that the cluster names, or else the default; None if there is no
+            default or the default is not known.
         config: that object; None if it does not exist or cannot be read.
-        unknown: why it is not known which ProviderConfig counts, or what it says, and what to do;
-            empty if that is known.
-        refused: why ProviderConfigs of its namespace do not count; empty if they do.
+        unknown_reason: why it is not known which ProviderConfig counts, or why it cannot be read,
+            and what to do; empty if it is known.
+        refusal_reason: why ProviderConfigs of its namespace do not count; empty if they count.
     """
 
     key: Key | None
     config: ProviderConfig | None
-    unknown: str = ""
-    refused: str = ""
+    unknown_reason: str = ""
+    refusal_reason: str = ""
 
 
 def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) -> Verdict:
     """Validate a spec that is new or was edited.
 
     Args:
-        provision: which ProviderConfig counts for it.
+        provision: the ProviderConfig that counts for it.
         spaces: what pools of all kinds hand out.
     """
     verdict = tenantspecs.review_tenant(new)
-    warnings = [*_provider_warnings(new, provision)]
+    warnings = [*_list_provider_warnings(new, provision)]
     manual = tenantspecs.parse_manual_pool(new)
+    # A pool that cannot be parsed is a cause of the verdict already.
     if isinstance(manual, AddressRange):
-        warnings += _by_hand(new, manual, provision=provision, spaces=spaces)
+        warnings += _list_manual_pool_warnings(new, manual, provision=provision, spaces=spaces)
     return Verdict(verdict.causes, (*verdict.warnings, *warnings))
 
 
@@ -65,16 +65,20 @@ def review_provider_change(
     providers: tuple[Provision, Provision],
     allocations: Iterable[Key],
 ) -> Verdict:
-    """Check whether an edited cluster may turn to another provider.
+    """Refuse another ProviderConfig for a cluster that holds addresses.
 
     Args:
-        old: the cluster as it is; None if it cannot be read.
-        providers: which ProviderConfig counts for the old, and for the new.
-        allocations: the cluster's, as far as they are known.
+        old: the stored cluster; None if it cannot be read.
+        providers: the ProviderConfigs that count for the stored cluster and for the edited one.
+        allocations: the cluster's IPAllocations, as far as they are known.
     """
     before, after = providers
-    if old is None or (before.key is None and not before.unknown) or before.key == after.key:
+    if old is None:
+        return Verdict()  # nothing is known to compare with, and the edit may be the repair
+    if before.key == after.key:
         return Verdict()
+    if before.key is None and not before.unknown_reason:
+        return Verdict()  # without a ProviderConfig the cluster got no addresses
     referenced_names = [
         ref.name for ref in (old.status.lbAllocationRef, old.status.ipAllocationRef) if ref
     ]
@@ -86,17 +90,22 @@ def review_provider_change(
         f" {after.key or '(none)'} while the"
         f" cluster has addresses of its pools: IPAllocation {', '.join(holders)}"
     )
-    return Verdict.from_causes([forbidden(REFERENCE, message)])
+    return Verdict.from_causes([build_forbidden_cause(REFERENCE, message)])
 
 
 def list_balancer_warnings(
     old: TenantCluster, new: TenantCluster, allocations: Iterable[Key]
 ) -> Iterator[str]:
-    """Yield a warning if an edited cluster moves its ranges to another load balancer.
+    """Yield a warning if an edit takes addresses from Services, for good or for a while.
+
+    1. A changed selector of Services: the Services that it leaves out lose their addresses.
+    2. Another load balancer: Services have no addresses while the ranges move to it.
+
+    Without allocations there are no addresses to lose, so there is no warning.
 
     Args:
-        old: the cluster as it is.
-        new: the cluster as it is to be.
+        old: the stored cluster.
+        new: the edited cluster.
         allocations: the cluster's load-balancer allocations, as far as they are known.
     """
     before, after = old.load_balancer_provider, new.load_balancer_provider
@@ -117,21 +126,30 @@ def list_balancer_warnings(
     )
 
 
-def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:
-    """Yield warnings about a provider that is absent and a pool size that has no effect."""
-    if provision.unknown:
-        yield f"{provision.unknown}; the cluster waits until then"
+def _list_provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str]:
+    """Yield a warning about a cluster's ProviderConfig, or about a size that it overrules.
+
+    1. The ProviderConfig is not known, does not count, or does not exist: the cluster waits.
+    2. `lbPoolSize` has no effect without IPAM, or is above the quota.
+    """
+    if provision.unknown_reason:
+        yield f"{provision.unknown_reason}; the cluster waits until this is corrected"
         return
-    if provision.refused:
-        message = f"ProviderConfig {provision.key} is not used: {provision.refused}"
-        yield f"spec.providerConfigRef: {message}"
+    if provision.refusal_reason:
+        yield (
+            f"spec.providerConfigRef: ProviderConfig {provision.key} is not used:"
+            f" {provision.refusal_reason}. Name another ProviderConfig, or let an administrator"
+            " add the namespace"
+        )
         return
     if provision.config is None:
+        # Without a key the cluster names no ProviderConfig and there is no default: it may be
+        # meant to have no addresses.
         if provision.key is not None:
-            message = (
-                f"ProviderConfig {provision.key} does not exist; the cluster waits until it does"
+            yield (
+                f"spec.providerConfigRef: ProviderConfig {provision.key} does not exist; the"
+                " cluster waits until you create it or name another"
             )
-            yield f"spec.providerConfigRef: {message}"
         return
     network = provision.config.spec.networking
     size, quota = new.networking.lbPoolSize, network.quota.maxLoadBalancerIPs
@@ -139,7 +157,7 @@ def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str
         return
     where = "spec.networking.lbPoolSize"
     if network.mode != IPAM:
-        yield f"{where}: ignored, as ProviderConfig {provision.key} does not use IPAM"
+        yield f"{where}: ignored, as ProviderConfig {provision.key} does not use IPAM; remove it"
     elif quota is not None and size > quota:
         yield (
             f"{where}: {size} is above the quota of ProviderConfig {provision.key};"
@@ -147,13 +165,19 @@ def _provider_warnings(new: TenantCluster, provision: Provision) -> Iterator[str
         )
 
 
-def _by_hand(
+def _list_manual_pool_warnings(
     cluster: TenantCluster, pool: AddressRange, provision: Provision, spaces: SpaceIndex
 ) -> Iterator[str]:
-    """Warn of a pool given by hand that is not used, or that others may be given too."""
+    """Warn about a pool in the spec of a cluster that is not used or that other pools hand out.
+
+    Args:
+        pool: `spec.networking.loadBalancerPool`, parsed.
+        provision: the ProviderConfig that counts for the cluster.
+        spaces: what pools of all kinds hand out.
+    """
     where = "spec.networking.loadBalancerPool"
     if provision.config is not None and provision.config.spec.networking.mode == IPAM:
-        yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM"
+        yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM; remove it"
         return
     name = PoolName(TENANT_CLUSTER.kind, cluster.metadata.key)
     if sentence := spaces.sharing(offer_of(name, [pool])).sentence:

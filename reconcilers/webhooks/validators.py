@@ -2,14 +2,14 @@
 
 Everything is read from the caches, which every replica has, with two exceptions:
 
-- What may leave allocations out, or end a pool, is validated by a view that has read as far as the
-  pool's journal says, from a LIST if the cache has not. Promises are in the pool itself;
-  one that is not there any more was settled by an object that such a view shows. So nothing
-  that was handed out is missed, and what is handed out later is chosen by the new spec.
-- A refusal because of what a cache shows is checked against what the server shows: an edit of a
-  pool right after an allocation was deleted must not be refused because of that allocation.
+- A write that narrows or deletes a pool is validated by a view of the allocations that has read
+  as far as the pool's journal says, from a LIST if the cache is behind. Open promises are in the
+  pool itself; a promise that is no longer there was settled by an object that such a view shows.
+  So no address that was handed out is missed, and addresses handed out later follow the new spec.
+- Before a write is refused because of a cache, the API server is read. An edit of a pool right
+  after an allocation was deleted must not be refused because of that allocation.
 
-Warnings may be based on a cache that is behind; so may whatever a reconciler ensures anyway: a
+Warnings may be based on a stale cache. So may decisions that a reconciler makes sure of anyway: a
 ProviderConfig or a pool that is deleted too early is kept by its finalizer.
 """
 
@@ -39,7 +39,7 @@ from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import providerspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
-from reconcilers.specrules.verdict import NOTHING, Verdict, forbidden, refuse_namespace
+from reconcilers.specrules.verdict import NOTHING, Verdict, build_forbidden_cause, refuse_namespace
 from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     unreadable_in_list,
@@ -52,7 +52,7 @@ from reconcilers.webhooks.tenantcluster import Provision
 
 
 class _Validator:
-    """Validates what depends on pools and their allocations.
+    """The objects that the rules of pools and of allocations read.
 
     Args:
         client: for live reads.
@@ -77,13 +77,13 @@ class _Validator:
         self._client = client
         self._pools = pools
         self._allocations = allocations
-        # The answer cannot be postponed, so there is no waiting for a cache that is behind.
+        # The API server waits for the answer, so the reader does not wait for a stale cache.
         self._reader = PoolReader(allocations, client, clock, wait_seconds=0.0)
         self._limit = max_addresses
 
 
 ListOtherHoldings = Callable[[NetworkPool], Awaitable[OtherHoldings]]
-"""Returns what others than IPAllocations hold of a pool, by lists that begin now."""
+"""Returns the pool's addresses that no IPAllocation holds, with their holders, read live."""
 
 
 async def list_nothing(pool: NetworkPool) -> OtherHoldings:
@@ -102,7 +102,7 @@ class PoolValidator(_Validator):
         clock: the time.
         max_addresses: the largest pool, in addresses.
         spaces: what pools of all kinds hand out.
-        list_others: what others than IPAllocations hold of a pool.
+        list_others: lists the holders of a pool's addresses that are no IPAllocations.
         namespaces: the namespaces whose pools count; empty for all.
     """
 
@@ -129,7 +129,13 @@ class PoolValidator(_Validator):
         return networkpool.review_creation(new, self._spaces, self._limit)
 
     async def review_update(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
-        """Validate an edit; allocations are read only if the pool would lose addresses."""
+        """Validate an edit of a pool.
+
+        1. An edit that gives up no address: no allocation is read.
+        2. The cache is current and shows no conflict: allowed.
+        3. Else the allocations are listed live, and decide.
+        4. An object that may hold addresses and cannot be read refuses the edit.
+        """
         if refused := refuse_namespace(new.metadata.namespace, self._allowed_namespaces):
             return refused
         others = OtherHoldings()
@@ -150,12 +156,13 @@ class PoolValidator(_Validator):
         others = await self._list_others(new if old is None else old)
         key, unknown = new.metadata.key, others.unknown
         try:
-            if old is not None and self._covers(old) and not unknown:
+            if old is not None and self._is_cache_current(old) and not unknown:
                 verdict = review(await self._reader.read_up_to(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
             verdict = review(await self._reader.live(key))
         except UnreadableHoldings as unreadable:
+            # The edit is refused below. The cached allocations only add the holders to the answer.
             verdict = review(self._reader.read_cached(key))
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
         if not unknown:
@@ -163,13 +170,15 @@ class PoolValidator(_Validator):
         message = (
             f"cannot tell whose addresses would be left out: {unknown}. Repair or delete them"
         )
-        return replace(verdict, causes=(*verdict.causes, forbidden(("spec",), f"{message} first")))
+        return replace(
+            verdict, causes=(*verdict.causes, build_forbidden_cause(("spec",), f"{message} first"))
+        )
 
     async def review_deletion(self, old: NetworkPool) -> Verdict:
-        """Validate a deletion.
+        """Validate a deletion of a pool, by the cache if it allows the deletion, else by a list.
 
-        Objects that cannot be read do not block it: the pool's finalizer does, until they are gone
-        or repaired. They are named all the same, beside the holders that can be read.
+        Objects that cannot be read do not refuse it: the pool's finalizer waits until they are
+        deleted or repaired. They are named beside the holders that can be read.
         """
         others = await self._list_others(old)
         unknown = others.unknown
@@ -180,7 +189,7 @@ class PoolValidator(_Validator):
             )
 
         try:
-            if self._covers(old):
+            if self._is_cache_current(old):
                 verdict = review(await self._reader.read_up_to(old, STATUS_JOURNALS.read(old)))
                 if verdict.allowed:
                     return verdict
@@ -189,10 +198,11 @@ class PoolValidator(_Validator):
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
             return review(self._reader.read_cached(old.metadata.key))
 
-    def _covers(self, old: NetworkPool) -> bool:
-        """Return whether the cache shows all that was handed out and settled since.
+    def _is_cache_current(self, old: NetworkPool) -> bool:
+        """Return whether the cache of allocations shows everything that a pool has handed out.
 
-        Of a pool without memory it is unknown what was handed out.
+        The pool's journal says how far a reader has to read. False if the pool has no journal,
+        because then it is unknown what it handed out.
         """
         revision = memory(old)
         cache = self._allocations
@@ -227,7 +237,7 @@ class AllocationValidator(_Validator):
         self._clusters = clusters
 
     async def review_creation(self, new: IPAllocation) -> Verdict:
-        """Validate a new request, by the pool as it is if what the cache shows is against it."""
+        """Validate a new request by the cached pool; if that refuses it, by the pool read live."""
 
         def view() -> AllocationsView:
             return self._reader.read_cached(new.pool_key)
@@ -238,10 +248,11 @@ class AllocationValidator(_Validator):
         )
         if pool is not None and verdict.allowed:
             return verdict
+        # The cache may lack a pool that was just created, or show it before an edit.
         try:
             pool = await self._client.get(NETWORK_POOL, new.pool_key)
         except NotFound:
-            pool = None
+            pool = None  # the verdict has a warning about that
         return ipallocation.review_creation(
             new, pool, view=view, max_addresses=self._limit, namespaces=self._allowed_namespaces
         )
@@ -254,7 +265,7 @@ class AllocationValidator(_Validator):
         """Allow the deletion, as the finalizer keeps the order; warn if the range is in use."""
         cluster = self._clusters.get(old.spec.tenantClusterRef.key)
         if cluster is not None and is_foreign(old, cluster):
-            cluster = None
+            cluster = None  # a later cluster of that name does not use the range
         return ipallocation.review_deletion(old, cluster)
 
 
@@ -266,7 +277,7 @@ class ClusterValidator:
         providers: finds the ProviderConfig that counts for a cluster.
         spaces: what pools of all kinds hand out.
         allocations: all allocations, indexed by tenant.
-        default_namespace: what a reference without a namespace means.
+        default_namespace: the namespace of a reference that names none.
         namespaces: the namespaces whose ProviderConfigs count; empty for all.
     """
 
@@ -288,16 +299,17 @@ class ClusterValidator:
 
     async def review_creation(self, new: TenantCluster) -> Verdict:
         """Validate a new cluster."""
-        return tenantcluster.review_spec(new, await self._provision(new), self._spaces)
+        return tenantcluster.review_spec(new, await self._find_provision(new), self._spaces)
 
     async def review_update(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
-        """Validate an edit.
+        """Validate an edit of a cluster.
 
-        Whether the cluster has addresses is known by its status, or by the cache. That it had
-        some that neither shows is possible for a moment; it then keeps them, counted and given
-        back as ever, so nothing is listed for it.
+        Another ProviderConfig is refused while the cluster has addresses. If the status or the
+        cache shows some, a live list decides. For a moment neither may show an address; then the
+        edit is allowed. That does no harm, because the address still counts and is released as any
+        other, so nothing is listed for that case.
         """
-        after = await self._provision(new)
+        after = await self._find_provision(new)
         verdict = tenantcluster.review_spec(new, after, self._spaces)
         if old is None:
             return verdict
@@ -306,21 +318,26 @@ class ClusterValidator:
         verdict = replace(verdict, warnings=(*verdict.warnings, *moving))
         if new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
-        both = (await self._provision(old), after)
-        moved = tenantcluster.review_provider_change(old, both, self._cached_members(old))
-        if moved.causes:
-            moved = tenantcluster.review_provider_change(old, both, await self._list_members(old))
-        return Verdict((*verdict.causes, *moved.causes), verdict.warnings)
+        provisions = (await self._find_provision(old), after)
+        change = tenantcluster.review_provider_change(
+            old, provisions, self._list_cached_members(old)
+        )
+        if change.causes:
+            # The cache may be behind: an allocation may be deleted already.
+            change = tenantcluster.review_provider_change(
+                old, provisions, await self._list_members(old)
+            )
+        return Verdict((*verdict.causes, *change.causes), verdict.warnings)
 
-    def _cached_members(self, cluster: TenantCluster) -> list[Key]:
-        """Return a cluster's cached allocations, and unreadable ones that may be its."""
+    def _list_cached_members(self, cluster: TenantCluster) -> list[Key]:
+        """Return a cluster's cached allocations, and unreadable ones that may belong to it."""
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [allocation.metadata.key for allocation in members(self._allocations, cluster)]
         unreadable = unreadable_members(self._allocations, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 
     async def _list_members(self, cluster: TenantCluster) -> list[Key]:
-        """Return a cluster's allocations, and unreadable ones that may be its, by a live list."""
+        """Return a cluster's allocations and unreadable ones that may belong to it, read live."""
         page = await self._client.list(IP_ALLOCATION)
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [
@@ -335,7 +352,7 @@ class ClusterValidator:
         """Allow the deletion: the finalizer releases all addresses first."""
         return NOTHING
 
-    async def _provision(self, cluster: TenantCluster) -> Provision:
+    async def _find_provision(self, cluster: TenantCluster) -> Provision:
         """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it."""
         try:
             config = await self._providers.for_tenant(cluster)
@@ -343,8 +360,9 @@ class ClusterValidator:
             return Provision(unknown.key, None, str(unknown))
         reference = cluster.spec.providerConfigRef
         if reference is None:
+            # The spec names no ProviderConfig that could be read live.
             key = config.metadata.key if config is not None else None
-            return Provision(key, config, refused=self._describe_refusal(key))
+            return Provision(key, config, refusal_reason=self._describe_refusal(key))
         key = Key(reference.namespace or self._default_namespace, reference.name)
         if config is None:
             try:
@@ -353,9 +371,10 @@ class ClusterValidator:
                 config = None
             except MalformedAnswer:
                 return Provision(key, None, str(ProviderUnreadable(key)))
-        return Provision(key, config, refused=self._describe_refusal(key))
+        return Provision(key, config, refusal_reason=self._describe_refusal(key))
 
     def _describe_refusal(self, provider: Key | None) -> str:
+        """Return why the namespace of a ProviderConfig is ignored; empty if it counts."""
         if provider is None:
             return ""
         return describe_refused_namespace(provider.namespace, self._allowed_namespaces)
@@ -367,7 +386,7 @@ class ProviderValidator:
     Args:
         client: for live reads.
         clusters: all TenantClusters.
-        default_namespace: what a reference without a namespace means.
+        default_namespace: the namespace of a reference that names none.
         namespaces: the namespaces that may hold ProviderConfigs; empty for all.
     """
 
@@ -394,14 +413,21 @@ class ProviderValidator:
         return refused or providerspecs.review_provider(new)
 
     async def review_deletion(self, old: ProviderConfig) -> Verdict:
-        """Validate a deletion."""
-        referring = self._referring(old, self._clusters)
+        """Validate a deletion, by the cache if no cluster in it refers to it, else by a list."""
+        referring = self._find_referring(old, self._clusters)
         if self._clusters.synced and not referring:
             return NOTHING
+        # The cache is not filled yet, or may show a reference that is gone.
         page = await self._client.list(TENANT_CLUSTER)
-        return providerconfig.review_deletion(old, self._referring(old, page.items))
+        return providerconfig.review_deletion(old, self._find_referring(old, page.items))
 
-    def _referring(self, config: ProviderConfig, clusters: Iterable[TenantCluster]) -> list[Key]:
+    def _find_referring(
+        self, config: ProviderConfig, clusters: Iterable[TenantCluster]
+    ) -> list[Key]:
+        """Return the clusters whose spec names a ProviderConfig.
+
+        A cluster that names none does not count, even if this one serves it as the default.
+        """
         return [
             cluster.metadata.key
             for cluster in clusters

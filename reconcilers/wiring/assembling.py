@@ -1,4 +1,4 @@
-"""All controllers and services, put on one manager."""
+"""Adds all controllers and services to one manager."""
 
 from collections.abc import Sequence
 
@@ -20,10 +20,10 @@ from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
-from reconcilers.webhooks.admission import webhooks
+from reconcilers.webhooks.admission import make_webhooks
 from reconcilers.webhooks.validators import ListOtherHoldings, list_nothing
 from reconcilers.wiring import controllers
-from reconcilers.wiring.loadbalancers import load_balancer_kinds
+from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 from reconcilers.wiring.shared import Shared
 
 
@@ -33,13 +33,16 @@ def assemble(
     settings: Settings,
     open_tenant: OpenTransport | None = None,
 ) -> TenantClients:
-    """Add the four controllers to `manager`; return the clients of tenants, to close at the end.
+    """Add all controllers, services and webhooks to a manager.
 
     Args:
         manager: runs them.
         clock: their time.
         settings: their intervals and thresholds.
-        open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
+        open_tenant: makes a connection from a tenant's kubeconfig; by default the strict loader.
+
+    Returns:
+        The clients of tenants, which the caller closes at the end.
     """
     shared = Shared.from_manager(manager, clock, settings)
     tenants = add_controllers(shared, open_tenant)
@@ -58,14 +61,14 @@ def add_controllers(
     """Add the four controllers and the integrations; return the clients of tenants.
 
     Args:
-        shared: what every part is given.
-        open_tenant: makes a connection of a tenant's kubeconfig; strict by default.
-        release: finds out whether a tenant has released a range; by default the tenant is asked.
+        shared: the objects that every part is built with.
+        open_tenant: makes a connection from a tenant's kubeconfig; by default the strict loader.
+        release: finds out whether a tenant has released a range; by default it asks the tenant.
     """
     clock, settings = shared.clock, shared.settings
     clusters, allocations = shared.informers.clusters.cache, shared.informers.allocations.cache
     management = ClusterIdentity(shared.client, clock)
-    kinds = load_balancer_kinds(clock, settings.tenant)
+    kinds = make_load_balancer_kinds(clock, settings.tenant)
     guard = TenantIdentities(management, clusters, allocations=allocations, kinds=kinds)
     records = TenantRecords()
     tenants = TenantClients(
@@ -88,7 +91,7 @@ def add_controllers(
         clock=clock,
         settings=settings.tenant,
     )
-    controllers.add_networkpools(shared, _integrations(shared))
+    controllers.add_networkpools(shared, _add_integrations(shared))
     controllers.add_ipallocations(shared, release)
     controllers.add_tenantclusters(
         shared, kinds, tenants, vanished=vanished, records=records, release=release
@@ -98,18 +101,21 @@ def add_controllers(
     return tenants
 
 
-def _integrations(shared: Shared) -> HoldersBeside:
-    """Add the integrations that are on; return what they hold of NetworkPools."""
+def _add_integrations(shared: Shared) -> HoldersBeside:
+    """Add the integrations that are on; return the holders of NetworkPools' addresses in them."""
     if not shared.settings.integration:
         return NOTHING_SHARED
-    # To load them takes as long as a tenth of everything else, and most run without.
+    # Imported here, because it takes long and most installations have no integration.
     from reconcilers.wiring.integrations import add_integrations  # noqa: PLC0415
 
     return add_integrations(shared)
 
 
 def add_orphans(shared: Shared) -> None:
-    """Add the collector of orphans, which begins once all caches that it reads are synced."""
+    """Add the collector of orphans, which starts once its caches are synced.
+
+    Before that, the owner of an allocation would look gone because the cache lacks it.
+    """
     informers = shared.informers
     collector = OrphanCollector(
         shared.client,
@@ -131,17 +137,22 @@ def add_orphans(shared: Shared) -> None:
 
 
 def add_gauges(shared: Shared) -> None:
-    """Add the metrics that the leader computes from the caches."""
+    """Add the metrics that the leader computes from the caches.
+
+    Only the leader reports them: each replica would report the same figures, and sums over
+    replicas would be wrong.
+    """
     informers = shared.informers
-    leading = False
+    is_leading = False
 
     async def lead() -> None:
-        nonlocal leading
-        leading = True
+        """Note that this process leads, while the manager runs this service of the leader."""
+        nonlocal is_leading
+        is_leading = True
         try:
             await anyio.sleep_forever()
         finally:
-            leading = False
+            is_leading = False
 
     shared.manager.metrics.registry.register(
         Gauges(
@@ -150,7 +161,7 @@ def add_gauges(shared: Shared) -> None:
             providers=informers.providers.cache,
             clusters=informers.clusters.cache,
             clock=shared.clock,
-            leading=lambda: leading,
+            leading=lambda: is_leading,
             count_promises=count_promises,
         )
     )
@@ -158,21 +169,22 @@ def add_gauges(shared: Shared) -> None:
 
 
 def add_webhooks(shared: Shared) -> None:
-    """Add the webhooks, if the manager's options have an address for them."""
+    """Add the webhooks of all kinds, if the manager's options have an address for them."""
     if shared.manager.options.webhook_bind in ("", "0"):
-        return
+        return  # webhooks are off
     client, settings = shared.manager.client, shared.settings
     list_others: ListOtherHoldings = list_nothing
-    added: Sequence[Webhook[bytes]] = ()
+    integration_webhooks: Sequence[Webhook[bytes]] = ()
     if settings.integration:
-        from reconcilers.wiring import integrations  # noqa: PLC0415 - as above
+        # Imported here, because most installations have no integration.
+        from reconcilers.wiring import integrations  # noqa: PLC0415
 
-        list_others = integrations.lister_of_others(client, settings)
-        added = tuple(
-            integrations.integration_webhooks(client, settings.integration, shared.spaces)
+        list_others = integrations.make_lister_of_others(client, settings)
+        integration_webhooks = tuple(
+            integrations.make_integration_webhooks(client, settings.integration, shared.spaces)
         )
     caches, clock = shared.informers.caches, shared.clock
-    ours = webhooks(
+    own_webhooks = make_webhooks(
         client,
         caches,
         clock=clock,
@@ -180,5 +192,5 @@ def add_webhooks(shared: Shared) -> None:
         list_others=list_others,
         spaces=shared.spaces,
     )
-    for webhook in (*ours, *added):
+    for webhook in (*own_webhooks, *integration_webhooks):
         shared.manager.add_webhook(webhook)

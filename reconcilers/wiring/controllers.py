@@ -1,7 +1,7 @@
-"""The four controllers: what each watches, and which keys a change enqueues.
+"""The four controllers: the objects that each watches, and which keys a change enqueues.
 
-With --shards a pool and its allocations belong to the pool's shard, a TenantCluster and a
-ProviderConfig each to its own.
+With --shards, a pool and its allocations belong to one shard, the shard of the pool's key. A
+TenantCluster and a ProviderConfig belong to the shard of their own key.
 """
 
 from collections.abc import Callable, Iterable
@@ -53,18 +53,18 @@ from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 from reconcilers.tenantcluster.services import may_change_demand
 from reconcilers.wiring.shared import Shared
-from reconcilers.wiring.tenants import tenant_parts
+from reconcilers.wiring.tenants import make_tenant_parts
 
 OTHERS_CLOSED_AFTER = 300.0
-"""Seconds after which clients of tenants that other replicas work on are closed."""
+"""Seconds between two searches for clients of tenants that other replicas work on."""
 
 
 def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) -> None:
     """Add the controller of NetworkPools, which alone hands out their ranges.
 
     Args:
-        shared: what every part is given.
-        sharing: what holds addresses of NetworkPools beside IPAllocations.
+        shared: the objects that every part is built with.
+        sharing: the claims and observed objects that hold addresses of NetworkPools, too.
     """
     settings = shared.settings
     pools, allocations = shared.informers.pools, shared.informers.allocations
@@ -85,25 +85,29 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
         spaces=shared.spaces,
     )
 
-    def concerns(change: Change[IPAllocation]) -> bool:
+    def may_matter_to_pool(change: Change[IPAllocation]) -> bool:
+        """Return whether a pass over the pool may do something about a change."""
         allocation = change.new or change.old
         pool = pools.cache.get(allocation.pool_key) if allocation is not None else None
-        # Whatever keeps a pool from serving may end by a change that is none otherwise.
+        # If the pool is not Ready, any change of an allocation may be the one that repairs it.
         serves = pool is not None and is_true(pool.status.conditions, READY)
         return not serves or concerns_pool(change, shared.client.field_manager)
 
     def find_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
+        """Return the pools that may depend on an allocation that cannot be decoded."""
         outline = outline_of(allocations.cache.unreadable.get(allocation, ""))
         if isinstance(outline, AllocationOutline):
+            # The pool's name could be read. The last readable version may have named another pool.
             older = allocations.cache.get(allocation)
             return [outline.pool_key, *([] if older is None else [older.pool_key])]
-        # Which pool an allocation names may be unreadable, too; or the allocation is gone. If even
-        # the key is unreadable, the namespace is empty, and it may be of any pool.
+        # The pool's name cannot be read, or the allocation is gone: any pool of its namespace may
+        # be the one. If even the key cannot be read, the namespace is empty: any pool may be.
         keys = (pool.metadata.key for pool in pools.cache)
         return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]
 
     def choose_delay(change: Change[IPAllocation]) -> float:
-        # Requests are served at once; while they are, those that come meanwhile gather anyway.
+        """Return how many seconds to gather changes like this before a pass."""
+        # A request is served at once. Requests that come during that pass gather for the next.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
 
     controller = shared.manager.controller(
@@ -121,7 +125,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
             Watch(
                 allocations,
                 lambda allocation: [allocation.pool_key],
-                predicate=concerns,
+                predicate=may_matter_to_pool,
                 delay=choose_delay,
                 unreadable=find_pools_of_unreadable,
             ),
@@ -134,10 +138,10 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
 
 
 def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
-    """Add the controller of IPAllocations: finalizer, Pending, Released.
+    """Add the controller of IPAllocations: it adds finalizers, reports and releases.
 
     Args:
-        shared: what every part is given.
+        shared: the objects that every part is built with.
         release: finds out whether a tenant has released a range.
     """
     informers, settings = shared.informers, shared.settings
@@ -152,6 +156,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
     )
 
     def find_unserved_by_key(pool: Key) -> Iterable[Key]:
+        """Return the allocations of a pool that are not Allocated."""
         pool_allocations = allocations.by_index(POOL_INDEX, str(pool))
         return [a.metadata.key for a in pool_allocations if a.status.phase != ALLOCATED]
 
@@ -159,24 +164,29 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         return find_unserved_by_key(pool.metadata.key)
 
     def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
+        """Return the allocations of a cluster that are being deleted."""
         tenant_allocations = allocations.by_index(TENANT_INDEX, str(cluster.metadata.key))
         return [a.metadata.key for a in tenant_allocations if a.metadata.terminating]
 
-    def tenant(key: Key) -> Key:
+    def find_tenant(key: Key) -> Key:
+        """Return the TenantCluster of an allocation; its own key if the cache lacks it."""
         allocation = allocations.get(key)
         return key if allocation is None else allocation.spec.tenantClusterRef.key
 
-    def pool(key: Key) -> Key | None:
+    def find_pool(key: Key) -> Key | None:
+        """Return the pool of an allocation; None if the cache lacks it."""
         allocation = allocations.get(key)
         return None if allocation is None else allocation.pool_key
 
     shards = shared.manager.shards
 
     def describe_gone(gone: IPAllocation) -> dict[str, str] | None:
+        """Return the log fields of a lost allocation; None if another replica logs it."""
         is_here = shards is None or shards.holds(gone.pool_key)
         return describe_unreleased(gone) if is_here else None
 
     async def log_gone() -> None:
+        """Log the allocations that are deleted without a release by us."""
         await GoneHolders("released IPAllocation", describe_gone).run(allocations)
 
     shared.manager.add_service("gone-ipallocations", log_gone, leader_only=shards is None)
@@ -184,24 +194,29 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         "ipallocation",
         reconciler.reconcile,
         watches=[
-            # At the start most are served: a look at each would keep a core busy for seconds.
+            # At the start most allocations are served: a pass over each would keep a core busy
+            # for seconds.
             Watch(
                 informers.allocations,
                 to_self,
-                lambda change: not is_known_served(change),
+                lambda change: not is_served_at_start(change),
                 unreadable=lambda allocation: [allocation],
             ),
             Watch(
-                informers.pools, find_unserved, existence_changed, unreadable=find_unserved_by_key
+                informers.pools,
+                find_unserved,
+                has_existence_changed,
+                unreadable=find_unserved_by_key,
             ),
-            # A cluster's status changes once the projection without a deleted range was written.
-            # A release reads a cluster live that the cache does not show.
+            # The status of a cluster changes when its load balancer no longer has a deleted range,
+            # so the release may go on. The watch is not required: a release reads a cluster live
+            # if the cache lacks it.
             Watch(informers.clusters, find_terminating, is_required=False),
         ],
         concurrency=settings.concurrency,
         # All allocations live in one namespace; a tenant with hundreds must not delay the others.
-        group=tenant,
-        shard_by=pool,
+        group=find_tenant,
+        shard_by=find_pool,
         forget=reconciler.forget,
     )
 
@@ -215,18 +230,18 @@ def add_tenantclusters(
     records: TenantRecords,
     release: ReleaseCheck,
 ) -> None:
-    """Add the controller of TenantClusters, and the watches of elastic tenants' Services.
+    """Add the controller of TenantClusters, and the watches in tenants.
 
     Args:
-        shared: what every part is given.
+        shared: the objects that every part is built with.
         kinds: the load balancers that tenants may have.
-        vanished: clusters that went in spite of our finalizer.
+        vanished: the clusters that were deleted without our finalizer's work.
         records: what is remembered of each cluster.
         release: finds out whether a tenant has released a range.
     """
     informers, settings = shared.informers, shared.settings
     clusters = informers.clusters.cache
-    parts = tenant_parts(
+    parts = make_tenant_parts(
         shared.client,
         informers.caches,
         kinds=kinds,
@@ -239,24 +254,30 @@ def add_tenantclusters(
         settings=settings,
         metrics=shared.metrics,
     )
-    # With shards every replica has tenants of its own; reconcilers open and close the watches.
-    one_leads = shared.manager.shards is None
+    # With shards, every replica works on tenants, so the watches run in every replica. The
+    # reconciler opens and closes a watch for each tenant.
+    has_one_leader = shared.manager.shards is None
     for name, watches in (("services", parts.services.watches), ("pools", parts.offers)):
-        shared.manager.add_service(f"tenant-{name}", watches.run, leader_only=one_leads)
+        shared.manager.add_service(f"tenant-{name}", watches.run, leader_only=has_one_leader)
 
-    in_need = CachePart(clusters, waits_for_room)
+    waiting_clusters = CachePart(clusters, is_waiting_for_room)
 
     def find_waiting_clusters(_: NetworkPool | None = None) -> Iterable[Key]:
-        return [cluster.metadata.key for cluster in in_need]
+        """Return the clusters that need room, whatever pool has changed."""
+        return [cluster.metadata.key for cluster in waiting_clusters]
 
     def has_owner(change: Change[IPAllocation]) -> bool:
-        # A range for a cluster that never existed needs no work until the cluster comes.
+        """Return whether an allocation's cluster exists, or existed once.
+
+        An allocation for a cluster that never existed needs no pass until the cluster is created.
+        """
         allocation = change.new or change.old
         if allocation is None or names.ANNOTATION_TENANT_UID in allocation.metadata.annotations:
             return True
         return allocation.spec.tenantClusterRef.key in clusters
 
     def find_users(config: ProviderConfig) -> Iterable[Key]:
+        """Return the clusters that a ProviderConfig serves, by name or as the default."""
         return [
             cluster.metadata.key
             for cluster in clusters
@@ -264,6 +285,10 @@ def add_tenantclusters(
         ]
 
     def find_users_by_key(config: Key) -> Iterable[Key]:
+        """Return the clusters that an unreadable ProviderConfig may serve.
+
+        Any ProviderConfig may be the default, so clusters that name none are among them.
+        """
         return [
             cluster.metadata.key
             for cluster in clusters
@@ -281,7 +306,7 @@ def add_tenantclusters(
                 has_owner,
                 unreadable=UnreadableOwners(informers.allocations.cache).of,
             ),
-            # By spec: capacity in their status moves with every range that is handed out.
+            # Only changes of the spec: the capacity in the status changes with every range.
             Watch(
                 informers.providers, find_users, generation_changed, unreadable=find_users_by_key
             ),
@@ -293,7 +318,7 @@ def add_tenantclusters(
             ),
             ClusterWatch(parts.services.kind, lambda cluster, _: [cluster], may_change_demand),
             *(
-                ClusterWatch(caches, _concerned_by(watched), watched.may_matter)
+                ClusterWatch(caches, _make_cluster_mapping(watched), watched.may_matter)
                 for watched, caches in parts.offers.kinds
             ),
         ],
@@ -303,8 +328,11 @@ def add_tenantclusters(
     )
 
 
-def _concerned_by(watched: WatchedKind) -> Callable[[Key, Object], Iterable[Key]]:
-    """Return a mapping from an object in a tenant to the TenantCluster that it concerns."""
+def _make_cluster_mapping(watched: WatchedKind) -> Callable[[Key, Object], Iterable[Key]]:
+    """Return a mapping from an object in a tenant to its TenantCluster.
+
+    Objects that do not concern our projection are mapped to no cluster.
+    """
 
     def find_cluster(cluster: Key, obj: Object) -> Iterable[Key]:
         return [cluster] if watched.is_concerned(obj) else []
@@ -315,28 +343,30 @@ def _concerned_by(watched: WatchedKind) -> Callable[[Key, Object], Iterable[Key]
 def add_tenant_clients(
     shared: Shared, tenants: TenantClients, vanished: VanishedClusters, records: TenantRecords
 ) -> None:
-    """Close clients of tenants that other replicas work on, where replicas share the work.
+    """Close, every now and then, clients of tenants that other replicas work on.
 
-    They are opened to ask whether a range was released, as allocations belong to the pool's shard.
-    Nothing else closes them: that a cluster is gone is noticed by the replica that works on it.
-    What else is remembered stays while the cluster has allocations: the grace of a teardown is
-    longer than the time between two looks.
+    Such clients exist only with shards. An allocation belongs to the shard of its pool, so this
+    replica asks the tenants of other replicas whether a range was released. Nothing else closes
+    these clients: only the replica that works on a cluster notices that the cluster is gone.
+
+    The rest of a cluster's record is kept while the cluster has allocations. A teardown's grace
+    period is in it, which is longer than OTHERS_CLOSED_AFTER.
 
     Args:
-        shared: what every part is given.
-        vanished: clusters that went in spite of our finalizer.
+        shared: the objects that every part is built with.
+        vanished: the clusters that were deleted without our finalizer's work.
         records: what is remembered of each cluster.
     """
     shards = shared.manager.shards
     if shards is None:
-        return
+        return  # one replica works on all tenants
 
     async def close_others() -> None:
         while True:
             await shared.clock.sleep(OTHERS_CLOSED_AFTER)
             for key in records.names():
                 if shards.holds(key):
-                    continue
+                    continue  # this replica works on the cluster
                 await tenants.close(key)
                 named_records = records.of_name(key)
                 uids = {record.uid for record in named_records if vanished.is_needed(record)}
@@ -347,7 +377,7 @@ def add_tenant_clients(
 
 
 def add_providerconfigs(shared: Shared) -> None:
-    """Add the controller of ProviderConfigs: capacity, credentials, and their deletion."""
+    """Add the controller of ProviderConfigs: it reports capacity, and checks credentials."""
     informers, settings = shared.informers, shared.settings
     configs = informers.providers.cache
     reconciler = ProviderConfigReconciler(
@@ -361,6 +391,7 @@ def add_providerconfigs(shared: Shared) -> None:
     )
 
     def find_configs_by_key(pool: Key) -> Iterable[Key]:
+        """Return the ProviderConfigs that name a pool; they do so in its namespace only."""
         return [
             config.metadata.key
             for config in configs
@@ -372,6 +403,7 @@ def add_providerconfigs(shared: Shared) -> None:
         return find_configs_by_key(pool.metadata.key)
 
     def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
+        """Return the ProviderConfigs that are being deleted and that a cluster names."""
         return [
             config.metadata.key
             for config in configs
@@ -391,24 +423,31 @@ def add_providerconfigs(shared: Shared) -> None:
     )
 
 
-def waits_for_room(cluster: TenantCluster) -> bool:
-    """Return whether a cluster needs more room in a pool, Ready or not."""
+def is_waiting_for_room(cluster: TenantCluster) -> bool:
+    """Return whether more room in a pool may help a cluster.
+
+    A cluster that is not Ready or lacks addresses may wait for room; a Ready cluster does if its
+    growth or its size failed because the pools are full.
+    """
     conditions = cluster.status.conditions
-    growth = (find(conditions, kind) for kind in (DEMAND_MET, LOAD_BALANCER_SIZED))
+    size_conditions = (find(conditions, kind) for kind in (DEMAND_MET, LOAD_BALANCER_SIZED))
     return (
         not cluster.is_ready
         or not is_true(conditions, NETWORK_READY)
-        or any(said is not None and said.reason == "PoolExhausted" for said in growth)
+        or any(
+            condition is not None and condition.reason == "PoolExhausted"
+            for condition in size_conditions
+        )
     )
 
 
-def is_known_served(change: Change[IPAllocation]) -> bool:
-    """Return whether an allocation was served when this replica first saw it."""
+def is_served_at_start(change: Change[IPAllocation]) -> bool:
+    """Return whether a change adds an allocation to the cache that is served already."""
     return change.old is None and change.new is not None and is_served(change.new)
 
 
-def existence_changed(change: Change[NetworkPool]) -> bool:
-    """Return whether a pool appeared, went, or began to be deleted."""
+def has_existence_changed(change: Change[NetworkPool]) -> bool:
+    """Return whether a pool was created or deleted, or its deletion began."""
     return _is_there(change.old) != _is_there(change.new)
 
 
@@ -418,15 +457,16 @@ def _is_there(pool: NetworkPool | None) -> bool:
 
 
 def has_more_room(change: Change[NetworkPool]) -> bool:
-    """Return whether a pool appeared or could serve more, or larger, requests than before."""
+    """Return whether a pool is new, has a larger free block in a family, or a new spec."""
     if change.new is None:
         return False
     if change.old is None:
         return True
     before, after = change.old, change.new
-    second, earlier = after.status.secondary, before.status.secondary
+    second_before, second_after = before.status.secondary, after.status.secondary
     return (
         after.status.largest_free > before.status.largest_free
-        or (second.largest_free if second else 0) > (earlier.largest_free if earlier else 0)
+        or (second_after.largest_free if second_after else 0)
+        > (second_before.largest_free if second_before else 0)
         or after.metadata.generation != before.metadata.generation
     )

@@ -1,4 +1,4 @@
-"""What the integrations add to a manager; loaded only where the settings name one of them."""
+"""Controllers and webhooks of the integrations; imported only if the settings name one."""
 
 from collections.abc import Collection, Iterator
 
@@ -12,26 +12,28 @@ from reconcilers.integrations.core.sharing import NOTHING_SHARED, HoldersBeside
 from reconcilers.integrations.registry import list_platforms
 from reconcilers.networkpool.otherholders import OtherHoldings
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.admission import webhook
+from reconcilers.webhooks.admission import make_webhook
 from reconcilers.webhooks.validators import ListOtherHoldings
 from reconcilers.wiring.shared import Shared
 
 
 def add_integrations(shared: Shared) -> HoldersBeside:
-    """Add to the manager, for each integration, its pools as a source of spaces and its services.
+    """Add the pools and the services of each integration to the manager.
 
-    A source tells the index of spaces at once which kinds to expect. So no pool is compared
-    with an index that lacks the pools of an integration which is added later.
+    The pools of all integrations are added first, as sources of the index of spaces. A source
+    tells the index at once which kinds of pools to expect. So no pool is compared with an index
+    that lacks the pools of a later integration.
 
     Args:
         shared: the manager, the caches and the settings.
 
     Returns:
-        What the integrations hold of NetworkPools, joined; NOTHING_SHARED without integrations.
+        The holders of NetworkPools' addresses of all integrations; NOTHING_SHARED if there are no
+        integrations.
     """
     platforms = list(list_platforms(shared.settings.integration))
     for platform in platforms:
-        # A source adds itself to the manager, which keeps it.
+        # The constructor adds the source to the manager, which keeps it.
         PoolSource(shared.manager, shared.clock, spaces=shared.spaces, platform=platform)
     parts = IntegrationParts(
         shared.manager,
@@ -49,26 +51,26 @@ def add_integrations(shared: Shared) -> HoldersBeside:
     return sharing
 
 
-def integration_webhooks(
+def make_integration_webhooks(
     client: Client, integrations: Collection[str], spaces: SpaceIndex
 ) -> Iterator[Webhook[bytes]]:
     """Yield the webhooks of some integrations.
 
     Args:
         client: for live reads.
-        integrations: their names.
+        integrations: the names of the integrations.
         spaces: what pools of all kinds hand out.
     """
     for platform in list_platforms(integrations):
         for kind, validator in platform.validators(client, spaces):
-            yield webhook(kind, validator)
+            yield make_webhook(kind, validator)
 
 
-def lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:
-    """Return a function that lists a NetworkPool's addresses that no IPAllocation holds.
+def make_lister_of_others(client: Client, settings: Settings) -> ListOtherHoldings:
+    """Return a function that lists the holders of a NetworkPool's addresses in the integrations.
 
     Args:
-        client: for the lists.
+        client: for live lists.
         settings: which integrations are on.
     """
     platforms = list_platforms(settings.integration)

@@ -1,4 +1,4 @@
-"""Which load balancers tenants may have."""
+"""The load balancers that tenants may have."""
 
 from controller.clock import Clock
 from reconcilers.api.tenantaddons import CILIUM, DEFAULT_LOAD_BALANCER
@@ -8,12 +8,13 @@ from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from reconcilers.loadbalancers.metallb.adapter import MetalLBKind
 
 
-def load_balancer_kinds(clock: Clock, settings: TenantSettings) -> LoadBalancerKinds:
+def make_load_balancer_kinds(clock: Clock, settings: TenantSettings) -> LoadBalancerKinds:
     """Return the load balancers of tenants, by the provider that a TenantCluster names.
 
     Args:
         clock: the time.
-        settings: where they live in tenants, which Services they serve, and the bounded waits.
+        settings: the load balancers' namespaces in tenants, the Services that they serve, and how
+            long to wait for a release that a load balancer cannot confirm.
     """
     return LoadBalancerKinds(
         {

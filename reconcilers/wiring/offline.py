@@ -1,8 +1,8 @@
-"""The controllers without tenants: what `plan` runs on an API server in memory.
+"""The controllers without tenants, for `plan`, which runs them on an API server in memory.
 
-They are those of `run`. What acts on objects for other reasons than requests is left out: the
-collector of orphans, as the owners of allocations need not be among the planned objects; gauges,
-webhooks and events. No range is released, because no tenant can be asked.
+They are the controllers of `run`. The collector of orphans is left out, because the owners of
+allocations need not be among the planned objects. Gauges, webhooks and events are left out, too.
+No range is released, because no tenant can be asked.
 """
 
 from dataclasses import replace
@@ -28,6 +28,7 @@ class KeptRanges(ReleaseCheck):
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> InUse:
+        """Report every range as in use."""
         return InUse(NOT_ASKED)
 
 

@@ -17,21 +17,25 @@ def add_page(
     cert_dir: str,
     integrations: Collection[str] = (),
 ) -> ServedPage:
-    """Add the page of addresses to what `assemble` has put on a manager; each replica serves it.
+    """Add the page of addresses to a manager after `assemble`; each replica serves it.
 
     Args:
-        manager: what was assembled; its caches are what the page shows.
-        transport: the API server, which reviews who may see the page.
-        bind: where to listen.
+        manager: has the caches that the page shows.
+        transport: a connection to the API server, which reviews who may see the page.
+        bind: the address to listen on.
         cert_dir: folder with tls.crt and tls.key; empty for a certificate that no client verifies.
-        integrations: those that are on; their pools are shown, by watches of the page's own, as
-            theirs run in one replica only.
+        integrations: the names of the integrations that are on. Their pools are shown from watches
+            of the page, because the integrations' watches run in the leading replica only.
+
+    Returns:
+        The page, which runs with the manager.
     """
     informers = SharedInformers.from_manager(manager)
     events = events_of(transport, manager.clock)
     others = None
     if integrations:
-        from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - most run without
+        # Imported here, because most installations have no integration.
+        from reconcilers.integrations.live import LiveViews  # noqa: PLC0415
 
         others = LiveViews(transport, manager.clock, informers.pools.cache, platforms=integrations)
     watched = PageInformers(

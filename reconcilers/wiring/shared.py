@@ -1,4 +1,4 @@
-"""What every part is given."""
+"""The objects that every controller and service is built with."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ from reconcilers.spaces.index import SpaceIndex
 
 @dataclass(frozen=True, slots=True)
 class SharedInformers:
-    """What all four controllers read."""
+    """The informers of our four kinds, which all controllers read."""
 
     pools: Informer[NetworkPool]
     allocations: Informer[IPAllocation]
@@ -53,7 +53,7 @@ class SharedInformers:
 
     @classmethod
     def from_manager(cls, manager: Manager) -> "SharedInformers":
-        """Return the manager's informers of our kinds, with the indexes that they read by."""
+        """Return the manager's informers of our kinds, with the indexes for controllers."""
         return cls(
             pools=manager.informer(NETWORK_POOL),
             allocations=manager.informer(
@@ -66,17 +66,17 @@ class SharedInformers:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What every part is given.
+    """The objects that every controller and service is built with.
 
     Args:
-        manager: runs it.
-        informers: what all read.
+        manager: runs the controllers and services.
+        informers: the caches of our four kinds.
         client: the manager's client, with the field manager that marks our writes.
         recorder: takes events.
         clock: the time.
         settings: intervals and thresholds.
-        metrics: the series that are about addresses.
-        spaces: what pools of all kinds hand out.
+        metrics: the series about addresses.
+        spaces: which addresses each pool of any kind hands out.
         overlaps: announces pools whose overlaps with others have changed.
     """
 
@@ -92,7 +92,10 @@ class Shared:
 
     @classmethod
     def from_manager(cls, manager: Manager, clock: Clock, settings: Settings) -> "Shared":
-        """Make the shared parts on a manager; the recorder and `overlaps` run in every replica."""
+        """Build the shared objects on a manager.
+
+        The announcer of overlaps runs in every replica: with shards, every replica has pools.
+        """
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = manager.recorder(names.COMPONENT, client=client)
         informers = SharedInformers.from_manager(manager)

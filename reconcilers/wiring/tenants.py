@@ -1,4 +1,4 @@
-"""The reconciler of TenantClusters and its collaborators, put together."""
+"""Builds the reconciler of TenantClusters with its collaborators."""
 
 from dataclasses import dataclass
 
@@ -40,13 +40,13 @@ from reconcilers.tenantcluster.statuswriter import StatusWriter
 
 @dataclass(frozen=True, slots=True)
 class TenantParts:
-    """The parts that the wiring, or a test, goes on with.
+    """The reconciler, and the parts that the wiring or a test uses, too.
 
     Args:
         reconciler: works on TenantClusters.
-        services: watches their Services; `services.watches.run` has to run.
-        offers: watches what we keep in them; `offers.run` has to run.
-        choice: chooses pools.
+        services: watches the Services in tenants; the caller runs `services.watches.run`.
+        offers: watches our load-balancer pools in tenants; the caller runs `offers.run`.
+        choice: chooses pools for allocations.
     """
 
     reconciler: TenantClusterReconciler
@@ -55,7 +55,7 @@ class TenantParts:
     choice: PoolChoice
 
 
-def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one caller
+def make_tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one caller
     client: Client,
     caches: Caches,
     *,
@@ -72,16 +72,16 @@ def tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the one ca
     """Return the reconciler of TenantClusters and its collaborators.
 
     Args:
-        client: the management cluster.
-        caches: its objects.
+        client: a client of the management cluster.
+        caches: the objects of the management cluster.
         kinds: the load balancers that tenants may have.
-        vanished: clusters that went in spite of our finalizer.
+        vanished: the clusters that were deleted without our finalizer's work.
         records: what is remembered of each cluster.
         release: finds out whether a tenant has released a range.
         recorder: takes the events.
         clock: the time.
         settings: intervals and thresholds.
-        metrics: takes the counts.
+        metrics: takes the counts; None counts for nobody.
     """
     allocations = caches.allocations
     metrics = metrics or IpamMetrics()

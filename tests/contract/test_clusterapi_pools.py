@@ -20,9 +20,9 @@ from reconcilers.integrations.clusterapi.api import GROUP, POOL_VERSION, POOLS, 
 from reconcilers.integrations.clusterapi.api import addresses as address_kind
 from reconcilers.integrations.clusterapi.crds import crds
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import INTEGRATIONS, NAME, SERVICE, entries
-from reconcilers.wiring.integrations import integration_webhooks
+from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.configuration import INTEGRATIONS, NAME, SERVICE, build_entries
+from reconcilers.wiring.integrations import make_integration_webhooks
 from tests.contract.clusterapi_pool_cases import (
     ACCEPTED,
     GLOBAL_IP,
@@ -102,7 +102,7 @@ class Pools:
             ),
         )
         manager = Manager(self._transport, clock=SystemClock(), options=options)
-        for webhook in integration_webhooks(manager.client, [CLUSTER_API], SpaceIndex()):
+        for webhook in make_integration_webhooks(manager.client, [CLUSTER_API], SpaceIndex()):
             manager.add_webhook(webhook)
         async with anyio.create_task_group() as group:
             group.start_soon(manager.run)
@@ -115,13 +115,13 @@ class Pools:
     async def _configure(self, port: int | None) -> None:
         def make_client_config(webhook: str) -> Json:
             kind, _ = INTEGRATIONS[CLUSTER_API][webhook]
-            return {"url": f"https://{HOST}:{port}{path(kind)}"}
+            return {"url": f"https://{HOST}:{port}{build_path(kind)}"}
 
         body = {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": NAME},
-            "webhooks": list(entries(INTEGRATIONS[CLUSTER_API], make_client_config)),
+            "webhooks": list(build_entries(INTEGRATIONS[CLUSTER_API], make_client_config)),
         }
         configuration = await self.http.post(CONFIGURATIONS, json=body)
         assert configuration.status_code == 201, configuration.text

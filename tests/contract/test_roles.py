@@ -38,7 +38,7 @@ from reconcilers.configuration.settings import (
     TenantSettings,
 )
 from reconcilers.networkpool.events import MOST_SINGLE_PER_MINUTE
-from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
+from reconcilers.webhooks.configuration import NAME, SERVICE, build_configuration, find_path
 from reconcilers.wiring import assemble
 from tests.contract.roles import (
     HOME,
@@ -225,9 +225,9 @@ async def call_webhooks(stage: Stage, proxy: Proxy, port: int | None) -> None:
     """Let the API server ask the webhooks, and wait until it has been told whom to trust."""
 
     def make_client_config(webhook: str) -> Json:
-        return {"url": f"https://127.0.0.1:{port}{path_of(webhook)}"}
+        return {"url": f"https://127.0.0.1:{port}{find_path(webhook)}"}
 
-    await stage.create(configuration(make_client_config))
+    await stage.create(build_configuration(make_client_config))
     with anyio.fail_after(SECONDS):
         await proxy.done.wait(
             1, lambda call: (call.verb, call.resource) == ("patch", CONFIGURATIONS)

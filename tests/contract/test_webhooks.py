@@ -26,7 +26,7 @@ from reconcilers.configuration.settings import (
     Settings,
     TenantSettings,
 )
-from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
+from reconcilers.webhooks.configuration import NAME, SERVICE, build_configuration, find_path
 from reconcilers.wiring import assemble
 from tests.contract.roles import documents
 from tests.polling import SECONDS
@@ -125,10 +125,10 @@ class Site:
 
     async def _configure(self, port: int | None) -> None:
         def make_client_config(webhook: str) -> Json:
-            return {"url": f"https://{HOST}:{port}{path_of(webhook)}"}
+            return {"url": f"https://{HOST}:{port}{find_path(webhook)}"}
 
         where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
-        response = await self._http.post(where, json=configuration(make_client_config))
+        response = await self._http.post(where, json=build_configuration(make_client_config))
         assert response.status_code == 201, response.text
         # Nothing tells when a server holds a configuration; each try is a round trip.
         with anyio.fail_after(SECONDS):

@@ -56,7 +56,7 @@ from reconcilers.tenantcluster.ownership.identity import TenantIdentities
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.check import TenantReleaseCheck
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
-from reconcilers.wiring.tenants import tenant_parts
+from reconcilers.wiring.tenants import make_tenant_parts
 from tests.clock import VirtualClock
 from tests.reconcilers.make import NAMESPACE
 from tests.reconcilers.server import Json, Server
@@ -198,7 +198,7 @@ class Replica:
             clock=clock,
             settings=settings.tenant,
         )
-        side = tenant_parts(
+        side = make_tenant_parts(
             self.client,
             known,
             kinds=balancers,

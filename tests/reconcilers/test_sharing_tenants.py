@@ -255,10 +255,10 @@ async def test_no_replica_keeps_clients_of_tenants_that_are_gone() -> None:
             home.platform.server.delete("tenantclusters", name, namespace="team")
         await home.clock.advance(60)
         assert home.platform.server.all("ipallocations") == []
-        used = [replica.tenants.open() for replica in home.replicas]
+        used = [replica.tenants.list_open() for replica in home.replicas]
         assert any(used), "who holds the pool has asked tenants of another replica"
         await home.clock.advance(OTHERS_CLOSED_AFTER)
-        assert [replica.tenants.open() for replica in home.replicas] == [[], []]
+        assert [replica.tenants.list_open() for replica in home.replicas] == [[], []]
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ async def test_a_client_of_a_tenant_that_is_worked_on_here_stays_open() -> None:
         home.ask("one")
         await home.clock.advance(OTHERS_CLOSED_AFTER + 60)
         for replica in home.replicas:
-            assert {key.name for key in replica.tenants.open()} == replica.own
+            assert {key.name for key in replica.tenants.list_open()} == replica.own
 
 
 @pytest.mark.slow

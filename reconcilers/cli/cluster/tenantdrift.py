@@ -23,7 +23,7 @@ from reconcilers.loadbalancers.port import BalancerBlocked
 from reconcilers.tenantcluster.inspection import TenantReading, findings, read_tenant
 from reconcilers.tenantcluster.projections import make_projection
 from reconcilers.tenantcluster.record.records import TenantRecords
-from reconcilers.wiring.loadbalancers import load_balancer_kinds
+from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 
 AT_ONCE = 8
 """Tenants that are asked at once."""
@@ -41,7 +41,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     """
     settings = TenantSettings()
     clock = SystemClock()
-    kinds = load_balancer_kinds(clock, settings)
+    kinds = make_load_balancer_kinds(clock, settings)
     guard = AdmitAll(ClusterIdentity(client, clock))
     clients = TenantClients(client, settings, clock=clock, accesses=TenantRecords(), guard=guard)
     drifts: list[Finding] = []
@@ -95,7 +95,7 @@ async def _read_tenant(
 ) -> TenantReading | TenantUnavailable:
     try:
         async with clients.client(tenant) as client:
-            management = await clients.management()
+            management = await clients.read_management_identity()
             return await read_tenant(client, kinds, tenant=tenant, management=management)
     except TenantUnavailable as error:
         return error

@@ -21,7 +21,7 @@ from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import ApiServer
 from reconcilers.cli.problems import CommandProblem
-from reconcilers.webhooks.configuration import NAME, SERVICE, configuration, path_of
+from reconcilers.webhooks.configuration import NAME, SERVICE, build_configuration, find_path
 
 HOST = "127.0.0.1"
 SECRET = "butler-ipam-webhook-certificates"  # noqa: S105 - a name
@@ -58,7 +58,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
         Problem: it does not.
         ControllerError: it refused the configuration, or did not answer.
     """
-    await apply(server.transport, configuration(lambda name: {"url": _url(name, port)}))
+    await apply(server.transport, build_configuration(lambda name: {"url": _url(name, port)}))
     why = "no webhook was asked"
     with clock.move_on_after(PATIENCE):
         while why:
@@ -88,7 +88,7 @@ async def redirect(client: Client, port: int) -> None:
 
 
 def _url(name: str, port: int) -> str:
-    return f"https://{HOST}:{port}{path_of(name)}"
+    return f"https://{HOST}:{port}{find_path(name)}"
 
 
 async def _why_not(server: ApiServer) -> str:

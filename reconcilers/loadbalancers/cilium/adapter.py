@@ -18,7 +18,7 @@ from controller.meta import Object
 from reconcilers.api import names
 from reconcilers.api.services import SERVICE, Service
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.loadbalancers.cilium.announcements import find_unannounced
 from reconcilers.loadbalancers.cilium.leader import read_leader
 from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClient, ServedVersion
@@ -283,7 +283,7 @@ class CiliumBalancer(LoadBalancer):
     async def remove(self, management: str, is_kept: IsKept) -> None:
         pools = await self._pools.list()
         for pool in pools.values():
-            is_own = is_ours(pool) and not is_of_another(pool, management)
+            is_own = is_ours(pool) and not is_of_other_management(pool, management)
             hands_out_nothing = not pool.blocks and (
                 is_acknowledged(pool) or is_operator_silent(pools)
             )

@@ -19,7 +19,10 @@ from controller.meta import Object, Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.services import Service
-from reconcilers.clusteraccess.clusteridentity import is_of_another, management_note
+from reconcilers.clusteraccess.clusteridentity import (
+    build_management_annotation,
+    is_of_other_management,
+)
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
 from reconcilers.loadbalancers.metallb.claim import find_claim
@@ -193,7 +196,9 @@ class MetalLBBalancer(LoadBalancer):
         basis = withdrawal.position if pool is None or is_taken else basis_of(pool)
         owner = withdrawal.owner
         if is_taken:
-            owner = management_note(owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
+            owner = build_management_annotation(
+                owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
+            )
         return await self._withdrawal_check.acknowledgement(
             reading.pools, withdrawal, basis=basis, owner=owner
         )
@@ -225,7 +230,7 @@ class MetalLBBalancer(LoadBalancer):
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
         pool = await self._metallb().pool()
-        if pool is not None and is_empty(pool) and not is_of_another(pool, management):
+        if pool is not None and is_empty(pool) and not is_of_other_management(pool, management):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         try:
             await remove_marker(self._client, self._namespace, management)

@@ -38,7 +38,7 @@ from controller.errors import ApiError, NotFound, ServerFailure
 from controller.meta import Key, Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.clusteraccess.clusteridentity import is_of_another, management_of
+from reconcilers.clusteraccess.clusteridentity import find_management_uid, is_of_other_management
 from reconcilers.loadbalancers.metallb.kinds import (
     CONFIGURATION_STATE,
     IP_ADDRESS_POOL,
@@ -111,7 +111,7 @@ def next_step(
         return UptakeStep.WAIT
     if (marker.metadata.generation or 0) <= _NEW:
         return UptakeStep.MARK
-    if management not in {"", management_of(marker)}:
+    if management not in {"", find_management_uid(marker)}:
         return UptakeStep.MARK
     return UptakeStep.DONE if mark <= basis_of(marker) <= basis else UptakeStep.MARK
 
@@ -368,5 +368,5 @@ async def remove_marker(client: Client, namespace: str, management: str) -> None
         ControllerError: the tenant did not answer.
     """
     marker = await client.get(IP_ADDRESS_POOL, Key(namespace, MARKER))
-    if is_ours(marker) and not is_of_another(marker, management):
+    if is_ours(marker) and not is_of_other_management(marker, management):
         await client.delete(IP_ADDRESS_POOL, Version.from_object(marker))

@@ -54,14 +54,14 @@ class TenantIdentities(TenantGuard):
         clusters.subscribe(self._note)
 
     @override
-    async def management(self) -> str:
+    async def read_management_identity(self) -> str:
         return await self._management.read()
 
     @override
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
         if not identity:
             return
-        if identity == await self.management():
+        if identity == await self.read_management_identity():
             raise TenantUnavailable(
                 IS_MANAGEMENT,
                 "the kubeconfig leads to the management cluster itself, where nothing is written"

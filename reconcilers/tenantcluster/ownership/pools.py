@@ -23,7 +23,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import TENANT_INDEX, IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.clusteraccess.clusteridentity import is_of_another, management_of
+from reconcilers.clusteraccess.clusteridentity import find_management_uid, is_of_other_management
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import MADE_BY_OTHERS, BalancerBlocked, Offer
@@ -50,7 +50,7 @@ def shared_message(first: Key) -> str:
 def elsewhere_message(offer: Offer) -> str:
     """Return the sentence for a cluster that waits because of another management cluster."""
     return (
-        f"the management cluster {management_of(offer)} writes {offer.kind}"
+        f"the management cluster {find_management_uid(offer)} writes {offer.kind}"
         f" {offer.name} in the tenant for its TenantCluster {owner_of(offer)} and goes"
         " first: nothing is written there from here; delete one of the two TenantClusters, or, if"
         " that management cluster is gone for good, take the annotation"
@@ -83,7 +83,7 @@ class PoolOwnership:
         """
         key = tenant.metadata.key
         owner = owner_of(offer)
-        if is_of_another(offer, await self._tenants.management()):
+        if is_of_other_management(offer, await self._tenants.read_management_identity()):
             raise BalancerBlocked(SHARED, elsewhere_message(offer))
         if owner is None:
             self._require_unambiguous(key, offer)

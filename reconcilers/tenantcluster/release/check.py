@@ -298,7 +298,7 @@ class TenantReleaseCheck(ReleaseCheck):
         try:
             if tenant.status.tenantNamespace:
                 await self._client.get(NAMESPACE, Key("", tenant.status.tenantNamespace))
-            await self._tenants.kubeconfig(tenant)
+            await self._tenants.read_kubeconfig(tenant)
         except NotFound as missing:
             return missing.reason == "NotFound"
         except TenantUnavailable as error:
@@ -378,7 +378,7 @@ class TenantReleaseCheck(ReleaseCheck):
         identity is unknown, the cluster counts as the same.
         """
         projected_to = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
-        leads_to = self._tenants.identity(tenant)
+        leads_to = self._tenants.find_identity(tenant)
         if not projected_to or not leads_to:
             return False
         return projected_to != leads_to
@@ -404,7 +404,7 @@ class TenantReleaseCheck(ReleaseCheck):
         memory, serves = self._memory(allocation), kind.serves_in(tenant)
         balancer = kind.of(client, memory.balancer)
         reading = await balancer.read()
-        management = await self._tenants.management()
+        management = await self._tenants.read_management_identity()
         services = await _list_services(client)
         await note_for_release(self._client, [allocation], services=services, serves=serves)
         user = await _find_user(services, ranges, serves)

@@ -18,9 +18,9 @@ from reconcilers.integrations.core.poolsource import PoolSource
 from reconcilers.integrations.kubermatic.api import POOLS
 from reconcilers.integrations.kubermatic.platform import KubermaticPlatform
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, entries
-from reconcilers.wiring.integrations import integration_webhooks
+from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, build_entries
+from reconcilers.wiring.integrations import make_integration_webhooks
 from tests.contract.kubermatic.lab import Lab
 from tests.contract.product import Server, serving
 from tests.polling import until
@@ -52,17 +52,17 @@ async def serve_webhook(server: Server) -> AsyncIterator[None]:
     manager = Manager(transport, clock=SystemClock(), options=options)
     spaces = SpaceIndex()
     PoolSource(manager, SystemClock(), spaces=spaces, platform=KubermaticPlatform())
-    for webhook in integration_webhooks(manager.client, [KUBERMATIC], spaces):
+    for webhook in make_integration_webhooks(manager.client, [KUBERMATIC], spaces):
         manager.add_webhook(webhook)
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         await manager.wait_serving()
-        url = f"https://{HOST}:{manager.webhook_port}{path(POOLS)}"
+        url = f"https://{HOST}:{manager.webhook_port}{build_path(POOLS)}"
         body = {
             "apiVersion": "admissionregistration.k8s.io/v1",
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": HOOK},
-            "webhooks": list(entries(INTEGRATIONS[KUBERMATIC], lambda _: {"url": url})),
+            "webhooks": list(build_entries(INTEGRATIONS[KUBERMATIC], lambda _: {"url": url})),
         }
         configuration = await server.admin.post(CONFIGURATIONS, json=body)
         assert configuration.status_code == 201, configuration.text

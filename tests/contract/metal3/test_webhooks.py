@@ -16,9 +16,9 @@ from controller.options import ManagerOptions, SelfSigned
 from reconcilers.configuration.integrationnames import METAL3
 from reconcilers.integrations.metal3.api import KINDS
 from reconcilers.spaces.index import SpaceIndex
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, entries
-from reconcilers.wiring.integrations import integration_webhooks
+from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.configuration import INTEGRATIONS, SERVICE, build_entries
+from reconcilers.wiring.integrations import make_integration_webhooks
 from tests.contract.metal3.lab import PAUSED, Body, Metal3Lab
 from tests.contract.product import Server
 from tests.polling import until
@@ -35,7 +35,7 @@ async def serve_webhooks(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
     signed = SelfSigned("default", SERVICE, "certs", validating=[HOOK], names=[HOST])
     options = ManagerOptions(webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
     manager = Manager(transport, clock=SystemClock(), options=options)
-    for webhook in integration_webhooks(manager.client, [METAL3], SpaceIndex()):
+    for webhook in make_integration_webhooks(manager.client, [METAL3], SpaceIndex()):
         manager.add_webhook(webhook)
     validated = INTEGRATIONS[METAL3]
     resources = {name: resource for name, (resource, _) in validated.items()}
@@ -48,8 +48,9 @@ async def serve_webhooks(server: Server, lab: Metal3Lab) -> AsyncIterator[None]:
             "kind": "ValidatingWebhookConfiguration",
             "metadata": {"name": HOOK},
             "webhooks": list(
-                entries(
-                    INTEGRATIONS[METAL3], lambda name: {"url": f"{url}{path(resources[name])}"}
+                build_entries(
+                    INTEGRATIONS[METAL3],
+                    lambda name: {"url": f"{url}{build_path(resources[name])}"},
                 )
             ),
         }

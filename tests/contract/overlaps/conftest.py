@@ -13,8 +13,8 @@ from envtest.ports import free_port
 from reconcilers.api import crd
 from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations.clusterapi import crds
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED, entries
+from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.configuration import INTEGRATIONS, VALIDATED, build_entries
 from tests.contract.conftest import administrator
 from tests.contract.overlaps.lab import Lab
 from tests.contract.product import DATA, HOME, product
@@ -59,13 +59,13 @@ async def configure(admin: httpx.AsyncClient, port: int) -> None:
     validated = {**VALIDATED, **INTEGRATIONS[CLUSTER_API], **INTEGRATIONS[KUBERMATIC]}
 
     def make_client_config(webhook: str) -> Mapping[str, Any]:
-        return {"url": f"https://{HOST}:{port}{path(validated[webhook][0])}"}
+        return {"url": f"https://{HOST}:{port}{build_path(validated[webhook][0])}"}
 
     body = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingWebhookConfiguration",
         "metadata": {"name": HOOK},
-        "webhooks": list(entries(validated, make_client_config)),
+        "webhooks": list(build_entries(validated, make_client_config)),
     }
     where = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     response = await admin.post(where, json=body)

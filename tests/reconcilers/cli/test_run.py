@@ -26,7 +26,7 @@ from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
 from reconcilers.cli.settingflags import settings, settings_of
 from reconcilers.configuration.settings import Settings
-from reconcilers.webhooks.admission import path
+from reconcilers.webhooks.admission import build_path
 from tests.polling import SECONDS
 from tests.reconcilers.cli import commandline
 from tests.reconcilers.cli.commands import Running, call, find_installed_command, start
@@ -376,7 +376,7 @@ async def test_webhooks_serve_with_a_certificate_that_their_configuration_trusts
 
 def _registration(port: int) -> dict[str, Any]:
     """Return a configuration by which pools are judged at a port of this machine."""
-    url = f"https://127.0.0.1:{port}{path(NETWORK_POOL)}"
+    url = f"https://127.0.0.1:{port}{build_path(NETWORK_POOL)}"
     rule = {
         "apiGroups": [NETWORK_POOL.group],
         "apiVersions": [NETWORK_POOL.version],

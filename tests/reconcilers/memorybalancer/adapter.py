@@ -20,7 +20,7 @@ from controller.meta import Version
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.services import Service
-from reconcilers.clusteraccess.clusteridentity import is_of_another
+from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
     BEHIND,
@@ -205,7 +205,7 @@ class MemoryBalancer(LoadBalancer):
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
         offer = await self._find()
-        if offer is None or offer.spec.entries or is_of_another(offer, management):
+        if offer is None or offer.spec.entries or is_of_other_management(offer, management):
             return
         await self._client.delete(ADDRESS_OFFER, Version.from_object(offer))
 

@@ -64,7 +64,7 @@ def test_a_team_scope_needs_its_team() -> None:
 
 def test_ipam_needs_a_pool() -> None:
     verdict = providerspecs.review_provider(make.provider())
-    assert verdict.sentence() == (
+    assert verdict.join_causes() == (
         'spec.network.poolRefs: at least one poolRef is required when network mode is "ipam"'
     )
 
@@ -72,7 +72,7 @@ def test_ipam_needs_a_pool() -> None:
 def test_ipam_is_not_for_clouds() -> None:
     new = cloud("aws", {"region": "r"}, mode="ipam", poolRefs=[{"name": "lab"}])
     verdict = providerspecs.review_provider(new)
-    assert verdict.sentence() == (
+    assert verdict.join_causes() == (
         "spec.network.mode: IPAM mode is not supported for cloud providers"
     )
 

@@ -6,7 +6,7 @@ from controller.clock import SystemClock
 from reconcilers.api import names
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
-from reconcilers.wiring.loadbalancers import load_balancer_kinds
+from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab, Replica
 from tests.reconcilers.lbipam import POOLS, offered_entries
@@ -171,7 +171,9 @@ async def test_a_metallb_that_serves_a_class_of_its_own_is_no_conflict() -> None
 
 
 async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_to_others() -> None:
-    kinds = load_balancer_kinds(SystemClock(), TenantSettings(metallb_wait=1.0, cilium_wait=2.0))
+    kinds = make_load_balancer_kinds(
+        SystemClock(), TenantSettings(metallb_wait=1.0, cilium_wait=2.0)
+    )
     chosen = {
         kind.title: kind.wait for kind in map(kinds.of, (make.tenant(spec=SPEC), make.tenant()))
     }

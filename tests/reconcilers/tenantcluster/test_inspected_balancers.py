@@ -10,7 +10,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.tenantcluster.inspection import findings, read_tenant
-from reconcilers.wiring.loadbalancers import load_balancer_kinds
+from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.lbipam import POOLS
@@ -30,7 +30,7 @@ Found = list[tuple[str, str, str]]
 
 async def _inspect(lab: Lab, tenant: Server) -> Found:
     """Return the problems in the tenant, by the objects of both clusters as they are now."""
-    kinds = load_balancer_kinds(SystemClock(), TenantSettings())
+    kinds = make_load_balancer_kinds(SystemClock(), TenantSettings())
     cluster = msgspec.convert(
         lab.server.see("tenantclusters", "a", namespace="team"), TenantCluster
     )

@@ -279,7 +279,7 @@ async def test_the_kubeconfig_is_looked_for_in_order(secrets: list[Json], expect
     for secret in secrets:
         lab.server.add("secrets", secret)
     tenant = make.tenant(status={"tenantNamespace": "a-1"})
-    assert await lab.tenants.kubeconfig(tenant) == expected
+    assert await lab.tenants.read_kubeconfig(tenant) == expected
 
 
 @pytest.mark.parametrize(

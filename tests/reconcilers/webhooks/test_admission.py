@@ -10,11 +10,11 @@ from controller.webhooks.review import GroupVersionKind, GroupVersionResource
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.specrules.verdict import Verdict, forbidden
-from reconcilers.webhooks.admission import handler, same_spec
+from reconcilers.specrules.verdict import Verdict, build_forbidden_cause
+from reconcilers.webhooks.admission import has_same_spec, make_handler
 from tests.reconcilers import make
 
-NO = Verdict.from_causes([forbidden(("spec", "cidr"), "no")], ["mind"])
+NO = Verdict.from_causes([build_forbidden_cause(("spec", "cidr"), "no")], ["mind"])
 Json = dict[str, Any]
 
 
@@ -62,7 +62,7 @@ async def ask(
         objectBytes=msgspec.json.encode(new) if new else b"",
         oldObjectBytes=msgspec.json.encode(old) if old else b"",
     )
-    return await handler(NETWORK_POOL, judge)(request), judge
+    return await make_handler(NETWORK_POOL, judge)(request), judge
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ async def test_refusals_are_worded_as_those_of_the_api_server() -> None:
 
 
 def test_specs_are_compared_as_values() -> None:
-    assert same_spec(b'{"spec":{"a":1,"b":[2]}}', b'{"metadata":{},"spec":{"b":[2],"a":1}}')
-    assert not same_spec(b'{"spec":{"a":1}}', b'{"spec":{"a":2}}')
-    assert not same_spec(b'{"spec":{}}', b"")
-    assert not same_spec(b"?", b"?")
+    assert has_same_spec(b'{"spec":{"a":1,"b":[2]}}', b'{"metadata":{},"spec":{"b":[2],"a":1}}')
+    assert not has_same_spec(b'{"spec":{"a":1}}', b'{"spec":{"a":2}}')
+    assert not has_same_spec(b'{"spec":{}}', b"")
+    assert not has_same_spec(b"?", b"?")

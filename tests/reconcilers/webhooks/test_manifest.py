@@ -5,14 +5,14 @@ import click
 from manifests import folder
 from reconcilers.api import crd, names
 from reconcilers.cli.managerflags import manager_options
-from reconcilers.webhooks.admission import path
-from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, configuration
+from reconcilers.webhooks.admission import build_path
+from reconcilers.webhooks.configuration import NAME, SERVICE, VALIDATED, build_configuration
 from tests.yamls import read_yaml
 
 
 def test_the_manifest_is_what_the_code_says() -> None:
     shipped = read_yaml(folder("webhook").joinpath("validating.yaml").read_text())
-    assert shipped == configuration()
+    assert shipped == build_configuration()
 
 
 def test_the_service_is_the_one_that_is_called() -> None:
@@ -36,29 +36,33 @@ def test_every_kind_is_judged_at_butlers_path() -> None:
     assert {kind.kind for kind, _ in VALIDATED.values()} == {kind.kind for kind in crd.KINDS}
     for name, (kind, _) in VALIDATED.items():
         assert name == f"v{kind.kind.lower()}.kb.io"
-        assert path(kind) == f"/validate-butler-butlerlabs-dev-v1alpha1-{kind.kind.lower()}"
+        assert build_path(kind) == f"/validate-butler-butlerlabs-dev-v1alpha1-{kind.kind.lower()}"
 
 
 def test_webhooks_are_not_called_for_statuses() -> None:
-    rules = [rule for webhook in configuration()["webhooks"] for rule in webhook["rules"]]
+    rules = [rule for webhook in build_configuration()["webhooks"] for rule in webhook["rules"]]
     assert not [name for rule in rules for name in rule["resources"] if "/" in name or "*" in name]
 
 
 def test_no_bundle_is_shipped_that_would_overwrite_the_injected_one() -> None:
     assert all(
-        "caBundle" not in webhook["clientConfig"] for webhook in configuration()["webhooks"]
+        "caBundle" not in webhook["clientConfig"] for webhook in build_configuration()["webhooks"]
     )
 
 
 def test_only_the_warning_about_deletions_may_go_unanswered() -> None:
     policies = {
-        webhook["name"]: webhook["failurePolicy"] for webhook in configuration()["webhooks"]
+        webhook["name"]: webhook["failurePolicy"] for webhook in build_configuration()["webhooks"]
     }
     lenient = {name for name, policy in policies.items() if policy == "Ignore"}
     assert lenient == {"deletion.vipallocation.kb.io"}
-    [advice] = [webhook for webhook in configuration()["webhooks"] if webhook["name"] in lenient]
+    [advice] = [
+        webhook for webhook in build_configuration()["webhooks"] if webhook["name"] in lenient
+    ]
     assert [rule["operations"] for rule in advice["rules"]] == [["DELETE"]]
-    strict = [webhook for webhook in configuration()["webhooks"] if webhook["name"] not in lenient]
+    strict = [
+        webhook for webhook in build_configuration()["webhooks"] if webhook["name"] not in lenient
+    ]
     deleting = {
         kind
         for webhook in strict

@@ -297,7 +297,7 @@ def test_whether_an_edit_gives_up_addresses_is_decided_without_allocations() -> 
 
 def test_a_pool_with_an_allocated_range_cannot_be_deleted() -> None:
     verdict = networkpool.review_deletion(pool(), make.view(HELD))
-    assert verdict.sentence() == (
+    assert verdict.join_causes() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
         " in phase Allocated"
     )
@@ -309,7 +309,7 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
 ) -> None:
     holder = make.allocation("a", phase=phase, held_range=("10.0.0.5", "10.0.0.5"))
     assert blockers(Journal(), make.view(holder)) == 1, "its finalizer would wait for ever"
-    assert networkpool.review_deletion(pool(), make.view(holder)).sentence() == (
+    assert networkpool.review_deletion(pool(), make.view(holder)).join_causes() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
         f" in phase {phase}, yet holds a range"
     )
@@ -317,7 +317,7 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
 
 def test_a_pool_with_an_open_promise_to_a_claim_cannot_be_deleted() -> None:
     old = pool(status={"assignments": [make.listed_for_claim("10.0.0.5", "10.0.0.5")]})
-    sentence = networkpool.review_deletion(old, make.view(make.allocation("a"))).sentence()
+    sentence = networkpool.review_deletion(old, make.view(make.allocation("a"))).join_causes()
     assert 'IPAddressClaim "a" in namespace "butler-system" was promised 10.0.0.5' in sentence
 
 
@@ -326,7 +326,8 @@ def test_a_pool_with_an_open_promise_cannot_be_deleted() -> None:
     promise = make.list_promise(make.promise(waiting, "10.0.0.5", "10.0.0.6"))
     old = pool(status={"assignments": [promise]})
     assert (
-        "was promised 10.0.0.5" in networkpool.review_deletion(old, make.view(waiting)).sentence()
+        "was promised 10.0.0.5"
+        in networkpool.review_deletion(old, make.view(waiting)).join_causes()
     )
 
 

@@ -8,7 +8,7 @@ from tests.reconcilers import make
 
 def test_a_provider_that_clusters_refer_to_cannot_be_deleted() -> None:
     verdict = providerconfig.review_deletion(make.provider("lab", name="p"), [Key("team", "a")])
-    assert verdict.sentence() == (
+    assert verdict.join_causes() == (
         'cannot delete ProviderConfig "p": TenantCluster team/a still references it'
     )
     assert providerconfig.review_deletion(make.provider("lab"), []) == Verdict()

@@ -79,7 +79,7 @@ async def ask(
     async def guard(asked: AdmissionRequest[bytes]) -> Verdict | None:
         return await releasing.review_release(client, asked)
 
-    return await admission.handler(TENANT_CLUSTER, Content(), guard)(request)
+    return await admission.make_handler(TENANT_CLUSTER, Content(), guard)(request)
 
 
 @pytest.mark.parametrize(

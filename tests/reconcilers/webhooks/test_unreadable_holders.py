@@ -23,7 +23,7 @@ from reconcilers.integrations.kubermatic.observing import list_observed_holdings
 from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.webhooks.validators import PoolValidator
-from reconcilers.wiring.integrations import lister_of_others
+from reconcilers.wiring.integrations import make_lister_of_others
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -120,7 +120,7 @@ async def test_a_networkpool_is_not_narrowed_and_its_deletion_warns(holder: str)
     validator = networkpool_validator(client, list_others)
     narrowed = await validator.review_update(NARROWED, networkpool())
     todo = f"{holder} {make.NAMESPACE}/a cannot be read; correct or delete it"
-    assert todo in narrowed.sentence()
+    assert todo in narrowed.join_causes()
     deleted = await validator.review_deletion(networkpool())
     assert deleted.allowed
     assert any(todo in warning for warning in deleted.warnings)
@@ -137,8 +137,8 @@ async def test_refusals_name_the_claims_that_can_be_read_beside_one_that_cannot(
         await validator.review_update(NARROWED, networkpool()),
     ):
         assert not verdict.allowed
-        assert f"IPAddressClaim {make.NAMESPACE}/c h" in verdict.sentence()
-        assert f"IPAddress {make.NAMESPACE}/a cannot be read" in verdict.sentence()
+        assert f"IPAddressClaim {make.NAMESPACE}/c h" in verdict.join_causes()
+        assert f"IPAddress {make.NAMESPACE}/a cannot be read" in verdict.join_causes()
 
 
 async def test_an_unreadable_allocation_of_kkp_does_not_hide_the_claim_that_refuses() -> None:
@@ -152,9 +152,9 @@ async def test_an_unreadable_allocation_of_kkp_does_not_hide_the_claim_that_refu
     await client.create(ADDRESSES, make.NAMESPACE, {"metadata": {"name": "c"}, "spec": spec})
     integration = (CLUSTER_API, KUBERMATIC)
     settings = Settings(integration=integration, kubermatic=KubermaticSettings(observe=True))
-    list_others = lister_of_others(client, settings)
+    list_others = make_lister_of_others(client, settings)
     verdict = await networkpool_validator(
         client, lambda _, pool: list_others(pool)
     ).review_deletion(networkpool())
-    assert f"IPAddressClaim {make.NAMESPACE}/c holds 10.0.0.10" in verdict.sentence()
-    assert f"IPAMAllocation {make.NAMESPACE}/a cannot be read" in verdict.sentence()
+    assert f"IPAddressClaim {make.NAMESPACE}/c holds 10.0.0.10" in verdict.join_causes()
+    assert f"IPAMAllocation {make.NAMESPACE}/a cannot be read" in verdict.join_causes()

@@ -104,7 +104,7 @@ async def test_a_range_that_was_just_assigned_counts_although_the_cache_lags(lab
     await serve_allocation(lab)
     assert not slow.caches["ipallocations"].by_index("spec.poolRef.name", "butler-system/lab")
     verdict = await pools(slow).review_update(NARROW, read_stored_pool(lab))
-    assert 'IPAllocation "a" has address 10.40.0.0 outside' in verdict.sentence()
+    assert 'IPAllocation "a" has address 10.40.0.0 outside' in verdict.join_causes()
     assert not (await pools(slow).review_deletion(read_stored_pool(lab))).allowed
 
 
@@ -117,7 +117,7 @@ async def test_a_promised_range_counts_however_far_the_cache_lags(
     promise = make.list_promise(make.promise(late, "10.40.0.0", "10.40.0.3"))
     old = make.pool(tenant=TENANT, status={"assignments": [promise]})
     verdict = await pools(slow).review_update(NARROW, old)
-    assert 'IPAllocation "late" has address 10.40.0.0' in verdict.sentence()
+    assert 'IPAllocation "late" has address 10.40.0.0' in verdict.join_causes()
 
 
 async def test_a_refusal_is_not_based_on_what_is_gone_already(lab: Lab) -> None:
@@ -142,8 +142,8 @@ async def test_nothing_is_narrowed_while_some_allocations_cannot_be_read(lab: La
     cache = lab.caches["ipallocations"]
     cache.replace(list(cache), cache.position + 1, {make.key("odd"): "what is this?"})
     verdict = await pools(lab).review_update(NARROW, read_stored_pool(lab))
-    assert "cannot tell whose addresses would be left out" in verdict.sentence()
-    assert "odd" in verdict.sentence()
+    assert "cannot tell whose addresses would be left out" in verdict.join_causes()
+    assert "odd" in verdict.join_causes()
 
 
 async def test_allocations_that_cannot_be_read_do_not_block_a_pools_deletion(lab: Lab) -> None:
@@ -198,7 +198,7 @@ async def test_the_provider_of_a_cluster_with_addresses_is_found_by_reference(la
     )
     verdict = await judge.review_update(cluster("other"), old)
     assert [cause.field for cause in verdict.causes] == ["spec.providerConfigRef"]
-    assert "IPAllocation team-a-lb" in verdict.sentence()
+    assert "IPAllocation team-a-lb" in verdict.join_causes()
 
 
 async def test_a_cluster_may_turn_to_another_provider_once_its_addresses_are_gone(
@@ -232,7 +232,7 @@ async def test_a_cluster_with_an_unreadable_allocation_keeps_its_provider(
     lab.server.edit("ipallocations", "team-a-lb", {"spec": {"count": "many"}})
     verdict = await clusters(judge).review_update(cluster("other"), cluster("default"))
     assert verdict.allowed == bool(uid)
-    assert uid or "IPAllocation team-a-lb" in verdict.sentence()
+    assert uid or "IPAllocation team-a-lb" in verdict.join_causes()
 
 
 async def test_a_cluster_does_not_turn_from_an_unreadable_provider_to_another(lab: Lab) -> None:
@@ -247,7 +247,7 @@ async def test_a_cluster_does_not_turn_from_an_unreadable_provider_to_another(la
     [warning] = verdict.warnings
     assert warning == (
         "ProviderConfig butler-system/default cannot be read; correct or delete it; the cluster"
-        " waits until then"
+        " waits until this is corrected"
     )
 
 
@@ -300,7 +300,7 @@ async def test_a_provider_is_kept_for_the_clusters_that_name_it(lab: Lab) -> Non
     lab.server.add("tenantclusters", cluster("onprem"))
     lab.server.add("tenantclusters", make.tenant("b"))
     verdict = await providers(lab).review_deletion(make.provider("lab", name="onprem"))
-    assert "TenantCluster team/a still references it" in verdict.sentence()
+    assert "TenantCluster team/a still references it" in verdict.join_causes()
     assert (await providers(lab).review_deletion(make.provider("lab", name="default"))).allowed
 
 

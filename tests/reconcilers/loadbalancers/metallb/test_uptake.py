@@ -8,7 +8,7 @@ from controller.meta import TracedMeta
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.clusteraccess.clusteridentity import management_note
+from reconcilers.clusteraccess.clusteridentity import build_management_annotation
 from reconcilers.configuration.settings import Settings, TenantSettings
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.metallb.kinds import (
@@ -42,7 +42,9 @@ def _pool(
     automatic: bool = False,
     management: str = "",
 ) -> IPAddressPool:
-    notes = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | management_note(management)
+    notes = {names.ANNOTATION_PROJECTION_BASIS: str(basis)} | build_management_annotation(
+        management
+    )
     status = (
         AddressPoolStatus(1, 0, availableIPv4=counted - 1, availableIPv6=0)
         if counted is not None

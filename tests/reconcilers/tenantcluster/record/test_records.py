@@ -70,7 +70,7 @@ async def test_nothing_is_remembered_of_a_cluster_that_was_torn_down() -> None:
     assert not lab.server.has("tenantclusters", "a", namespace="team")
     assert lab.server.all("ipallocations") == []
     await lab.cluster()  # the deletion of the last allocation begins it
-    assert (len(lab.records), lab.tenants.open(), tenant.closed > 0) == (0, [], True)
+    assert (len(lab.records), lab.tenants.list_open(), tenant.closed > 0) == (0, [], True)
 
 
 async def test_nothing_is_remembered_of_a_cluster_whose_finalizer_was_removed_by_hand() -> None:
@@ -85,7 +85,7 @@ async def test_nothing_is_remembered_of_a_cluster_whose_finalizer_was_removed_by
         await lab.rounds()
     assert lab.server.all("ipallocations") == []
     await lab.cluster()
-    assert (len(lab.records), lab.tenants.open(), tenant.closed > 0) == (0, [], True)
+    assert (len(lab.records), lab.tenants.list_open(), tenant.closed > 0) == (0, [], True)
 
 
 async def test_the_record_of_an_earlier_cluster_goes_with_its_last_allocation() -> None:
