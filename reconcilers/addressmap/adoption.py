@@ -1,7 +1,8 @@
-"""What changes when butler-ipam takes over from another controller and no object shows before.
+"""Changes to expect when butler-ipam takes over the objects of another controller.
 
-Only pools that another controller keeps are reported: their statuses are written, and they have
-no journal, which ours begin with. Afterwards conditions of the objects say it.
+Only pools that another controller keeps are reported: their status is written, but it has no
+journal, which our controllers write first. After the takeover, conditions of the objects report
+the same.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -19,14 +20,15 @@ DEFAULT = Key(names.DEFAULT_NAMESPACE, "default")
 """The ProviderConfig of clusters that name none, unless ButlerConfig names another."""
 
 
-def unnoted_orphans(
+def find_unnoted_orphans(
     pools: Mapping[Key, NetworkPool],
     allocations: Collection[IPAllocation],
     clusters: Mapping[Key, TenantCluster],
 ) -> Iterator[tuple[IPAllocation, str]]:
-    """Yield allocations that hold a range for a missing cluster and note no uid; with a sentence.
+    """Yield allocations for a missing cluster whose uid they do not note, each with a sentence.
 
-    No controller collects such a one: it may have been made before its cluster.
+    Only allocations that hold a range are yielded. Our controllers do not collect them as orphans,
+    because an allocation may be created before its cluster.
     """
     for allocation in allocations:
         pool = pools.get(allocation.pool_key)
@@ -48,15 +50,16 @@ def unnoted_orphans(
             )
 
 
-def newly_served(
+def find_newly_served(
     pools: Mapping[Key, NetworkPool],
     allocations: Collection[IPAllocation],
     clusters: Mapping[Key, TenantCluster],
     providers: Mapping[Key, ProviderConfig],
 ) -> Iterator[tuple[TenantCluster, str]]:
-    """Yield clusters that are not Ready and will be given addresses, with a sentence.
+    """Yield clusters that get addresses after the takeover, each with a sentence.
 
-    Butler asks for load balancers' addresses only, and not for a cluster whose turn has not come.
+    They are not Ready and lack node or load-balancer addresses. The other controller requested
+    load-balancer addresses only, and only when it began to build a cluster.
     """
     present = {
         (allocation.spec.tenantClusterRef.key, allocation.spec.type) for allocation in allocations
@@ -78,7 +81,7 @@ def newly_served(
         ]
         if provider is None or cluster.is_ready or cluster.metadata.terminating or not missing:
             continue
-        if any(_is_kept_by_another(pool) for pool in _pools(provider, pools)):
+        if any(_is_kept_by_another(pool) for pool in _list_provider_pools(provider, pools)):
             yield (
                 cluster,
                 (
@@ -89,8 +92,10 @@ def newly_served(
             )
 
 
-def _pools(provider: ProviderConfig, pools: Mapping[Key, NetworkPool]) -> list[NetworkPool]:
-    """Return the pools that a provider draws from, none in cloud mode."""
+def _list_provider_pools(
+    provider: ProviderConfig, pools: Mapping[Key, NetworkPool]
+) -> list[NetworkPool]:
+    """Return the pools that a ProviderConfig names; empty in cloud mode."""
     network = provider.spec.networking
     if network.mode != IPAM:
         return []
@@ -99,4 +104,5 @@ def _pools(provider: ProviderConfig, pools: Mapping[Key, NetworkPool]) -> list[N
 
 
 def _is_kept_by_another(pool: NetworkPool) -> bool:
+    """Return whether another controller wrote the status of a pool, as it has no journal."""
     return bool(pool.status.totalIPs) and not has_journal(pool)

@@ -1,8 +1,8 @@
-"""What is wrong among a cluster's objects, as findings that people review and programs read.
+"""Faults of a cluster's objects, as findings that people review and programs read.
 
-Errors break a promise: two allocations hold one address, a range lies where the pool may not hand
-out, an allocation's owner is gone. Warnings are what controllers mend by themselves, or what is
-allowed and yet likely to be a slip.
+An error is a broken promise: two allocations hold one address, a range is outside the addresses
+that its pool may hand out, or an allocation's owner is gone. A warning is a fault that controllers
+repair by themselves, or a value that is allowed and likely to be a mistake.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,13 +41,13 @@ from reconcilers.tenantcluster.providerreference import describe_absent, find_pr
 Severity = Literal["error", "warning"]
 Action = Literal["none", "delete", "label"]
 REVIEWED: Config = {"extra": "forbid"}
-"""The configuration of what people edit in a report: a misspelled field is refused."""
+"""The configuration of models that people edit in a report: a misspelled field is refused."""
 
 
 @with_config(REVIEWED)
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The object that a finding is about, and at which version it was seen."""
+    """The object that a finding is about, and the version at which it was read."""
 
     kind: str
     namespace: str
@@ -62,7 +62,7 @@ class Subject:
 
     @classmethod
     def from_object(cls, resource: Resource[Any], obj: Object) -> "Subject":
-        """Return the subject that an object is."""
+        """Return an object as the subject of a finding."""
         meta = obj.metadata
         return cls(
             resource.kind,
@@ -76,18 +76,17 @@ class Subject:
 @with_config(REVIEWED)
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something that is wrong.
+    """A fault of an object.
 
     Args:
         kind: a CamelCase word that does not change between versions.
         severity: error or warning.
         subject: the object.
-        sentence: what is wrong, with whom, and what becomes of it.
-        action: what `--repair` does about it: who reviews the report may set it to `none`, or
-            to `delete` where the sentence says so.
-        choices: the actions that make sense.
-        labels: those that the action `label` writes.
-        since: since when it is so, in RFC 3339; None if that is not known.
+        sentence: the fault, its consequence, and what to do.
+        action: what `--repair` does about it. A reviewer may change it to another of `choices`.
+        choices: the actions that are possible.
+        labels: the labels that the action `label` writes.
+        since: the time when the fault began, in RFC 3339; None if it is not known.
     """
 
     kind: str
@@ -101,33 +100,34 @@ class Finding:
 
 
 def audit(objects: Objects, pictures: Sequence[PoolPicture]) -> list[Finding]:
-    """Return everything that is wrong, gravest first, then by kind and name.
+    """Return the findings about all objects, gravest first, then by kind and name.
 
     Args:
-        pictures: their NetworkPools.
+        pictures: the pictures of the NetworkPools among the objects.
     """
     findings = [
-        *_unreadable(objects),
-        *_pools(objects, pictures),
-        *_taking_over(objects),
-        *_references(objects),
-        *_of_integrations(objects),
+        *_find_unreadable(objects),
+        *_find_pool_faults(objects, pictures),
+        *_find_takeover_effects(objects),
+        *_find_dangling_references(objects),
+        *_list_integration_findings(objects),
         *(
             finding
             for allocation in objects.allocations.values()
-            for finding in _one(allocation, objects)
+            for finding in _find_allocation_faults(allocation, objects)
         ),
     ]
-    return sorted(findings, key=finding_order)
+    return sorted(findings, key=order_finding)
 
 
-def finding_order(finding: Finding) -> tuple[str, str, str, str, str]:
-    """Return the place of a finding: gravest first, then by kind and object."""
+def order_finding(finding: Finding) -> tuple[str, str, str, str, str]:
+    """Return the sort key of a finding: gravest first, then by kind and object."""
     subject = finding.subject
     return finding.severity, finding.kind, subject.namespace, subject.name, finding.sentence
 
 
-def _unreadable(objects: Objects) -> Iterator[Finding]:
+def _find_unreadable(objects: Objects) -> Iterator[Finding]:
+    """Yield a finding for each object that cannot be decoded."""
     consequences = {
         IP_ALLOCATION.kind: "its pool hands out nothing",
         NETWORK_POOL.kind: "it hands out nothing",
@@ -147,29 +147,33 @@ def _unreadable(objects: Objects) -> Iterator[Finding]:
         )
 
 
-def _pools(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Finding]:
-    """Yield the findings about NetworkPools, each by itself and among each other."""
+def _find_pool_faults(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Finding]:
+    """Yield the findings about NetworkPools, by themselves and compared with other pools.
+
+    Of a family with an invalid spec only that is reported. A pool with a valid family is compared
+    with other pools.
+    """
     sound_pools = list[NetworkPool]()
     for picture in pictures:
         pool = objects.pools[picture.name.key]
-        yield from _overlaps(picture, objects)
+        yield from _find_overlaps(picture, objects)
         for block, family in zip(pool.blocks, picture.families, strict=True):
             if family.fault:
                 subject = Subject.from_object(NETWORK_POOL, pool)
                 sentence = f"hands out nothing: {family.fault}"
                 yield Finding("InvalidPool", "error", subject=subject, sentence=sentence)
                 continue
-            yield from _host_bits(block)
-            yield from _strays(pool, family, objects)
+            yield from _find_host_bits(block)
+            yield from _find_strays(pool, family, objects)
             if not picture.not_read:  # else the status may count objects that were not read
-                yield from _status_drift(block, family)
+                yield from _find_status_drift(block, family)
         if not all(family.fault for family in picture.families):
             sound_pools.append(pool)
-    yield from _pools_among_each_other(sound_pools, objects.integrations.spaces)
+    yield from _find_overlapping_pools(sound_pools, objects.integrations.spaces)
 
 
-def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
-    """Yield the CIDRs of one block of a pool that have host bits set."""
+def _find_host_bits(pool: NetworkPool) -> Iterator[Finding]:
+    """Yield a finding for each CIDR in one block of a pool that has host bits set."""
     for cidr in (pool.spec.cidr, *(reserved.cidr for reserved in pool.spec.reserved)):
         if warning := addresstexts.describe_host_bits(cidr):
             yield Finding(
@@ -180,42 +184,50 @@ def _host_bits(pool: NetworkPool) -> Iterator[Finding]:
             )
 
 
-def _taking_over(objects: Objects) -> Iterator[Finding]:
+def _find_takeover_effects(objects: Objects) -> Iterator[Finding]:
     """Yield findings about another controller's objects that change once our controllers start."""
     owned = (objects.pools, objects.allocations.values(), objects.clusters)
-    for allocation, said in adoption.unnoted_orphans(*owned) if objects.owners_known else ():
-        subject = Subject.from_object(IP_ALLOCATION, allocation)
-        yield Finding(
-            "UnnotedOrphan", "warning", subject=subject, sentence=said, choices=("none", "delete")
-        )
+    if objects.owners_known:  # else a cluster that looks missing may exist
+        for allocation, sentence in adoption.find_unnoted_orphans(*owned):
+            yield Finding(
+                "UnnotedOrphan",
+                "warning",
+                subject=Subject.from_object(IP_ALLOCATION, allocation),
+                sentence=sentence,
+                choices=("none", "delete"),
+            )
     if objects.limits_of(IP_ALLOCATION):
         return  # a cluster may have addresses that the user may not read
-    for cluster, said in adoption.newly_served(*owned, objects.providers):
+    for cluster, sentence in adoption.find_newly_served(*owned, objects.providers):
         yield Finding(
             "NewlyServed",
             "warning",
             subject=Subject.from_object(TENANT_CLUSTER, cluster),
-            sentence=said,
+            sentence=sentence,
         )
 
 
-def _references(objects: Objects) -> Iterator[Finding]:
-    """Yield references to ProviderConfigs and NetworkPools that do not exist."""
+def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
+    """Yield findings about references to ProviderConfigs and NetworkPools that do not exist.
+
+    1. A ProviderConfig with IPAM names absent pools: an error if all its pools are absent.
+    2. A cluster that is not being deleted names an absent ProviderConfig.
+    """
     if objects.not_read:
-        return  # what is missing may be what the user may not read
+        return  # an object that looks absent may be one that the user may not read
     for key, provider in sorted(objects.providers.items()):
         absent = absent_pools(provider, objects.pools.get)
         names_unreadable = any(
             ("NetworkPool", Key(key.namespace, name)) in objects.unreadable for name in absent
         )
         if not absent or names_unreadable or provider.spec.networking.mode != IPAM:
-            continue
-        is_none_there = len(absent) == len(provider.spec.networking.pools_in_order())
+            continue  # nothing absent, or the unreadable pool has a finding, or no pools are used
+        are_all_absent = len(absent) == len(provider.spec.networking.pools_in_order())
         subject = Subject.from_object(PROVIDER_CONFIG, provider)
         sentence = describe_absent_pools(provider, absent)
         yield Finding(
             "UnknownPool",
-            "error" if is_none_there else "warning",
+            "error" if are_all_absent else "warning",
             subject=subject,
             sentence=sentence,
         )
@@ -234,14 +246,16 @@ def _references(objects: Objects) -> Iterator[Finding]:
             and not reference.namespace
             and provider_key.name in provider_names
         ):
-            continue  # --namespace of the controllers, which is not known here, may be another
+            # The reference means the controllers' --namespace, which is not known here. A
+            # ProviderConfig of that name exists in a namespace that may be the one.
+            continue
         if ("ProviderConfig", provider_key) not in objects.unreadable:
             subject = Subject.from_object(TENANT_CLUSTER, tenant)
             sentence = describe_absent(tenant, provider_key)
             yield Finding("UnknownProviderConfig", "error", subject=subject, sentence=sentence)
 
 
-def _of_integrations(objects: Objects) -> Iterator[Finding]:
+def _list_integration_findings(objects: Objects) -> Iterator[Finding]:
     """Yield the findings of integrations about the kinds of other platforms."""
     for trouble in objects.integrations.troubles:
         meta = trouble.seen.metadata if trouble.seen is not None else ObjectMeta()
@@ -259,16 +273,17 @@ def _of_integrations(objects: Objects) -> Iterator[Finding]:
         )
 
 
-def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
-    """Yield a finding for every pair of objects that hold an address both."""
+def _find_overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
+    """Yield a finding for every pair of objects that hold the same address."""
     shared: dict[tuple[AddressHolder, AddressHolder], list[Extent]] = {}
     for family in pool.families:
         for extent in family.extents:
             for pair in combinations(extent.holders, 2):
                 shared.setdefault(pair, []).append(extent)
     for holders, extents in shared.items():
-        # Of two IPAllocations the younger is reported; of others, their integration reports it.
-        older, younger = sorted(holders, key=_place_of_holder)
+        # The finding is about the younger IPAllocation. Overlaps without an IPAllocation are
+        # reported by the integration of the holders.
+        older, younger = sorted(holders, key=_order_holder)
         if younger.kind != IP_ALLOCATION.kind or younger.key not in objects.allocations:
             continue
         where = ", ".join(extent.range.text for extent in extents)
@@ -283,14 +298,14 @@ def _overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
         )
 
 
-def _place_of_holder(holder: AddressHolder) -> tuple[bool, str, str]:
-    """Return the place of a holder: other kinds first, then the oldest."""
+def _order_holder(holder: AddressHolder) -> tuple[bool, str, str]:
+    """Return the sort key of a holder: other kinds before IPAllocations, then the oldest first."""
     since = holder.since.isoformat() if holder.since is not None else ""
     return holder.kind == IP_ALLOCATION.kind, since, holder.key.name
 
 
-def _strays(pool: NetworkPool, family: PoolFamily, objects: Objects) -> Iterator[Finding]:
-    """Yield the allocations that hold what their pool may not hand out."""
+def _find_strays(pool: NetworkPool, family: PoolFamily, objects: Objects) -> Iterator[Finding]:
+    """Yield a finding for each allocation with addresses that its pool may not hand out."""
     outside: dict[Key, list[Extent]] = {}
     for extent in family.extents:
         if extent.state is not AddressState.STRAY:
@@ -311,11 +326,16 @@ def _strays(pool: NetworkPool, family: PoolFamily, objects: Objects) -> Iterator
         )
 
 
-def _status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
-    """Yield a finding if the status counters of a block differ from what is held."""
+def _find_status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
+    """Yield a finding if the counters in a pool's status differ from the held addresses.
+
+    Args:
+        block: one family of the pool, with its counters.
+        family: the picture of that family.
+    """
     status = block.status
     if status.observedGeneration != block.metadata.generation:
-        return  # it has not been looked at yet, and says so
+        return  # no controller has reconciled the current spec yet
     capacity = family.figures.capacity
     pairs = {
         "totalIPs": (status.total, capacity.total),
@@ -324,7 +344,9 @@ def _status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
         "largestFreeBlock": (status.largest_free, capacity.largest_free),
     }
     wrong = [
-        f"{field} is {said}, not {true}" for field, (said, true) in pairs.items() if said != true
+        f"{field} is {reported}, not {actual}"
+        for field, (reported, actual) in pairs.items()
+        if reported != actual
     ]
     ready = find(status.conditions, READY)
     # No controller corrects the counters of a pool that is not Ready, which has its own finding.
@@ -334,10 +356,10 @@ def _status_drift(block: NetworkPool, family: PoolFamily) -> Iterator[Finding]:
         yield Finding("StatusDrift", "warning", subject=subject, sentence=sentence)
 
 
-def _pools_among_each_other(
+def _find_overlapping_pools(
     sound_pools: Sequence[NetworkPool], spaces: SpaceIndex
 ) -> Iterator[Finding]:
-    """Yield the NetworkPools whose addresses other pools hand out, too, whatever their kinds."""
+    """Yield a finding for each NetworkPool that shares addresses with a pool of any kind."""
     for pool in sound_pools:
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
         if sentence := overlap_sentence(spaces, spaces.offers(name)):
@@ -345,15 +367,21 @@ def _pools_among_each_other(
             yield Finding(POOLS_OVERLAP, "warning", subject=subject, sentence=sentence)
 
 
-def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
-    """Yield the findings about one allocation: pool, owner, finalizer, labels, deletion."""
+def _find_allocation_faults(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
+    """Yield the findings about one allocation.
+
+    1. Its pool does not exist.
+    2. Its cluster is gone.
+    3. It holds a range without our finalizer.
+    4. Its labels contradict its spec, and the controllers would repair them.
+    """
     subject = Subject.from_object(IP_ALLOCATION, allocation)
     if allocation.pool_key not in objects.pools and not objects.may_exist(
         NETWORK_POOL, allocation.pool_key
     ):
         sentence = f"names NetworkPool {allocation.pool_key}, which does not exist; it waits"
         yield Finding("UnknownPool", "error", subject=subject, sentence=sentence)
-    yield from _owner(allocation, subject, objects)
+    yield from _find_orphan(allocation, subject, objects)
     where = ", ".join(held_range.text for held_range in statusranges.list_held_ranges(allocation))
     if where and names.FINALIZER_ALLOCATION not in allocation.metadata.finalizers:
         sentence = (
@@ -366,7 +394,7 @@ def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
         for label, value in allocationlabels.build_labels_of(allocation).items()
         if allocation.metadata.labels.get(label) != value
     }
-    if wrong and _is_repaired(allocation, objects):
+    if wrong and _are_labels_repaired(allocation, objects):
         sentence = f"its labels do not say what its spec says: {', '.join(sorted(wrong))}"
         yield Finding(
             "LabelDrift",
@@ -379,17 +407,19 @@ def _one(allocation: IPAllocation, objects: Objects) -> Iterator[Finding]:
         )
 
 
-def _owner(allocation: IPAllocation, subject: Subject, objects: Objects) -> Iterator[Finding]:
-    """Yield a finding if the cluster is gone whose uid an allocation notes."""
+def _find_orphan(
+    allocation: IPAllocation, subject: Subject, objects: Objects
+) -> Iterator[Finding]:
+    """Yield a finding if the cluster of an allocation is gone."""
     if not _is_orphan(allocation, objects):
         return
     key = allocation.spec.tenantClusterRef.key
-    stamped = allocation.metadata.annotations[names.ANNOTATION_TENANT_UID]
+    noted_uid = allocation.metadata.annotations[names.ANNOTATION_TENANT_UID]
     cluster = objects.clusters.get(key)
     deviation = (
         "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     )
-    sentence = f"TenantCluster {key}, which it was created for (uid  {stamped}), {deviation}"
+    sentence = f"TenantCluster {key}, which it was created for (uid  {noted_uid}), {deviation}"
     yield Finding(
         "Orphan",
         "error",
@@ -401,20 +431,22 @@ def _owner(allocation: IPAllocation, subject: Subject, objects: Objects) -> Iter
 
 
 def _is_orphan(allocation: IPAllocation, objects: Objects) -> bool:
-    """Return whether the cluster is gone whose uid an allocation notes."""
+    """Return whether the cluster with the uid that an allocation notes is known to be gone."""
     key = allocation.spec.tenantClusterRef.key
     is_noted = names.ANNOTATION_TENANT_UID in allocation.metadata.annotations
-    if not is_noted or ("TenantCluster", key) in objects.unreadable or not objects.owners_known:
-        return False
+    if not is_noted:
+        return False  # the allocation may have been created before its cluster
+    if ("TenantCluster", key) in objects.unreadable or not objects.owners_known:
+        return False  # the cluster may exist although it was not read
     cluster = objects.clusters.get(key)
     return cluster is None or is_foreign(allocation, cluster)
 
 
-def _is_repaired(allocation: IPAllocation, objects: Objects) -> bool:
+def _are_labels_repaired(allocation: IPAllocation, objects: Objects) -> bool:
     """Return whether the controllers repair the labels of an allocation.
 
-    They leave alone what is being deleted or will be, as an orphan, and what another controller
-    writes; see networkpool/orphans.py.
+    They do not repair an allocation that is being deleted, an orphan, which will be deleted, and
+    an allocation of a pool that another controller writes, too (networkpool/orphans.py).
     """
     pool = objects.pools.get(allocation.pool_key)
     has_other_manager = pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)

@@ -1,12 +1,12 @@
-"""How tenants are told apart in pictures: each has a colour and a pattern, which it keeps.
+"""Looks of tenants in pictures: a look is a colour and a pattern.
 
 A tenant's look follows from its name, so it is the same in each picture of a cluster, and on the
-next day. Two names may lead to one look; then the later one takes the next that is not in use, so
-only tenants that collide depend on who else is there.
+next day. Two names may lead to the same look. Then the later name takes the next unused look, so
+only colliding tenants depend on the other tenants.
 
-People who do not see red, green or blue tell the colours of one pattern apart (the test of this
-module computes what they see), and on paper without colours the patterns differ. With more tenants
-than there are looks, looks are used again: names are in or beside the ranges for that reason too.
+People who do not see red, green or blue can tell the colours of one pattern apart (the test of
+this module computes what they see); without colours, the patterns differ. With more tenants than
+looks, looks are used twice. For that reason, too, names are written in or beside the ranges.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from hashlib import sha256
 FILLS = ("#1f1fd6", "#e85e81", "#6b0f6b", "#8282ed", "#104110", "#b38c19")
 """Colours on light ground."""
 DARK_FILLS = ("#8f3be3", "#f2a6f2", "#c4317a", "#5ee8a3", "#398321", "#b9e33b")
-"""The same places on dark ground."""
+"""The colours on dark ground, in the order of FILLS."""
 TILE = 8
 """The width and the height of a pattern's tile."""
 PATTERNS: Mapping[str, str] = {
@@ -28,48 +28,48 @@ PATTERNS: Mapping[str, str] = {
     "checked": "M0,4h8M4,0v8",
     "dotted": "M2,1v2M6,5v2",
 }
-"""By name, the path of SVG that is drawn over the colour in each tile."""
+"""The SVG path that is drawn over the colour in each tile, by the name of the pattern."""
 _COUNT = len(FILLS) * len(PATTERNS)
 
 
 @dataclass(frozen=True, slots=True)
 class ExtentLook:
-    """A colour, as its place in FILLS and DARK_FILLS, and the name of a pattern."""
+    """A colour, as its index in FILLS and DARK_FILLS, and the name of a pattern."""
 
     colour: int
     pattern: str
 
     @property
     def name(self) -> str:
-        """A word for identifiers in documents."""
+        """The identifier of the look in a document."""
         return f"{self.pattern}-{self.colour}"
 
 
-def look_at(place: int) -> ExtentLook:
-    """Return the look of a number: neighbours differ in colour."""
-    colour, pattern = place % len(FILLS), place // len(FILLS) % len(PATTERNS)
+def find_look(number: int) -> ExtentLook:
+    """Return the look of a number; successive numbers differ in colour."""
+    colour, pattern = number % len(FILLS), number // len(FILLS) % len(PATTERNS)
     return ExtentLook(colour, tuple(PATTERNS)[pattern])
 
 
-def looks(tenants: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
+def assign_looks(tenants: Iterable[str], known: Mapping[str, int] | None = None) -> dict[str, int]:
     """Return the number of each tenant's look.
 
     Args:
-        tenants: their names, in any order.
-        known: of an earlier picture; what is in it stays.
+        tenants: the names of tenants, in any order, with repetitions.
+        known: the numbers in an earlier picture, which stay.
     """
     tenant_names = set(tenants)
     names = sorted(tenant_names)
-    places = {name: place for name, place in (known or {}).items() if name in tenant_names}
-    used = set(places.values())
+    numbers = {name: number for name, number in (known or {}).items() if name in tenant_names}
+    used = set(numbers.values())
     for name in names:
-        if name in places:
+        if name in numbers:
             continue
         if len(used) >= _COUNT:
-            used = set()
-        place = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _COUNT
-        while place in used:
-            place = (place + 1) % _COUNT
-        places[name] = place
-        used.add(place)
-    return {name: places[name] for name in names}
+            used = set()  # all looks are in use, so each is used once more
+        number = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _COUNT
+        while number in used:
+            number = (number + 1) % _COUNT
+        numbers[name] = number
+        used.add(number)
+    return {name: numbers[name] for name in names}

@@ -1,4 +1,4 @@
-"""The objects that questions about addresses are asked about, and reading all of a cluster's."""
+"""All objects of a cluster that concern addresses, and reading them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,11 +26,11 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class PlatformDefault:
-    """The ProviderConfig of clusters that name none, as ButlerConfig says.
+    """The ProviderConfig that ButlerConfig names for clusters that name none.
 
     Args:
-        key: its namespace and name; None if ButlerConfig names none, or was not read.
-        unknown: why it is not known; empty if it is.
+        key: its namespace and name; None if ButlerConfig names none or was not read.
+        unknown: why ButlerConfig could not be read; empty if it could.
     """
 
     key: Key | None = None
@@ -39,23 +39,23 @@ class PlatformDefault:
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Everything of ours that there is.
+    """The objects of our four kinds, and views of other platforms' kinds.
 
     Args:
-        pools: by namespace and name.
-        allocations: the same.
-        clusters: the same; of all namespaces, as allocations refer across them.
-        providers: the same.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
-        refused: kind and key of those of them that are no stored objects: an API server refuses
-            them, as their definition does not allow what they say.
-        live: whether they were read from a cluster.
-        owners_known: whether all clusters were read, so that one that is missing is gone.
-        integrations: what there is of other platforms' kinds; what requests of theirs hold of
-            NetworkPools counts like allocations.
-        not_read: what of ours the user may not read: kinds of other namespaces.
-        platform_default: the ProviderConfig that ButlerConfig names; from a cluster, `explain`
-            alone reads it.
+        pools: the NetworkPools by namespace and name.
+        allocations: the IPAllocations by namespace and name.
+        clusters: the TenantClusters of all namespaces, because allocations refer across them.
+        providers: the ProviderConfigs by namespace and name.
+        unreadable: why an object could not be decoded, by its kind and key.
+        refused: kind and key of unreadable objects that are in a file only: an API server rejects
+            them, because their definition does not allow their content.
+        live: whether the objects were read from a cluster; False if from files.
+        owners_known: whether all clusters were read, so that a missing cluster is gone.
+        integrations: pools and requests of other platforms. Addresses of NetworkPools that their
+            requests hold count like allocations.
+        not_read: the lists of our kinds that the user may not read.
+        platform_default: the ProviderConfig that ButlerConfig names. Of the commands that read a
+            cluster, only `explain` reads it.
     """
 
     pools: Mapping[Key, NetworkPool]
@@ -72,7 +72,7 @@ class Objects:
 
     @property
     def all_not_read(self) -> Sequence[NotRead]:
-        """What the user may not read, of all kinds: what it holds looks free."""
+        """The lists of all kinds that the user may not read; addresses held there look free."""
         return (*self.not_read, *self.integrations.not_read)
 
     def limits_of(self, resource: Resource[Any], namespace: str = "") -> Sequence[NotRead]:
@@ -85,31 +85,32 @@ class Objects:
         return limits_in(namespace, {resource.full_name}, self.all_not_read)
 
     def may_exist(self, resource: Resource[Any], key: Key) -> bool:
-        """Return whether an object may be there though it was not read.
+        """Return whether an object that was not read may exist.
 
-        It cannot be decoded, or the user may not read it.
+        It may if it cannot be decoded, or if the user may not read its list.
         """
         is_unreadable = (resource.kind, key) in self.unreadable
         return is_unreadable or bool(self.limits_of(resource, key.namespace))
 
     def unreadable_of(self, resource: Resource[Any]) -> dict[Key, str]:
-        """Return the objects of a kind that could not be decoded, with the reason."""
+        """Return why objects of a kind could not be decoded, by key."""
         return {
             key: reason for (kind, key), reason in self.unreadable.items() if kind == resource.kind
         }
 
     def within(self, namespace: str) -> "Objects":
-        """Return the objects of a namespace, with all TenantClusters and the cluster-scoped pools.
+        """Return the objects of a namespace, all TenantClusters, and the cluster-scoped pools.
 
-        Allocations refer to TenantClusters across namespaces.
+        All TenantClusters are kept, because allocations refer to them across namespaces.
 
         Args:
-            namespace: which; empty for all.
+            namespace: the namespace; empty for all.
         """
         if not namespace:
             return self
 
         def keep_namespace(objects: Mapping[Key, T]) -> dict[Key, T]:
+            """Return the objects of the namespace."""
             return {key: obj for key, obj in objects.items() if key.namespace == namespace}
 
         return replace(
@@ -126,7 +127,7 @@ class Objects:
         )
 
     def of_tenants(self, namespace: str) -> "Objects":
-        """Return the same with the TenantClusters of one namespace; empty for all."""
+        """Return all objects, with only the TenantClusters of a namespace; empty for all."""
         if not namespace:
             return self
         clusters = {
@@ -135,11 +136,12 @@ class Objects:
         return replace(self, clusters=clusters)
 
     def by_tenant(self) -> list[tuple[TenantCluster, list[IPAllocation]]]:
-        """Return each tenant with the allocations for it, all by namespace and name."""
+        """Return each cluster with the allocations that name it, all by namespace and name."""
         allocations_by_tenant: dict[Key, list[IPAllocation]] = {
             key: [] for key in sorted(self.clusters)
         }
-        for allocation in sorted_by_key(self.allocations):
+        for allocation in sort_by_key(self.allocations):
+            # An allocation for a cluster that does not exist goes to a list that is dropped.
             allocations_by_tenant.get(allocation.spec.tenantClusterRef.key, []).append(allocation)
         return [(self.clusters[key], members) for key, members in allocations_by_tenant.items()]
 
@@ -150,25 +152,27 @@ REQUIRED: Sequence[Resource[Any]] = tuple(OWN_KINDS.values())
 async def read_objects(
     client: Any, namespace: str = "", required: Sequence[Resource[Any]] = REQUIRED
 ) -> Objects:
-    """Read all objects of ours over a client, as far as the user may read them.
+    """Return all objects of our kinds and of the integrations that the user may read.
 
     Args:
         client: a `controller.client.Client`.
-        namespace: of a kind that may not be read everywhere, read this one only; empty for none.
-        required: the kinds without which there is no answer; others that may not be read are
+        namespace: the namespace to list if the user may not list a kind in all namespaces; empty
+            for none.
+        required: the kinds that must be readable. If another kind may not be read, its list is
             noted in `not_read`.
 
     Raises:
-        ControllerError: the cluster did not answer, or refused.
+        ControllerError: the cluster did not answer, or a required kind may not be read.
     """
-    # Here, as it loads pydantic, which takes longer than many a question.
-    from reconcilers.integrations import views  # noqa: PLC0415 - only who reads needs it
+    # Imported here, because importing them takes longer than many a command.
+    from reconcilers.integrations import views  # noqa: PLC0415
     from reconcilers.integrations.core.platforms import NetworkPools  # noqa: PLC0415
 
     unreadable: dict[tuple[str, Key], str] = {}
     lists = ScopedLists(client, namespace)
 
     async def list_kind(resource: Resource[T]) -> dict[Key, T]:
+        """Return the objects of a kind, empty if it may not be read; note unreadable objects."""
         if resource in required:
             page = await lists.list_required(resource)
         else:
@@ -180,15 +184,15 @@ async def read_objects(
             unreadable[resource.kind, key] = reason
         return {item.metadata.key: item for item in page.items}
 
-    # Clusters last: the owner of an allocation was there before it, so none looks like an orphan
-    # only because its owner was created while we read.
+    # Clusters are listed last. A cluster exists before its allocations, so no allocation looks
+    # like an orphan because its cluster was created between two lists.
     allocations = await list_kind(IP_ALLOCATION)
     pools = await list_kind(NETWORK_POOL)
     providers = await list_kind(PROVIDER_CONFIG)
-    before = len(lists.not_read)
+    not_read_before = len(lists.not_read)
     clusters = await list_kind(TENANT_CLUSTER)
-    of_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
-    network_pools = NetworkPools([*pools.values()], of_pools, lists.not_read)
+    unreadable_pools = {key for kind, key in unreadable if kind == NETWORK_POOL.kind}
+    network_pools = NetworkPools([*pools.values()], unreadable_pools, lists.not_read)
     integrations = await views.from_cluster(
         client, namespace, pools=network_pools, now=datetime.now(UTC)
     )
@@ -198,12 +202,12 @@ async def read_objects(
         clusters=clusters,
         providers=providers,
         unreadable=unreadable,
-        owners_known=len(lists.not_read) == before,
+        owners_known=len(lists.not_read) == not_read_before,
         integrations=integrations,
         not_read=lists.not_read,
     )
 
 
-def sorted_by_key(objects: Mapping[Key, T]) -> list[T]:
-    """Return objects by namespace and name."""
+def sort_by_key(objects: Mapping[Key, T]) -> list[T]:
+    """Return objects in the order of namespace and name."""
     return [objects[key] for key in sorted(objects)]

@@ -14,7 +14,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
-from reconcilers.addressmap.pagemessages import encode, whole
+from reconcilers.addressmap.pagemessages import build_whole_message, encode
 
 SCRIPTS = (
     "basics.js",
@@ -32,33 +32,36 @@ SCRIPTS = (
 """In the order in which they run, as one script."""
 
 
-def _web(name: str) -> str:
+def _read_web_file(name: str) -> str:
+    """Return a file of the folder `web`."""
     return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
 
 
-def _hash(source: str) -> str:
+def _hash_source(source: str) -> str:
+    """Return the hash of an inline script or style as a source of a Content-Security-Policy."""
     digest = base64.b64encode(sha256(source.encode()).digest()).decode()
     return f"'sha256-{digest}'"
 
 
 @cache
-def template() -> tuple[str, str]:
+def build_template() -> tuple[str, str]:
     """Return the page without its data, and its Content-Security-Policy."""
-    script = '"use strict";\n' + "".join(_web(name) for name in SCRIPTS)
-    style = _web("page.css")
+    script = '"use strict";\n' + "".join(_read_web_file(name) for name in SCRIPTS)
+    style = _read_web_file("page.css")
     policy = (
-        f"default-src 'none'; script-src {_hash(script)}; style-src {_hash(style)};"
+        f"default-src 'none'; script-src {_hash_source(script)}; style-src {_hash_source(style)};"
         " connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
-    page_html = _web("page.html").replace("/*POLICY*/", policy)
+    page_html = _read_web_file("page.html").replace("/*POLICY*/", policy)
     return page_html.replace("/*STYLE*/", style).replace("/*SCRIPT*/", script), policy
 
 
-def page(state: Mapping[str, Any] | None) -> str:
+def build_page(state: Mapping[str, Any] | None) -> str:
     """Return the HTML page.
 
     Args:
-        state: what `page_state` returned; None for the page of a server, which asks for it.
+        state: the result of `build_page_state`; None for the page of a server, which requests its
+            data from the server.
     """
-    data = "null" if state is None else encode(whole(state)).replace("<", "\\u003c")
-    return template()[0].replace("/*DATA*/null", data)
+    data = "null" if state is None else encode(build_whole_message(state)).replace("<", "\\u003c")
+    return build_template()[0].replace("/*DATA*/null", data)

@@ -1,7 +1,8 @@
-"""What the page is about, as plain JSON: the one module of the page that knows the models.
+"""The data of the page as plain JSON: the one module of the page that knows the models.
 
-A *state* is a mapping of JSON values whose integers above 2^53 are texts and whose texts have no
-control characters. `reconcilers/addressmap/pagemessages.py` says which parts are keyed.
+A *state* is all data of the page at one time: a mapping of JSON values whose integers above 2^53
+are texts and whose texts have no control characters. A *document* is the part of a state about one
+object. `reconcilers/addressmap/pagemessages.py` says which parts are keyed.
 """
 
 from collections import Counter
@@ -11,12 +12,12 @@ from typing import Any
 
 from allocator import AddressRange
 from controller.plaintext import escape_text, escape_values
-from reconcilers.addressmap.integers import exact
+from reconcilers.addressmap.integers import write_large_as_text
 from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, TILE
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import pool_pictures
+from reconcilers.addressmap.poolpictures import draw_pools
 from reconcilers.addressmap.styles import STYLES
-from reconcilers.addressmap.tenants import Holding, holdings, number_looks
+from reconcilers.addressmap.tenants import Holding, list_holdings, number_looks
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.pictures.extents import BY_TENANT, Extent
@@ -24,7 +25,7 @@ from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolReques
 from reconcilers.spaces.offers import PoolName
 
 WAITING_LISTED = 5_000
-"""Requests of one pool that the page lists; the page only counts further ones."""
+"""The most requests of one pool that the page lists; further requests are only counted."""
 
 Document = dict[str, Any]
 
@@ -46,7 +47,7 @@ STYLE: Document = {
 """Colours and patterns, the same for every cluster."""
 
 
-def page_state(
+def build_page_state(
     objects: Objects,
     now: datetime,
     pools: Iterable[Document],
@@ -58,23 +59,23 @@ def page_state(
     Args:
         objects: all objects of a cluster.
         now: the time.
-        pools: the pools to show, from `pool_documents`.
-        numbers: by tenant, the number of its colour and pattern, from `number_looks`; None to
-            compute them.
-        tenants: what is kept of an earlier state; None for nothing.
+        pools: the pools to show, from `build_pool_documents`.
+        numbers: the number of each tenant's look, from `number_looks`; None to compute it.
+        tenants: the tenants' documents of an earlier state, which are reused; None for none.
     """
-    by_key = {pool_key(pool): pool for pool in pools}
-    in_pools = {name for pool in by_key.values() for name in tenants_in(pool)}
+    by_key = {build_pool_key(pool): pool for pool in pools}
+    in_pools = {name for pool in by_key.values() for name in list_tenants(pool)}
+    # Without its cluster, a tenant is shown only if it holds addresses of a pool on the page.
     by_id = (tenants or TenantDocuments()).update(
         holding
-        for holding in holdings(objects)
+        for holding in list_holdings(objects)
         if holding.tenant or escape_text(str(holding.key)) in in_pools
     )
     numbers = number_looks(objects) if numbers is None else numbers
     looks = {escape_text(name): number for name, number in numbers.items()}
     tenant_names = in_pools | {tenant["name"] for tenant in by_id.values()}
     return {
-        **time_and_failures(now, ()),
+        **build_time_and_failures(now, ()),
         "events": [],
         "style": STYLE,
         "looks": {name: looks[name] for name in sorted(tenant_names)},
@@ -84,20 +85,20 @@ def page_state(
     }
 
 
-def time_and_failures(now: datetime, failures: Iterable[str]) -> Document:
-    """Return the parts of a state that change while no object does."""
+def build_time_and_failures(now: datetime, failures: Iterable[str]) -> Document:
+    """Return the parts of a state that change while no object changes."""
     return {
         "made": now.strftime("%Y-%m-%d %H:%M:%S UTC"),
         "failures": escape_values(list(failures)),
     }
 
 
-def pool_key(pool: Document) -> str:
-    """Return the key of a pool's document; each family of a pool has its own."""
+def build_pool_key(pool: Document) -> str:
+    """Return the key of a pool's document: name and CIDR, as each family has a document."""
     return f"{pool['name']} {pool['cidr']}"
 
 
-def tenants_in(pool: Document) -> Iterator[str]:
+def list_tenants(pool: Document) -> Iterator[str]:
     """Yield the names of the tenants in a pool's document, some of them repeatedly."""
     for extent in pool["extents"].values():
         for _, tenant, _ in extent.get("holders", ()):
@@ -106,20 +107,23 @@ def tenants_in(pool: Document) -> Iterator[str]:
         yield request["tenant"]
 
 
-def documents_of(objects: Objects, names: Collection[PoolName]) -> dict[PoolName, list[Document]]:
+def build_documents_by_pool(
+    objects: Objects, names: Collection[PoolName]
+) -> dict[PoolName, list[Document]]:
     """Return the documents of some pools; a pool of two families has two documents."""
     documents: dict[PoolName, list[Document]] = {name: [] for name in names}
-    for pool in pool_pictures(objects, documents.__contains__):
-        documents[pool.name] += pool_documents(pool)
+    for pool in draw_pools(objects, documents.__contains__):
+        documents[pool.name] += build_pool_documents(pool)
     return documents
 
 
-def pool_documents(pool: PoolPicture) -> list[Document]:
+def build_pool_documents(pool: PoolPicture) -> list[Document]:
     """Return the document of each family of a pool."""
-    return [_family_document(pool, family) for family in pool.families]
+    return [_build_family_document(pool, family) for family in pool.families]
 
 
-def _family_document(pool: PoolPicture, family: PoolFamily) -> Document:
+def _build_family_document(pool: PoolPicture, family: PoolFamily) -> Document:
+    """Return the document of one family of a pool: figures, waiting requests, and ranges."""
     cidr, capacity = family.cidr, family.figures.capacity
     is_ours = pool.name.kind == NETWORK_POOL.kind
     fields = {
@@ -141,16 +145,23 @@ def _family_document(pool: PoolPicture, family: PoolFamily) -> Document:
         "notRead": list(pool.not_read),
     }
     return {
-        **exact(escape_values(fields)),
-        "requests": _requests(pool.waiting),
-        "extents": dict(_extent_entry(extent, cidr) for extent in family.extents),
+        **write_large_as_text(escape_values(fields)),
+        "requests": _build_request_documents(pool.waiting),
+        "extents": dict(_build_extent_entry(extent, cidr) for extent in family.extents),
     }
 
 
-def _extent_entry(extent: Extent, cidr: AddressRange | None) -> tuple[str, Document]:
-    """Return a range by its offset from the CIDR's first address, and its family if it differs."""
+def _build_extent_entry(extent: Extent, cidr: AddressRange | None) -> tuple[str, Document]:
+    """Return key and document of a range.
+
+    The key is the offset from the first address of the CIDR. The document has the family only if
+    it is not the family of the CIDR.
+    """
     # Texts are escaped one by one here: there are many ranges, and `escape_values` is slower.
-    document: Document = {"size": exact(extent.range.size), "state": extent.state.value}
+    document: Document = {
+        "size": write_large_as_text(extent.range.size),
+        "state": extent.state.value,
+    }
     if cidr is not None and extent.range.family != cidr.family:
         document["family"] = extent.range.family
     if extent.note:
@@ -163,15 +174,16 @@ def _extent_entry(extent: Extent, cidr: AddressRange | None) -> tuple[str, Docum
     return str(extent.range.first - (cidr.first if cidr else 0)), document
 
 
-def _requests(requests: Sequence[PoolRequest]) -> Document:
-    """Return requests that wait by their objects, in the order that is given."""
+def _build_request_documents(requests: Sequence[PoolRequest]) -> Document:
+    """Return the documents of waiting requests by the names of their objects, in their order."""
     return {
-        escape_text(request.text): escape_values(_request_document(request))
+        escape_text(request.text): escape_values(_build_request_document(request))
         for request in requests[:WAITING_LISTED]
     }
 
 
-def _request_document(request: PoolRequest) -> Document:
+def _build_request_document(request: PoolRequest) -> Document:
+    """Return the document of a waiting request."""
     since = request.since
     return {
         "tenant": request.tenant,
@@ -182,47 +194,55 @@ def _request_document(request: PoolRequest) -> Document:
 
 
 class TenantDocuments:
-    """Documents of tenants by id; that of a tenant whose objects are the same is kept."""
+    """Documents of tenants by id; a tenant whose objects did not change keeps its document."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[Holding, Document]] = {}
 
     def update(self, tenants: Iterable[Holding]) -> Document:
-        """Return the documents of these tenants; an earlier tenant of a name comes second."""
+        """Return the documents of tenants by id, built again only if the tenant has changed.
+
+        Args:
+            tenants: the holdings; of two with one name, the second is of an earlier cluster.
+        """
         documents: dict[str, tuple[Holding, Document]] = {}
         for tenant in tenants:
             name = escape_text(str(tenant.key))
             key = f"{name} (earlier)" if name in documents else name
             known = self._known.get(key)
-            # Cheap: tuples compare objects that are the same one without looking into them.
+            # This comparison is cheap: tuples compare identical objects by their identity.
             is_same = known is not None and known[0] == tenant
-            documents[key] = known if known and is_same else (tenant, tenant_document(tenant))
+            documents[key] = (
+                known if known and is_same else (tenant, build_tenant_document(tenant))
+            )
         self._known = documents
         return {key: document for key, (_, document) in documents.items()}
 
 
-def tenant_document(tenant: Holding) -> Document:
-    """Return the document of a tenant; `ready` and `reason` are of its NetworkReady condition.
+def build_tenant_document(tenant: Holding) -> Document:
+    """Return the document of a tenant.
 
-    `nodes` and `loadbalancer` map a family to the number of addresses.
+    `ready` and `reason` come from the condition NetworkReady; `nodes` and `loadbalancer` map a
+    family to the number of addresses.
     """
     status, reason = tenant.network
     document = {
         "name": str(tenant.key),
         "phase": tenant.phase,
-        "nodes": _sizes(tenant, names.TYPE_NODES),
-        "loadbalancer": _sizes(tenant, names.TYPE_LOADBALANCER),
+        "nodes": _count_addresses_by_family(tenant, names.TYPE_NODES),
+        "loadbalancer": _count_addresses_by_family(tenant, names.TYPE_LOADBALANCER),
         "grown": tenant.grown,
         "waiting": tenant.waiting,
         "notRead": [str(limit) for limit in tenant.not_read],
         "ready": status,
         "reason": reason,
     }
-    safe: Document = exact(escape_values(document))
+    safe: Document = write_large_as_text(escape_values(document))
     return safe
 
 
-def _sizes(tenant: Holding, kind: str) -> dict[str, int]:
+def _count_addresses_by_family(tenant: Holding, kind: str) -> dict[str, int]:
+    """Return how many addresses of a type a tenant holds, by family: "4" or "6"."""
     sizes = Counter[str]()
     for held_range in tenant.ranges(kind):
         sizes[str(held_range.family)] += held_range.size

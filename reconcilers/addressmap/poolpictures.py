@@ -1,7 +1,7 @@
 """The pictures of all pools of a cluster, whatever their kinds.
 
-What claims of Cluster API hold of a NetworkPool counts like what IPAllocations hold of it. So a
-pool has one picture and one set of figures.
+Claims of other platforms that hold addresses of a NetworkPool count like IPAllocations. So a pool
+has one picture and one set of figures.
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,23 @@ from reconcilers.promises.unreadable import UnreadableObject, is_terminating
 from reconcilers.spaces.offers import PoolName
 
 
-def pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
-    """Return pools: NetworkPools by namespace and name, then those of other platforms.
+def draw_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
+    """Return the pictures of NetworkPools by name, then those of other platforms' pools.
 
     Args:
-        objects: all of a cluster's.
-        is_wanted: which pools.
+        objects: all objects of a cluster.
+        is_wanted: returns whether to include a pool.
     """
     others = [pool for pool in objects.integrations.pictures if is_wanted(pool.name)]
-    return [*network_pool_pictures(objects, is_wanted), *others]
+    return [*draw_network_pools(objects, is_wanted), *others]
 
 
-def network_pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
-    """Return NetworkPools by namespace and name.
+def draw_network_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list[PoolPicture]:
+    """Return the pictures of NetworkPools by namespace and name.
 
     Args:
-        objects: all of a cluster's.
-        is_wanted: which pools.
+        objects: all objects of a cluster.
+        is_wanted: returns whether to include a pool.
     """
     allocations: dict[Key, list[IPAllocation]] = {}
     for allocation in objects.allocations.values():
@@ -47,24 +47,24 @@ def network_pool_pictures(objects: Objects, is_wanted: Wanted = every_pool) -> l
             objects.pools[key],
             allocations.get(key, ()),
             others=holders.get(key, NO_HOLDERS),
-            not_read=[str(limit) for limit in not_read_of(objects, key)],
+            not_read=[str(limit) for limit in list_not_read(objects, key)],
         )
         for key in sorted(objects.pools)
         if is_wanted(PoolName(NETWORK_POOL.kind, key))
     ]
 
 
-def not_read_of(objects: Objects, pool: Key) -> Sequence[NotRead | UnreadableObject]:
+def list_not_read(objects: Objects, pool: Key) -> Sequence[NotRead | UnreadableObject]:
     """Return the lists and objects that may hold addresses of a NetworkPool, but were not read."""
     return [
         *limits_of_pools(NETWORK_POOL.kind, pool.namespace, objects.all_not_read),
-        *_unreadable_allocations(objects, pool),
+        *_list_unreadable_allocations(objects, pool),
         *objects.integrations.unreadable.get(pool, ()),
     ]
 
 
-def _unreadable_allocations(objects: Objects, pool: Key) -> list[UnreadableObject]:
-    """Return the IPAllocations that cannot be decoded and may be a NetworkPool's."""
+def _list_unreadable_allocations(objects: Objects, pool: Key) -> list[UnreadableObject]:
+    """Return the IPAllocations that cannot be decoded and may name a NetworkPool."""
     return [
         UnreadableObject(kind, key, is_terminating(failure))
         for (kind, key), failure in objects.unreadable.items()

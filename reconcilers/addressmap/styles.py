@@ -1,4 +1,4 @@
-"""How a state of addresses is shown, in terminals and in pictures."""
+"""Letters and colours for the states of addresses, in terminals and in pictures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,17 +8,17 @@ from reconcilers.pictures.extents import AddressState
 
 @dataclass(frozen=True, slots=True)
 class Style:
-    """How a state is shown.
+    """The letter and the colours of a state.
 
-    The colours of pictures are told apart by people who see no red or no green (the order of
-    their lightness says it too), and each has contrast on light and on dark ground.
+    People who see no red or no green can tell the colours of pictures apart, because their
+    lightness differs, too. Each colour has contrast on light and on dark ground.
 
     Args:
         letter: in a picture of letters.
         terminal: click's name of its colour; None for the terminal's own.
         fill: CSS colour in pictures.
-        dark: the same where the ground is dark, so that what is most of a pool does not glare.
-        words: what it means, for a legend.
+        dark: CSS colour on dark ground.
+        words: the meaning, for a legend.
     """
 
     letter: str

@@ -1,17 +1,16 @@
 """A pool's space as SVG.
 
-There is a rectangle for each row that a range touches, and none for single addresses, so the
-picture of a large pool is as small as its story is short. Rows are those of the page: at most 32,
-of 16 addresses at least. The names of tenants stand in their ranges where they fit, and beside the
-row where they do not.
+There is one rectangle for each range and row, and none for single addresses, so the picture of a
+large pool with few ranges is small. There are at most 32 rows, of 16 addresses at least, as on the
+page. The name of a tenant stands in its range if it fits, and beside the row if not.
 """
 
 from collections.abc import Iterator, Mapping
 from html import escape as escape_markup
 
 from controller.plaintext import escape_text
-from reconcilers.addressmap.integers import power_of_two
-from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, ExtentLook, look_at
+from reconcilers.addressmap.integers import find_power_of_two
+from reconcilers.addressmap.looks import FILLS, PATTERNS, TILE, ExtentLook, find_look
 from reconcilers.addressmap.styles import STYLES
 from reconcilers.pictures.extents import BY_TENANT, AddressState, Extent
 from reconcilers.pictures.poolpicture import PoolFamily
@@ -30,42 +29,42 @@ _LETTER = 6.6
 _FONT = 'font-family="sans-serif" font-size="11"'
 
 
-def svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
+def draw_svg(title: str, picture: PoolFamily, numbers: Mapping[str, int]) -> str:
     """Return one family of a pool as one SVG document.
 
     Args:
-        title: the pool, as people read it.
+        title: kind and name of the pool.
         picture: the family; it has no fault.
-        numbers: of the looks of tenants, by their names.
+        numbers: the number of each tenant's look, from `number_looks`.
     """
     first, size = picture.first_and_size
-    per_row = max(LEAST_PER_ROW, power_of_two(size, ROWS))
+    per_row = max(LEAST_PER_ROW, find_power_of_two(size, ROWS))
     rows = -(-size // per_row)
     tenant_names = {extent.tenant_text for extent in picture.inside if extent.state in BY_TENANT}
-    by_tenant = {name: look_at(numbers[name]) for name in sorted(tenant_names)}
-    entries = [*_states(picture), *_tenants(picture, by_tenant)]
+    by_tenant = {name: find_look(numbers[name]) for name in sorted(tenant_names)}
+    entries = [*_list_state_entries(picture), *_list_tenant_entries(picture, by_tenant)]
     legend = HEAD + rows * ROW + LEGEND_ROW
     height = legend + -(-len(entries) // LEGEND_COLUMNS) * LEGEND_ROW
     width = LABEL + WIDTH + NAMES_WIDTH
     size_of = f'width="{width}" height="{height}" {_FONT} role="img"'
-    title = escape(f"{title}  {picture.label}")
+    title = escape_xml(f"{title}  {picture.label}")
     return "".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size_of}>\n',
             f"<title>{title}</title>\n",
-            _definitions(set(by_tenant.values())),
+            _draw_patterns(set(by_tenant.values())),
             f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n',
             f'<text x="8" y="22" font-size="15" fill="#1f2328">{title}</text>\n',
-            *_rectangles(picture, first, per_row=per_row, by_tenant=by_tenant),
-            *_labels(picture, first, per_row=per_row, rows=rows),
-            *_legend(entries, legend),
+            *_draw_rectangles(picture, first, per_row=per_row, by_tenant=by_tenant),
+            *_draw_labels(picture, first, per_row=per_row, rows=rows),
+            *_draw_legend(entries, legend),
             "</svg>\n",
         ]
     )
 
 
-def _definitions(looks: set[ExtentLook]) -> str:
-    """Return the patterns that are used."""
+def _draw_patterns(looks: set[ExtentLook]) -> str:
+    """Return the SVG definitions of the patterns that the rectangles use."""
     patterns = "".join(
         f'<pattern id="{look.name}" width="{TILE}" height="{TILE}" patternUnits="userSpaceOnUse">'
         f'<rect width="{TILE}" height="{TILE}" fill="{FILLS[look.colour]}"/>'
@@ -76,13 +75,14 @@ def _definitions(looks: set[ExtentLook]) -> str:
     return f"<defs>\n{patterns}</defs>\n"
 
 
-def _fill(extent: Extent, by_tenant: Mapping[str, ExtentLook]) -> str:
+def _choose_fill(extent: Extent, by_tenant: Mapping[str, ExtentLook]) -> str:
+    """Return the SVG fill of a range: the tenant's pattern, or else the colour of the state."""
     if extent.state in BY_TENANT:
         return f"url(#{by_tenant[extent.tenant_text].name})"
     return STYLES[extent.state].fill
 
 
-def _rectangles(
+def _draw_rectangles(
     picture: PoolFamily, first: int, per_row: int, by_tenant: Mapping[str, ExtentLook]
 ) -> Iterator[str]:
     """Yield a rectangle for each range and row, with its tenant's name where it fits."""
@@ -97,38 +97,42 @@ def _rectangles(
             x, width = LABEL + first_column * scale, (last_column - first_column + 1) * scale
             yield (
                 f'<rect x="{x:.2f}" y="{HEAD + row * ROW}"'
-                f' width="{width:.2f}" height="{ROW - 2}" fill="{_fill(extent, by_tenant)}"'
+                f' width="{width:.2f}" height="{ROW - 2}" fill="{_choose_fill(extent, by_tenant)}"'
                 ' stroke="#ffffff" stroke-width="0.5">'
-                f"<title>{escape(_in_words(extent))}</title></rect>\n"
+                f"<title>{escape_xml(_describe_extent(extent))}</title></rect>\n"
             )
             if not name:
                 continue
             if len(name) * _LETTER + 8 <= width:
-                yield _plate(name, x + 3, HEAD + row * ROW)
-                name = ""  # once is enough, where it fits first
+                yield _draw_name(name, x + 3, HEAD + row * ROW)
+                name = ""  # written once, in the first row with room
             elif row == end // per_row:
+                # The last row has no room either: the name goes beside the first row.
                 after_row.setdefault(begin // per_row, []).append(name)
     for row, names in after_row.items():
-        yield _names_after_row(names, HEAD + row * ROW + ROW - 5)
+        yield _draw_names_after_row(names, HEAD + row * ROW + ROW - 5)
 
 
-def _plate(name: str, x: float, y: float) -> str:
-    """Return a name on white ground, as it could not be read on a pattern."""
+def _draw_name(name: str, x: float, y: float) -> str:
+    """Return a tenant's name on white ground, because it cannot be read on a pattern."""
     return (
         f'<rect x="{x:.2f}" y="{y + 2}" width="{len(name) * _LETTER + 4:.2f}" height="{ROW - 6}"'
         ' rx="2" fill="#ffffff" fill-opacity="0.9"/>'
-        f'<text x="{x + 2:.2f}" y="{y + 12}" fill="#1f2328">{escape(name)}</text>\n'
+        f'<text x="{x + 2:.2f}" y="{y + 12}" fill="#1f2328">{escape_xml(name)}</text>\n'
     )
 
 
-def _names_after_row(names: list[str], y: int) -> str:
-    """Return the names that do not fit into their ranges, to the right of a row, cut to width."""
-    joined_names, most = ", ".join(dict.fromkeys(names)), int(NAMES_WIDTH / _LETTER) - 2
-    short = joined_names if len(joined_names) <= most else joined_names[: most - 1] + "…"
-    return f'<text x="{LABEL + WIDTH + 6}" y="{y}" fill="#57606a">{escape(short)}</text>\n'
+def _draw_names_after_row(names: list[str], y: int) -> str:
+    """Return names that do not fit into their ranges, to the right of a row, cut to the width."""
+    joined_names, max_letters = ", ".join(dict.fromkeys(names)), int(NAMES_WIDTH / _LETTER) - 2
+    short = (
+        joined_names if len(joined_names) <= max_letters else joined_names[: max_letters - 1] + "…"
+    )
+    return f'<text x="{LABEL + WIDTH + 6}" y="{y}" fill="#57606a">{escape_xml(short)}</text>\n'
 
 
-def _in_words(extent: Extent) -> str:
+def _describe_extent(extent: Extent) -> str:
+    """Return a range with size, state, holders and note as text, for a tooltip."""
     holders = "; ".join(
         f"{holder.text} for {holder.tenant} ({holder.purpose})" for holder in extent.holders
     )
@@ -141,40 +145,42 @@ def _in_words(extent: Extent) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _labels(picture: PoolFamily, first: int, per_row: int, rows: int) -> Iterator[str]:
+def _draw_labels(picture: PoolFamily, first: int, per_row: int, rows: int) -> Iterator[str]:
+    """Yield the first address of each row, to the left of it."""
     for row in range(rows):
-        start = escape(picture.address(first + row * per_row))
+        start = escape_xml(picture.address(first + row * per_row))
         y = HEAD + row * ROW + ROW - 5
         yield f'<text x="8" y="{y}" fill="#57606a">{start}</text>\n'
 
 
-def _states(picture: PoolFamily) -> Iterator[tuple[str, str]]:
-    """Yield fill and text of the states that occur and are not shown by tenant."""
+def _list_state_entries(picture: PoolFamily) -> Iterator[tuple[str, str]]:
+    """Yield fill and text of legend entries: the states that occur, without those of tenants."""
     counts = picture.count_states()
-    for state in filter(counts.get, AddressState):
-        if state not in BY_TENANT:
+    for state in AddressState:
+        if counts.get(state) and state not in BY_TENANT:
             yield STYLES[state].fill, f"{state.value} {counts[state]:,}"
 
 
-def _tenants(
+def _list_tenant_entries(
     picture: PoolFamily, by_tenant: Mapping[str, ExtentLook]
 ) -> Iterator[tuple[str, str]]:
-    """Yield fill and text of each tenant that holds something."""
+    """Yield fill and text of legend entries: each tenant with its number of addresses."""
     for name, look in by_tenant.items():
         sizes = [extent.range.size for extent in picture.inside if extent.tenant_text == name]
         yield f"url(#{look.name})", f"{name} {sum(sizes):,}"
 
 
-def _legend(entries: list[tuple[str, str]], top: int) -> Iterator[str]:
-    for at, (fill, label) in enumerate(entries):
-        x = 8 + at % LEGEND_COLUMNS * ((LABEL + WIDTH + NAMES_WIDTH) // LEGEND_COLUMNS)
-        y = top + at // LEGEND_COLUMNS * LEGEND_ROW
+def _draw_legend(entries: list[tuple[str, str]], top: int) -> Iterator[str]:
+    """Yield a coloured square and a text for each entry, in LEGEND_COLUMNS columns."""
+    for index, (fill, label) in enumerate(entries):
+        x = 8 + index % LEGEND_COLUMNS * ((LABEL + WIDTH + NAMES_WIDTH) // LEGEND_COLUMNS)
+        y = top + index // LEGEND_COLUMNS * LEGEND_ROW
         yield (
             f'<rect x="{x}" y="{y - 12}" width="16" height="16" fill="{fill}"/>'
-            f'<text x="{x + 22}" y="{y}" fill="#1f2328">{escape(label)}</text>\n'
+            f'<text x="{x + 22}" y="{y}" fill="#1f2328">{escape_xml(label)}</text>\n'
         )
 
 
-def escape(content: str) -> str:
-    """Return a text of unknown origin for use in XML, which allows few control characters."""
+def escape_xml(content: str) -> str:
+    """Return a text of unknown origin as XML text: markup and control characters are escaped."""
     return escape_markup(escape_text(content))

@@ -1,4 +1,4 @@
-"""What each tenant holds, and the look that it has in pictures."""
+"""The addresses of each tenant, and the number of its look in pictures."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,8 +9,8 @@ from allocator import AddressRange
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.addressing import addresstexts, statusranges
-from reconcilers.addressmap.looks import looks
-from reconcilers.addressmap.objects import Objects, sorted_by_key
+from reconcilers.addressmap.looks import assign_looks
+from reconcilers.addressmap.objects import Objects, sort_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION
@@ -29,12 +29,15 @@ class Holding:
     """The allocations of one tenant.
 
     Args:
-        key: the TenantCluster that allocations name.
-        tenant: that object; None if there is none, or an earlier one of its name is meant.
-        allocations: by namespace and name.
+        key: namespace and name of the TenantCluster.
+        tenant: the TenantCluster; None if it does not exist, or if the allocations are for an
+            earlier cluster of that name.
+        allocations: the tenant's allocations, by namespace and name.
         missing: why there is no object.
-        not_read: what it may hold and may not be read: its figures are not known then.
-        reported_network: its status.network; None unless its allocations may not be read.
+        not_read: lists that may have allocations of the tenant and that the user may not read. If
+            there are some, the figures of the tenant are not known.
+        reported_network: the tenant's status.network, which stands in for allocations that the
+            user may not read; None if the allocations are read.
     """
 
     key: Key
@@ -45,7 +48,11 @@ class Holding:
     reported_network: TenantNetwork | None = None
 
     def ranges(self, kind: str) -> list[AddressRange]:
-        """Return the ranges of a type that it holds."""
+        """Return the ranges that the tenant holds for nodes or for load balancers.
+
+        Args:
+            kind: the type of allocation.
+        """
         if self.reported_network is not None:
             spans = (
                 entry.range.partition("-")
@@ -62,7 +69,7 @@ class Holding:
         ]
 
     def sizes(self, kind: str) -> list[int]:
-        """Return how many addresses of a type it holds: of each family of which it has some."""
+        """Return how many addresses of a type the tenant holds, for each family that it has."""
         sizes = Counter[int]()
         for held_range in self.ranges(kind):
             sizes[held_range.family] += held_range.size
@@ -70,12 +77,12 @@ class Holding:
 
     @property
     def phase(self) -> str | None:
-        """The phase of its object."""
+        """The phase of the TenantCluster; None if there is no such object."""
         return self.tenant.status.phase if self.tenant else None
 
     @property
     def network(self) -> tuple[str, str]:
-        """Whether its network is ready, and why."""
+        """Status and message of the condition NetworkReady."""
         if self.tenant is None:
             return "Unknown", self.missing
         condition = find(self.tenant.status.conditions, NETWORK_READY)
@@ -83,7 +90,7 @@ class Holding:
 
     @property
     def worst(self) -> tuple[str, str]:
-        """The status and message of the condition that says most of what is wrong."""
+        """Status and message of the condition with the gravest fault."""
         if self.tenant is None:
             return "Unknown", self.missing
         condition = worst_condition(self.tenant)
@@ -91,11 +98,11 @@ class Holding:
 
     @property
     def waiting(self) -> int:
-        """How many requests of it hold nothing yet, with or without an IPAllocation."""
+        """How many requests of the tenant hold no range yet, with or without an IPAllocation."""
         network = self.tenant.status.network if self.tenant else None
         requests = network.waiting if network is not None else ()
         if self.reported_network is not None:
-            return len(requests)
+            return len(requests)  # the allocations are not known, so the status alone counts
         without_allocation = sum(not request.allocation for request in requests)
         return without_allocation + sum(map(statusranges.waits_for_range, self.allocations))
 
@@ -107,50 +114,50 @@ class Holding:
 
     @property
     def grown(self) -> int:
-        """How many of its ranges came by growth."""
+        """How many ranges of the tenant come from growth."""
         if self.reported_network is not None:
             return sum(entry.role == names.ROLE_GROWTH for entry in self.reported_network.ranges)
         return sum(self.role(allocation) == names.ROLE_GROWTH for allocation in self.allocations)
 
     def role(self, allocation: IPAllocation) -> str | None:
-        """Return whether an allocation is its first or came by growth; None if that is unknown."""
+        """Return an allocation's role: initial or growth; None if the tenant is not known."""
         return role(allocation, self.tenant) if self.tenant else None
 
 
-def holdings(objects: Objects) -> list[Holding]:
+def list_holdings(objects: Objects) -> list[Holding]:
     """Return the holding of every tenant, ordered by namespace and name.
 
-    Ranges of a cluster that does not exist, or of an earlier one of its name, are listed after the
-    existing cluster, under the same name. If IPAllocations cannot be read, the status.network of a
-    TenantCluster stands in for them; without that its figures are not known.
+    The allocations of a missing cluster, or of an earlier cluster of a name, are a holding without
+    a tenant. It comes after the holding of the existing cluster of that name. If the user may not
+    read IPAllocations, the status.network of a TenantCluster stands in for them; without that, its
+    figures are not known.
     """
     members: dict[tuple[Key, bool], list[IPAllocation]] = {
         (key, True): [] for key in objects.clusters
     }
-    for allocation in sorted_by_key(objects.allocations):
+    for allocation in sort_by_key(objects.allocations):
         key = allocation.spec.tenantClusterRef.key
         tenant = objects.clusters.get(key)
-        own = tenant is not None and not is_foreign(allocation, tenant)
-        members.setdefault((key, own), []).append(allocation)
+        is_existing = tenant is not None and not is_foreign(allocation, tenant)
+        members.setdefault((key, is_existing), []).append(allocation)
     missing = NO_OBJECT if objects.owners_known else NOT_READ
     not_read = objects.limits_of(IP_ALLOCATION)
     ordered = sorted(members, key=lambda member: (member[0], not member[1]))
-    holdings_found = []
-    for key, own in ordered:
-        tenant = objects.clusters[key] if own else None
+    holdings = []
+    for key, is_existing in ordered:
+        tenant = objects.clusters[key] if is_existing else None
         reported_network = tenant.status.network if tenant is not None and not_read else None
-        hidden = not_read if reported_network is None else ()
-        holdings_found.append(
+        holdings.append(
             Holding(
                 key,
                 tenant,
-                allocations=tuple(members[key, own]),
+                allocations=tuple(members[key, is_existing]),
                 missing=missing,
-                not_read=hidden,
+                not_read=not_read if reported_network is None else (),
                 reported_network=reported_network,
             )
         )
-    return holdings_found
+    return holdings
 
 
 def number_looks(
@@ -161,16 +168,17 @@ def number_looks(
     """Return the number of each tenant's look, the same whichever pools a picture shows.
 
     Args:
-        objects: all of a cluster's.
-        known: what this returned for an earlier picture; who is in it keeps its look.
-        also: names of tenants that are in the picture, and maybe not in `objects`.
+        objects: all objects of a cluster.
+        known: the result for an earlier picture; its tenants keep their looks.
+        also: names of further tenants in the picture.
     """
-    others = objects.integrations
-    ours = (
+    views = objects.integrations
+    own_names = (
         str(allocation.spec.tenantClusterRef.key) for allocation in objects.allocations.values()
     )
-    of_others = chain(
-        *(holders.tenants() for holders in others.holders.values()),
-        *(pool.tenants() for pool in others.pictures),
+    platform_names = chain(
+        *(holders.tenants() for holders in views.holders.values()),
+        *(pool.tenants() for pool in views.pictures),
     )
-    return looks(chain(map(str, objects.clusters), ours, of_others, also), known)
+    cluster_names = map(str, objects.clusters)
+    return assign_looks(chain(cluster_names, own_names, platform_names, also), known)

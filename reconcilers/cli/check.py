@@ -27,7 +27,7 @@ from reconcilers.cli.output import NOT_READ, Cell, TableColumn, fit_table, show
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.progress import progress, show_progress
 from reconcilers.cli.sharedflags import output_option, scope_options, tenants_option
-from reconcilers.health.report import all_findings, findings_in
+from reconcilers.health.report import list_check_findings, select_findings
 from reconcilers.integrations.poolkinds import pool_kinds
 
 _COLOURS = {"error": "red", "warning": "yellow"}
@@ -130,7 +130,7 @@ def _audit(where: ReadingScope) -> list[Finding]:
 
 def _list_findings(objects: Objects, where: ReadingScope) -> list[Finding]:
     """Return the findings about what -n selects; all objects were read to find them."""
-    return findings_in(where.namespace, all_findings(objects, datetime.now(UTC)))
+    return select_findings(where.namespace, list_check_findings(objects, datetime.now(UTC)))
 
 
 def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = False) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import page
-from reconcilers.addressmap.pagedata import page_state, pool_documents
-from reconcilers.addressmap.svg import svg as picture_as_svg
+from reconcilers.addressmap.page import build_page
+from reconcilers.addressmap.pagedata import build_page_state, build_pool_documents
+from reconcilers.addressmap.svg import draw_svg as picture_as_svg
 from reconcilers.addressmap.tenants import number_looks
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli import names as completed
@@ -118,8 +118,8 @@ def draw(
             pools = [replace(pool, families=kept) for pool, kept in blocks if kept]
         picture = _svg(objects, pools) if svg else ""
         if html:
-            documents = chain.from_iterable(map(pool_documents, count_progress(pools)))
-            picture = page(page_state(objects, datetime.now(UTC), documents))
+            documents = chain.from_iterable(map(build_pool_documents, count_progress(pools)))
+            picture = build_page(build_page_state(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
         _write(where_to, picture)
     else:

@@ -17,7 +17,7 @@ import yaml
 
 from allocator import utilization_percent
 from controller.plaintext import escape_json, escape_lines, escape_text
-from reconcilers.addressmap.integers import exact
+from reconcilers.addressmap.integers import write_large_as_text
 from reconcilers.api import names
 from reconcilers.cli.forms import Form
 
@@ -335,7 +335,9 @@ def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     context = click.get_current_context(silent=True)
     if context is not None and (not_read := context.meta.get(NOT_READ)):
         head["notRead"] = not_read
-    return head | {name: [exact(item) for item in items] for name, items in parts.items()}
+    return head | {
+        name: [write_large_as_text(item) for item in items] for name, items in parts.items()
+    }
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if there

@@ -20,7 +20,7 @@ from controller.conditions import find
 from controller.meta import Key, Version
 from controller.plaintext import escape_lines, escape_text
 from reconcilers.addressing import statusranges
-from reconcilers.addressmap.objects import Objects, read_objects, sorted_by_key
+from reconcilers.addressmap.objects import Objects, read_objects, sort_by_key
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
@@ -36,7 +36,7 @@ from reconcilers.cli.flags import option
 from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, wrap_line
 from reconcilers.cli.problems import EXIT_PROBLEM, CommandProblem, say
 from reconcilers.cli.sharedflags import NAMED_NAMESPACE, cluster_options, namespace_option
-from reconcilers.health.explanation import unreadable_members_of
+from reconcilers.health.explanation import find_unreadable_members
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.promises.unreadable import UnreadableObject
 from reconcilers.reporting.conditions import READY
@@ -107,7 +107,7 @@ class Preview:
         Args:
             objects: all objects.
         """
-        unreadable = tuple(unreadable_members_of(tenant, objects))
+        unreadable = tuple(find_unreadable_members(tenant, objects))
         return cls(tenant, tuple(find_releases(tenant, objects)), unreadable)
 
     @property
@@ -257,7 +257,7 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
             services=services.get(allocation.metadata.key, ()),
             obstacle=_find_obstacle(allocation),
         )
-        for allocation in sorted_by_key(objects.allocations)
+        for allocation in sort_by_key(objects.allocations)
         if allocation.spec.tenantClusterRef.key == tenant.metadata.key
         and not is_foreign(allocation, tenant)
         and statusranges.list_held_ranges(allocation)

@@ -11,8 +11,8 @@ import click
 from allocator import AddressRange, AllocatorError, Capacity
 from reconcilers.addressing import statusranges
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import pool_pictures
-from reconcilers.addressmap.tenants import Holding, holdings
+from reconcilers.addressmap.poolpictures import draw_pools
+from reconcilers.addressmap.tenants import Holding, list_holdings
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli import names as completed
@@ -196,7 +196,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     def of(objects: Objects) -> list[Holding]:
         return [
             holding
-            for holding in holdings(objects)
+            for holding in list_holdings(objects)
             if where.namespace in {"", holding.key.namespace}
         ]
 
@@ -307,7 +307,7 @@ def whois(
     """
     where = scope(values)
     objects = read_shown(where)
-    pictures = pool_pictures(objects)
+    pictures = draw_pools(objects)
     address_answers = [answer for address in addresses for answer in answers(pictures, address)]
     show(
         output,

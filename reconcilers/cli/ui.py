@@ -21,7 +21,7 @@ from reconcilers.cli.interrupts import Interrupted, run_until_interrupted
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import cluster_options, listen_option, namespace_option
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.ui.serving import check_loopback, local_page
+from reconcilers.ui.serving import check_loopback, serve_local_page
 from reconcilers.ui.watched import PageInformers
 
 
@@ -78,7 +78,7 @@ async def _serve(
             pool_namespace=where.namespace,
             not_read=not_read,
         )
-        async with local_page(transport, clock, bind=bind, watched=watched) as url:
+        async with serve_local_page(transport, clock, bind=bind, watched=watched) as url:
             click.echo(f"the map is at {url}\nCtrl-C ends it.")
             if opens:
                 await anyio.to_thread.run_sync(webbrowser.open, url)

@@ -1,4 +1,4 @@
-"""Findings that repeat what a condition of an object says."""
+"""Findings that repeat a condition of an object."""
 
 from datetime import datetime
 
@@ -6,7 +6,7 @@ from controller.conditions import Condition, rfc3339
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 
 
-def finding_of_condition(
+def build_condition_finding(
     kind: str,
     severity: Severity,
     subject: Subject,
@@ -14,15 +14,15 @@ def finding_of_condition(
     prefix: str = "",
     since: datetime | None = None,
 ) -> Finding:
-    """Return a finding that repeats what a condition says.
+    """Return a finding with the message of a condition.
 
     Args:
         kind: the finding's kind.
         severity: error or warning.
         subject: the object.
-        condition: the condition; None if the object has none yet.
-        prefix: stands before the condition's message.
-        since: since when it is so; None for the condition's transition.
+        condition: the condition; None if the object was not reconciled yet.
+        prefix: the text before the condition's message.
+        since: when the fault began; None for the time of the condition's last transition.
     """
     message = condition.message if condition is not None else "it was not reconciled yet"
     since = since or (condition.lastTransitionTime if condition is not None else None)

@@ -12,7 +12,7 @@ from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
 from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.api.names import WEBHOOK_CONFIGURATION
-from reconcilers.health.report import AreaState, state_of
+from reconcilers.health.report import AreaState, find_gravest_state
 from reconcilers.reporting.wording import count_noun
 
 APP_LABEL = "app.kubernetes.io/name"
@@ -70,12 +70,15 @@ READER_ROLE = "butler-ipam-status-viewer"
 async def read_controllers(
     client: Client, namespace: str, lease_name: str, now: datetime
 ) -> tuple[AreaState, list[Finding]]:
-    """Return the state of the controllers, and what is wrong with them.
+    """Return the state of the area `controllers`, and its findings.
+
+    Kinds that the user may not read are named in the state, which is unknown if there are no
+    findings of other kinds.
 
     Args:
         client: for the requests.
-        namespace: where the Lease and the Deployment are.
-        lease_name: the name of the Lease; those of shards begin with it.
+        namespace: the namespace of the Lease and the Deployment.
+        lease_name: the name of the Lease; the names of shards' Leases begin with it.
         now: the time.
 
     Raises:
@@ -92,7 +95,7 @@ async def read_controllers(
             continue
         parts.append(summary)
         findings += kind_findings
-    state = state_of(findings)
+    state = find_gravest_state(findings)
     if unreadable:
         kinds = ", ".join(unreadable)
         parts.append(f"you may not read {kinds}; ClusterRole {READER_ROLE} allows it")
@@ -103,7 +106,7 @@ async def read_controllers(
 async def _read_leases(
     client: Client, namespace: str, lease_name: str, now: datetime
 ) -> tuple[str, list[Finding]]:
-    """Return the leader, and a finding for each Lease without a living holder."""
+    """Return a text that names the leader, and a finding for each Lease without a holder."""
     page = await client.list(LEASES, namespace=namespace)
     leases = [
         lease
@@ -119,19 +122,20 @@ async def _read_leases(
         return "no Lease", [Finding("NoLeader", "warning", subject=subject, sentence=sentence)]
     holders = sorted({lease.spec.holderIdentity for lease in leases if lease.spec.holderIdentity})
     summary = f"leader {', '.join(holders)}" if holders else "no leader"
-    return summary, list(_leases_without_holder(leases, now))
+    return summary, list(_find_leases_without_holder(leases, now))
 
 
-def _leases_without_holder(leases: Sequence[Lease], now: datetime) -> Iterator[Finding]:
+def _find_leases_without_holder(leases: Sequence[Lease], now: datetime) -> Iterator[Finding]:
+    """Yield a finding for each Lease without a holder, or not renewed within its duration."""
     for lease in leases:
-        renewed = _time(lease.spec.renewTime)
+        renewed = _parse_time(lease.spec.renewTime)
         limit = lease.spec.leaseDurationSeconds or 0
         age = (now - renewed).total_seconds() if renewed is not None else None
         if lease.spec.holderIdentity and age is not None and age <= limit:
             continue
         subject = Subject("Lease", lease.metadata.namespace, lease.metadata.name)
-        last = f"last renewed {int(age)} s ago" if age is not None else "never renewed"
-        sentence = f"has no living holder ({last}): no controller works; see the pods' logs"
+        renewal = f"last renewed {int(age)} s ago" if age is not None else "never renewed"
+        sentence = f"has no living holder ({renewal}): no controller works; see the pods' logs"
         since = lease.spec.renewTime
         yield Finding("NoLeader", "error", subject=subject, sentence=sentence, since=since)
 
@@ -139,16 +143,20 @@ def _leases_without_holder(leases: Sequence[Lease], now: datetime) -> Iterator[F
 async def _read_deployments(
     client: Client, namespace: str, _lease_name: str, _now: datetime
 ) -> tuple[str, list[Finding]]:
-    """Return replicas and versions of our Deployments; a finding for each with too few."""
+    """Return a text with replicas and images of our Deployments, and findings.
+
+    There is a finding for each Deployment with fewer ready replicas than desired.
+    """
     page = await client.list(DEPLOYMENTS, namespace=namespace)
-    ours = [item for item in page.items if item.metadata.labels.get(APP_LABEL) in APP_NAMES]
+    deployments = [item for item in page.items if item.metadata.labels.get(APP_LABEL) in APP_NAMES]
     findings: list[Finding] = []
     parts: list[str] = []
-    for item in ours:
-        ready, desired = item.status.readyReplicas, item.spec.replicas
-        parts.append(f"{item.metadata.name} {ready}/{desired} ready, {_images(item)}")
+    for deployment in deployments:
+        ready, desired = deployment.status.readyReplicas, deployment.spec.replicas
+        images = _describe_images(deployment)
+        parts.append(f"{deployment.metadata.name} {ready}/{desired} ready, {images}")
         if ready < desired:
-            subject = Subject.from_object(DEPLOYMENTS, item)
+            subject = Subject.from_object(DEPLOYMENTS, deployment)
             sentence = f"{ready} of {count_noun(desired, 'replica is', 'replicas are')} ready"
             severity: Severity = "warning" if ready else "error"
             findings.append(
@@ -157,8 +165,8 @@ async def _read_deployments(
     return "; ".join(parts) or "no Deployment", findings
 
 
-def _images(deployment: ControllerDeployment) -> str:
-    """Return the images of a Deployment."""
+def _describe_images(deployment: ControllerDeployment) -> str:
+    """Return the container images of a Deployment, whose tags are the running versions."""
     containers = deployment.spec.template.get("spec", {}).get("containers", [])
     return ", ".join(str(container.get("image", "")) for container in containers)
 
@@ -166,10 +174,10 @@ def _images(deployment: ControllerDeployment) -> str:
 async def _read_webhooks(
     client: Client, _namespace: str, _lease_name: str, _now: datetime
 ) -> tuple[str, list[Finding]]:
-    """Return whether the webhooks are registered; a finding if they cannot be called."""
+    """Return a text about the registered webhooks, and a finding if they cannot be called."""
     configuration = await client.find(WEBHOOKS, Key("", WEBHOOK_CONFIGURATION))
     if configuration is None:
-        return "no webhooks", []
+        return "no webhooks", []  # they are optional
     untrusted = [
         str(webhook.get("name"))
         for webhook in configuration.webhooks
@@ -193,11 +201,11 @@ _READERS: Sequence[tuple[Resource[Any], _Reader]] = (
     (DEPLOYMENTS, _read_deployments),
     (WEBHOOKS, _read_webhooks),
 )
-"""What reads the objects of each kind."""
+"""The kinds to read, each with its function."""
 
 
-def _time(timestamp: str | None) -> datetime | None:
-    """Return the time that a Lease has; None if it has none."""
+def _parse_time(timestamp: str | None) -> datetime | None:
+    """Return the time of a Lease's field; None if it is absent or cannot be parsed."""
     try:
         return datetime.fromisoformat(timestamp or "")
     except ValueError:

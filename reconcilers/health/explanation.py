@@ -1,7 +1,7 @@
-"""Why a tenant or an allocation has what it has: pools tried, blocks that fit, what it waits for.
+"""Explains the ranges of a tenant or an allocation: pools tried, blocks that fit, why it waits.
 
-Everything is worked out from the objects as they are now. A choice that was made earlier was made
-among the blocks that were free then, so what is free now is named as that.
+Everything is computed from the current objects. An earlier choice was made among the blocks that
+were free at that time, so the sentences say "now" about blocks that are free now.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +18,7 @@ from reconcilers.addressing import (
     statusranges,
 )
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import not_read_of
+from reconcilers.addressmap.poolpictures import list_not_read
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -55,11 +55,11 @@ _DEFAULT_PROVIDER = Key(names.DEFAULT_NAMESPACE, "default")
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why an object has what it has.
+    """Why an object has its ranges, or waits.
 
     Args:
         kind: TenantCluster or IPAllocation.
-        key: its namespace and name.
+        key: namespace and name of the object.
         lines: sentences, in the order in which the controllers decide.
     """
 
@@ -69,18 +69,20 @@ class Explanation:
 
 
 def explain_tenant(tenant: TenantCluster, objects: Objects) -> Explanation:
-    """Return why a cluster has its ranges, and why it does not have others."""
-    return Explanation("TenantCluster", tenant.metadata.key, tuple(_tenant(tenant, objects)))
+    """Return why a cluster has its ranges, and why it lacks others."""
+    return Explanation(
+        "TenantCluster", tenant.metadata.key, tuple(_explain_tenant_lines(tenant, objects))
+    )
 
 
 def explain_allocation(allocation: IPAllocation, objects: Objects) -> Explanation:
     """Return why an allocation has its pool and range, or why it waits."""
-    lines = tuple(_allocation(allocation, objects))
+    lines = tuple(_explain_allocation_lines(allocation, objects))
     return Explanation("IPAllocation", allocation.metadata.key, lines)
 
 
 def explain_unreadable(kind: str, key: Key, objects: Objects) -> Explanation:
-    """Explain the consequence of a cluster or an allocation that cannot be decoded."""
+    """Return why a cluster or an allocation cannot be decoded, and the consequence."""
     reason = objects.unreadable[kind, key]
     consequence = {
         TENANT_CLUSTER.kind: "no controller serves it, and its ranges are kept",
@@ -90,8 +92,15 @@ def explain_unreadable(kind: str, key: Key, objects: Objects) -> Explanation:
     return Explanation(kind, key, lines)
 
 
-def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
-    unreadable = unreadable_members_of(tenant, objects)
+def _explain_tenant_lines(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
+    """Yield the sentences about a cluster.
+
+    1. Its allocations that cannot be read.
+    2. The demand by its ProviderConfig, and the supply of the pools.
+    3. Each of its allocations.
+    4. Conditions that are False, and the last rejected write.
+    """
+    unreadable = find_unreadable_members(tenant, objects)
     if unreadable:
         yield allocations_unreadable(describe_unreadable(unreadable)).message
     yield from _describe_provider(tenant, objects)
@@ -102,23 +111,24 @@ def _tenant(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
         and not is_foreign(allocation, tenant)
     ]
     for allocation in sorted(members, key=lambda member: member.metadata.key):
-        yield f"IPAllocation {allocation.metadata.key}: {_state(allocation)}"
+        yield f"IPAllocation {allocation.metadata.key}: {_describe_state(allocation)}"
     if objects.limits_of(IP_ALLOCATION):
-        read = {member.metadata.key for member in members}
-        yield from _ranges_in_status(tenant, read)
+        # The user may not read all allocations, so the status of the cluster stands in for them.
+        read_keys = {member.metadata.key for member in members}
+        yield from _describe_reported_ranges(tenant, read_keys)
     for condition in tenant.status.conditions:
         if condition.status == "False":
             yield f"{condition.type} is False, {condition.reason}: {condition.message}"
     network = tenant.status.network
     if network is not None and network.lastRefusal is not None:
-        last = network.lastRefusal
-        when = f" at {rfc3339(last.time)}" if last.time else ""
-        yield f"last refused{when}, {last.reason}: {last.message}"
+        refusal = network.lastRefusal
+        when = f" at {rfc3339(refusal.time)}" if refusal.time else ""
+        yield f"last refused{when}, {refusal.reason}: {refusal.message}"
 
 
 def _describe_provider(tenant: TenantCluster, objects: Objects) -> Iterator[str]:
     """Yield the demand of a cluster by its ProviderConfig, or why it has none."""
-    provider = _provider_of(tenant, objects)
+    provider = _find_provider(tenant, objects)
     if isinstance(provider, DefaultUnknown):
         yield f"{provider}; which pools the cluster tries is not known"
     elif isinstance(provider, ProviderUnknown):
@@ -131,16 +141,16 @@ def _describe_provider(tenant: TenantCluster, objects: Objects) -> Iterator[str]
         yield from _describe_demand(tenant, provider, objects)
 
 
-def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[str]:
-    """Yield the ranges that a cluster's status shows, for who may not read all IPAllocations.
+def _describe_reported_ranges(tenant: TenantCluster, read_keys: Collection[Key]) -> Iterator[str]:
+    """Yield the ranges in a cluster's status whose allocations the user may not read.
 
     Args:
-        read: the IPAllocations that could be read.
+        read_keys: the IPAllocations that could be read; they have sentences already.
     """
     network = tenant.status.network
     for span in network.ranges if network is not None else ():
         allocation = Key(span.namespace, span.allocation)
-        if allocation in read:
+        if allocation in read_keys:
             continue
         leaving = ", being released" if span.releasing else ""
         services = f", used by {', '.join(span.services)}" if span.services else ""
@@ -151,7 +161,7 @@ def _ranges_in_status(tenant: TenantCluster, read: Collection[Key]) -> Iterator[
 
 
 def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
-    """Return why there is nothing to say of a cluster's ProviderConfig."""
+    """Return why a cluster has no ProviderConfig: not allowed to read, none named, or absent."""
     provider_key = find_provider_key(tenant, names.DEFAULT_NAMESPACE, objects.platform_default.key)
     key = provider_key or _DEFAULT_PROVIDER
     if objects.limits_of(PROVIDER_CONFIG, key.namespace):
@@ -166,12 +176,12 @@ def _describe_absent_provider(tenant: TenantCluster, objects: Objects) -> str:
     return f"{describe_absent(tenant, provider_key)}: it cannot ask for addresses"
 
 
-def _provider_of(
+def _find_provider(
     tenant: TenantCluster, objects: Objects
 ) -> ProviderConfig | ProviderUnknown | None:
-    """Return a cluster's ProviderConfig, chosen as the controllers choose it; None for none.
+    """Return a cluster's ProviderConfig, chosen as the controllers choose it; None if absent.
 
-    If it is not known, return why.
+    If it is not known which one counts, return the exception that says why.
     """
     default = objects.platform_default
     if tenant.spec.providerConfigRef is None and default.unknown:
@@ -188,8 +198,8 @@ def _provider_of(
         return unreadable
 
 
-def unreadable_members_of(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
-    """Return the allocations that cannot be decoded and may be a cluster's."""
+def find_unreadable_members(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
+    """Return the allocations that cannot be decoded and may belong to a cluster."""
     allocations = objects.unreadable_of(IP_ALLOCATION)
     return unreadable_in_list(allocations, tenant.metadata.key, tenant.metadata.uid)
 
@@ -206,10 +216,10 @@ def _describe_absent_pool(pool: Key, objects: Objects) -> str:
 def _describe_demand(
     tenant: TenantCluster, provider: ProviderConfig, objects: Objects
 ) -> Iterator[str]:
-    """Yield the addresses that a cluster asks for, and the supply of each pool, in order.
+    """Yield the addresses that a cluster asks for, and the supply of each of its pools, in order.
 
-    A pool has room for a cluster that waits if it has room for all that waits together, as
-    `status` and the metrics count it.
+    A pool has room for a waiting cluster if all its waiting addresses fit together; `status` and
+    the metrics count in the same way.
     """
     network = provider.spec.networking
     waiting = {} if tenant.metadata.terminating else poolneeds.sum_waiting_addresses(tenant)
@@ -230,7 +240,7 @@ def _describe_demand(
         needed = count_addresses(nodes, "node")
         if count:
             needed += f" and {count_addresses(count, 'load-balancer')}, {nodes + count} together"
-        spaces = _spaces(pool, objects, None)
+        spaces = _build_spaces(pool, objects, None)
         free = _describe_supply(pool, spaces, objects)
         if key in waiting:
             needed += f", of which {waiting[key]} wait"
@@ -247,15 +257,15 @@ def _describe_missing_room(
     count: int,
     objects: Objects,
 ) -> str:
-    """Return that a pool cannot serve a cluster that waits; empty if it can, or is not known to.
+    """Return why a pool has no room for a waiting cluster; empty if it has, or it is not known.
 
     Args:
-        pool: one of the pools that it tries.
-        spaces: the addresses of the pool by family; none if its spec is invalid.
-        count: how many addresses wait for it, of each family that the cluster needs.
+        pool: one of the pools that the cluster tries.
+        spaces: the addresses of the pool by family; empty if its spec is invalid.
+        count: how many addresses the cluster waits for, of each family that it needs.
     """
-    if not spaces or _unknown_holders(pool.metadata.key, objects):
-        return ""
+    if not spaces or _describe_unknown_holders(pool.metadata.key, objects):
+        return ""  # it is not known what is free
     families = poolneeds.list_needed_families(tenant, pool)
     if not families:
         return "; lacks a family of the request"
@@ -265,54 +275,67 @@ def _describe_missing_room(
     return f"; no room for {count}" if is_too_small else ""
 
 
-def _free(pool: NetworkPool, objects: Objects) -> str:
-    """Return the free addresses of a pool, and why it hands out none if it does not."""
-    return _describe_supply(pool, _spaces(pool, objects, None), objects)
+def _describe_free_addresses(pool: NetworkPool, objects: Objects) -> str:
+    """Return the free addresses of a pool as text, and why it hands out nothing if it does not."""
+    return _describe_supply(pool, _build_spaces(pool, objects, None), objects)
 
 
 def _describe_supply(pool: NetworkPool, spaces: Sequence[Space], objects: Objects) -> str:
-    """Return the free addresses of a pool, given its addresses by family; see `_free`."""
+    """Return the free addresses of a pool as text, and why it hands out nothing if it does not.
+
+    Args:
+        spaces: the addresses of the pool by family; empty if its spec is invalid.
+    """
     ready = find(pool.status.conditions, READY)
     stopped = ""
     if ready is not None and ready.status == "False":
         stopped = f"; hands out nothing, {ready.reason}: {ready.message}"
     if not spaces:
         return f"its spec is invalid{stopped}"
-    if unknown := _unknown_holders(pool.metadata.key, objects):
+    if unknown := _describe_unknown_holders(pool.metadata.key, objects):
         return f"an unknown number of addresses free: {unknown}{stopped}"
-    sizes = ", ".join(_describe_free(space) for space in spaces)
+    sizes = ", ".join(_describe_free_space(space) for space in spaces)
     return f"{sizes}{stopped}"
 
 
-def _describe_free(space: Space) -> str:
+def _describe_free_space(space: Space) -> str:
+    """Return the free addresses of one family of a pool as text."""
     family = familychoice.FAMILY_NAMES[space.layout.family]
     free = count_addresses(space.free, family)
     return f"{free} free, largest block {space.largest_free}"
 
 
-def _unknown_holders(pool: Key, objects: Objects) -> str:
-    """Name possible holders of a pool's addresses that were not read; empty if all were."""
-    not_read = not_read_of(objects, pool)
+def _describe_unknown_holders(pool: Key, objects: Objects) -> str:
+    """Return a text that names unread holders of a pool's addresses; empty if all were read."""
+    not_read = list_not_read(objects, pool)
     names = name_with_count(list(map(str, not_read)), "; ")
     return f"not all that may hold some is read ({names})" if not_read else ""
 
 
-def _state(allocation: IPAllocation) -> str:
-    """Return the ranges of an allocation, or why it has none, in a few words."""
+def _describe_state(allocation: IPAllocation) -> str:
+    """Return the type, pool and ranges of an allocation as text, or why it has no range."""
     held_ranges = statusranges.list_held_ranges(allocation)
     leaving = ", being released" if allocation.releasing else ""
     if held_ranges:
         where = " and ".join(span.text for span in held_ranges)
         return f"{allocation.spec.type} {where} of {allocation.pool_key}{leaving}"
-    return f"{allocation.spec.type} of {allocation.pool_key} waits{leaving}: {_reason(allocation)}"
+    reason = _describe_reason(allocation)
+    return f"{allocation.spec.type} of {allocation.pool_key} waits{leaving}: {reason}"
 
 
-def _reason(allocation: IPAllocation) -> str:
+def _describe_reason(allocation: IPAllocation) -> str:
+    """Return reason and message of an allocation's condition Ready."""
     ready = find(allocation.status.conditions, READY)
     return f"{ready.reason}: {ready.message}" if ready else "it was not reconciled yet"
 
 
-def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+    """Yield the sentences about an allocation.
+
+    1. When and for which cluster it was requested, how many addresses, and of which pool.
+    2. Without a range: why it waits, the supply of the pool, and older requests.
+    3. With a range: the recorded choice, and where best fit would take it now.
+    """
     tenant = allocation.spec.tenantClusterRef.key
     yield f"requested at {rfc3339(allocation.requested_at)} for TenantCluster {tenant}"
     pool = objects.pools.get(allocation.pool_key)
@@ -323,31 +346,34 @@ def _allocation(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     needed = requestedranges.count_requested(allocation, pool)
     addresses = count_addresses(needed)
     yield f"needs {addresses} in a row of NetworkPool {allocation.pool_key}"
-    yield from _pool_choice(allocation, objects)
+    yield from _describe_pool_choice(allocation, objects)
     held_ranges = statusranges.list_held_ranges(allocation)
     if not held_ranges:
-        yield f"waits, {_reason(allocation)}"
-        yield f"the pool now has {_free(pool, objects)}"
-        yield from _queue(allocation, objects)
+        yield f"waits, {_describe_reason(allocation)}"
+        yield f"the pool now has {_describe_free_addresses(pool, objects)}"
+        yield from _describe_queue(allocation, objects)
         return
     ready = find(allocation.status.conditions, READY)
     if ready is not None and ready.status == "True":
         yield f"recorded when it was chosen: {ready.message}"
-    unknown = _unknown_holders(pool.metadata.key, objects)
+    unknown = _describe_unknown_holders(pool.metadata.key, objects)
     if unknown:
         yield f"which block best fit would take now is not known: {unknown}"
-    for space in () if unknown else _spaces(pool, objects, allocation):
+    for space in () if unknown else _build_spaces(pool, objects, allocation):
         for span in held_ranges:
             if span.family == space.layout.family:
-                yield from _best_fit(span, space)
+                yield from _describe_best_fit(span, space)
     if allocation.releasing:
-        yield f"being released: {_reason(allocation)}"
+        yield f"being released: {_describe_reason(allocation)}"
 
 
-def _pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
-    """Yield the place of an allocation's pool among those of its cluster's ProviderConfig."""
+def _describe_pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+    """Yield the place of an allocation's pool in the list of its cluster's ProviderConfig.
+
+    Nothing if the ProviderConfig is not known.
+    """
     tenant = objects.clusters.get(allocation.spec.tenantClusterRef.key)
-    provider = _provider_of(tenant, objects) if tenant is not None else None
+    provider = _find_provider(tenant, objects) if tenant is not None else None
     if provider is None or isinstance(provider, ProviderUnknown):
         return
     tried = list(provider.spec.networking.pools_in_order())
@@ -360,66 +386,75 @@ def _pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
         yield f"the pool is the first of ProviderConfig {provider.metadata.key}"
         return
     namespace = provider.metadata.namespace
-    before = "; ".join(
-        f"{earlier} has now {_free(pool, objects)}"
+    earlier_pools = "; ".join(
+        f"{earlier} has now {_describe_free_addresses(pool, objects)}"
         if (pool := objects.pools.get(Key(namespace, earlier)))
         else f"{earlier} {_describe_absent_pool(Key(namespace, earlier), objects)}"
         for earlier in tried[:place]
     )
     yield (
         f"the pool is number {place + 1} of ProviderConfig {provider.metadata.key}; those before"
-        f" had no room when it was asked for: {before}"
+        f" had no room when it was asked for: {earlier_pools}"
     )
 
 
-def _best_fit(span: AddressRange, space: Space) -> Iterator[str]:
-    """Yield from which free block a range would be taken now, and among how many that fit.
+def _describe_best_fit(span: AddressRange, space: Space) -> Iterator[str]:
+    """Yield the free block that a range lies in, and how many free blocks have room for it.
 
     Args:
         span: the range that an allocation holds.
-        space: the pool without that allocation.
+        space: the addresses of the pool, as if the allocation held nothing.
     """
-    blocks = [block for block in _free_blocks(space) if block.size >= span.size]
-    home = next((block for block in blocks if block.first <= span.first <= block.last), None)
-    if home is None:
+    blocks = [block for block in _list_free_blocks(space) if block.size >= span.size]
+    own_block = next((block for block in blocks if block.first <= span.first <= block.last), None)
+    if own_block is None:
         yield f"{span.text} overlaps what others hold, or lies outside of what the pool hands out"
         return
     smallest = min(block.size for block in blocks)
     have = count_noun(len(blocks), "free block has", "free blocks have")
     fitting = f"{have} room for {span.size}, the smallest {smallest}"
     yield (
-        f"{span.text}: without it the free block there has {count_addresses(home.size)};"
+        f"{span.text}: without it the free block there has {count_addresses(own_block.size)};"
         f" now {fitting}."
         " Best fit takes the smallest block with room, and of several the lowest"
     )
 
 
-def _free_blocks(space: Space) -> list[AddressRange]:
+def _list_free_blocks(space: Space) -> list[AddressRange]:
     """Return the free blocks of a space, ascending."""
     family = space.layout.family
-    return [AddressRange(first, last, family) for first, last in space.state()[3]]
+    _, _, _, free_spans = space.state()
+    return [AddressRange(first, last, family) for first, last in free_spans]
 
 
-def _queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
+def _describe_queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     """Yield how many older requests wait for the same pool."""
-    before = [
-        other
-        for other in objects.allocations.values()
-        if other.pool_key == allocation.pool_key
-        and statusranges.waits_for_range(other)
-        and (other.requested_at, other.metadata.name)
+    earlier_requests = [
+        request
+        for request in objects.allocations.values()
+        if request.pool_key == allocation.pool_key
+        and statusranges.waits_for_range(request)
+        and (request.requested_at, request.metadata.name)
         < (allocation.requested_at, allocation.metadata.name)
     ]
-    if before:
-        requests = count_noun(len(before), "older request waits", "older requests wait")
+    if earlier_requests:
+        requests = count_noun(len(earlier_requests), "older request waits", "older requests wait")
         yield (
             f"{requests} for the pool; a smaller one is served before a"
             " larger one that has no room"
         )
 
 
-def _spaces(pool: NetworkPool, objects: Objects, without: IPAllocation | None) -> Sequence[Space]:
-    """Return the addresses of a pool by family, with everything that is held but `without`."""
+def _build_spaces(
+    pool: NetworkPool, objects: Objects, without: IPAllocation | None
+) -> Sequence[Space]:
+    """Return the addresses of a pool by family, with its held and promised ranges.
+
+    Empty if the spec of the pool is invalid.
+
+    Args:
+        without: an allocation that is treated as if it held nothing; None for no such allocation.
+    """
     try:
         layouts: Sequence[Layout] = poolgeometry.parse_layouts(pool.spec, ALL_SIZES)
     except InvalidPool:

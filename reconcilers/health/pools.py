@@ -1,4 +1,4 @@
-"""Pools that hand out nothing, overlap, or have no room for what waits."""
+"""Pools that hand out nothing, overlap, or have no room for waiting requests."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,18 +13,18 @@ from reconcilers.addressmap.audit import Finding, Severity, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.health.conditions import finding_of_condition
+from reconcilers.health.conditions import build_condition_finding
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.poolpicture import PoolPicture, PoolRequest
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 
 MOST_NAMED = 3
-"""Requests that one finding names."""
+"""The most requests that one finding names."""
 POOL_OVERLAPPING = "PoolOverlapping"
-"""The finding that condition Overlapping of a NetworkPool is True."""
+"""The kind of the finding that condition Overlapping of a NetworkPool is True."""
 FreeBlocks = Mapping[Family, int]
-"""Addresses in the largest free block of each family of a pool."""
+"""The number of addresses in the largest free block, for each family of a pool."""
 _TRUE_IS_WRONG: Mapping[str, Severity] = {
     "Overlapping": "warning",
     "RangesOverlap": "error",
@@ -37,8 +37,11 @@ _TRUE_IS_WRONG: Mapping[str, Severity] = {
 """Conditions of NetworkPools that report something wrong while they are True."""
 
 
-def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks]:
-    """Return the largest free blocks of each NetworkPool of which everything could be read."""
+def find_largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks]:
+    """Return the largest free blocks of each valid NetworkPool with only readable holders.
+
+    Of another pool, addresses that look free may be held.
+    """
     blocks: dict[Key, dict[Family, int]] = defaultdict(dict)
     incomplete = set[Key]()
     for picture in pictures:
@@ -47,46 +50,55 @@ def largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks
             incomplete.add(key)
             continue
         for family in picture.families:
-            assert family.family is not None, "it has no fault"
+            assert family.family is not None, "only a picture with a fault has no family"
             blocks[key][family.family] = family.figures.capacity.largest_free
     return {key: sizes for key, sizes in blocks.items() if key not in incomplete}
 
 
-def pool_findings(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
+def list_pool_findings(
+    objects: Objects, largest_free: Mapping[Key, FreeBlocks]
+) -> Iterator[Finding]:
     """Yield the findings about the pools of all kinds.
 
     Args:
-        largest_free: the largest free blocks of each NetworkPool.
+        largest_free: the largest free blocks of each NetworkPool for which they are known.
     """
     for pool in objects.pools.values():
-        yield from _network_pool(pool)
-    yield from _no_room(objects, largest_free)
-    yield from _other_pools(objects.integrations)
-    yield from _requests_of_other_kinds(objects, largest_free)
+        yield from _list_condition_findings(pool)
+    yield from _find_pools_without_room(objects, largest_free)
+    yield from _list_other_pool_findings(objects.integrations)
+    yield from _find_full_pools(objects, largest_free)
 
 
-def _network_pool(pool: NetworkPool) -> Iterator[Finding]:
+def _list_condition_findings(pool: NetworkPool) -> Iterator[Finding]:
     """Yield the findings that the conditions of a NetworkPool report."""
     conditions = pool.status.conditions
     ready = find(conditions, READY)
     if ready is not None and ready.status == "False":
-        yield _finding("PoolNotReady", "error", pool=pool, condition=ready)
+        yield _build_finding("PoolNotReady", "error", pool=pool, condition=ready)
     for kind, severity in _TRUE_IS_WRONG.items():
         condition = find(conditions, kind)
         if condition is not None and condition.status == "True":
-            yield _finding(f"Pool{kind}", severity, pool=pool, condition=condition)
+            yield _build_finding(f"Pool{kind}", severity, pool=pool, condition=condition)
 
 
-def _finding(kind: str, severity: Severity, pool: NetworkPool, condition: Condition) -> Finding:
-    """Return a finding about a pool; see finding_of_condition."""
+def _build_finding(
+    kind: str, severity: Severity, pool: NetworkPool, condition: Condition
+) -> Finding:
+    """Return a finding about a pool with reason and message of one of its conditions."""
     subject = Subject.from_object(NETWORK_POOL, pool)
-    return finding_of_condition(
+    return build_condition_finding(
         kind, severity, subject=subject, condition=condition, prefix=f"{condition.reason}: "
     )
 
 
-def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterator[Finding]:
-    """Yield the NetworkPools whose largest free block is smaller than a request that waits."""
+def _find_pools_without_room(
+    objects: Objects, largest_free: Mapping[Key, FreeBlocks]
+) -> Iterator[Finding]:
+    """Yield a finding for each NetworkPool whose largest free block is too small for a request.
+
+    Requests are the waiting IPAllocations and the clusters that wait for a pool.
+    """
     waiting = filter(statusranges.waits_for_range, objects.allocations.values())
     clusters = (
         cluster for cluster in objects.clusters.values() if not cluster.metadata.terminating
@@ -94,7 +106,7 @@ def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterat
     needs = sum_pool_needs(clusters, objects.pools, waiting)
     for (key, family), need in sorted(needs.items()):
         if key not in largest_free or need.largest <= largest_free[key][family]:
-            continue
+            continue  # it is not known what is free, or there is room
         pool = objects.pools[key]
         family_name = FAMILY_NAMES[family] if pool.spec.secondary is not None else ""
         number = count_noun(need.requests, "request waits", "requests wait")
@@ -108,10 +120,10 @@ def _no_room(objects: Objects, largest_free: Mapping[Key, FreeBlocks]) -> Iterat
         yield Finding("PoolHasNoRoomForWaiting", "error", subject=subject, sentence=sentence)
 
 
-def _other_pools(views: Views) -> Iterator[Finding]:
-    """Yield the pools of other platforms that are not ready, or full while requests wait.
+def _list_other_pool_findings(views: Views) -> Iterator[Finding]:
+    """Yield findings about other platforms' pools that are not ready, or full while requests wait.
 
-    A pool of which the audit already reports what is wrong is left out.
+    A pool that is not ready is left out if the audit has a finding about it.
     """
     reported = {(trouble.subject, trouble.key) for trouble in views.troubles}
     for pool in views.pictures:
@@ -132,12 +144,12 @@ def _other_pools(views: Views) -> Iterator[Finding]:
             )
 
 
-def _requests_of_other_kinds(
+def _find_full_pools(
     objects: Objects, largest_free: Mapping[Key, FreeBlocks]
 ) -> Iterator[Finding]:
-    """Yield the full NetworkPools for which requests of other platforms wait.
+    """Yield a finding for each full NetworkPool for which requests of other platforms wait.
 
-    A pool of which not everything could be read is not called full.
+    A pool is not called full if holders of its addresses could not be read.
     """
     for key, holders in sorted(objects.integrations.holders.items()):
         pool = objects.pools.get(key)

@@ -1,4 +1,4 @@
-"""All findings of health, and what each area comes to."""
+"""The findings about objects that wait or fail, and the state of each area."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,13 +6,13 @@ from datetime import datetime
 from typing import Any, Literal
 
 from controller.resource import Resource
-from reconcilers.addressmap.audit import Finding, Subject, audit, finding_order
+from reconcilers.addressmap.audit import Finding, Subject, audit, order_finding
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import network_pool_pictures
+from reconcilers.addressmap.poolpictures import draw_network_pools
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.health.pools import POOL_OVERLAPPING, largest_free_blocks, pool_findings
-from reconcilers.health.requests import request_findings
-from reconcilers.health.tenants import tenant_findings
+from reconcilers.health.pools import POOL_OVERLAPPING, find_largest_free_blocks, list_pool_findings
+from reconcilers.health.requests import list_request_findings
+from reconcilers.health.tenants import list_tenant_findings
 from reconcilers.integrations.core.views import POOLS_OVERLAP
 from reconcilers.pictures.poolpicture import PoolPicture
 from reconcilers.reporting.wording import count_noun
@@ -43,25 +43,25 @@ AREAS: Sequence[tuple[str, tuple[str, ...]]] = (
     ("releases", ("ReleaseWaits", "StuckRelease")),
     ("controllers", ("ControllersNotReady", "NoLeader", "WebhooksNotReady")),
 )
-"""The kinds of findings of each area; all others are of the area pools."""
+"""The kinds of findings of each area. All other kinds are of the area `pools`."""
 POOLS = "pools"
 _KIND_BY_AREA: Mapping[str, Resource[Any]] = {
     "requests": IP_ALLOCATION,
     "releases": IP_ALLOCATION,
     POOLS: NETWORK_POOL,
 }
-"""The kind whose objects an area is about, where a user may lack the right to read it."""
+"""The kind that an area shows; without the right to read it, the area's state is unknown."""
 _AREA_BY_SUBJECT: Mapping[tuple[str, str], str] = {
     ("Unreadable", TENANT_CLUSTER.kind): "tenants",
     ("Unreadable", IP_ALLOCATION.kind): "requests",
     ("UnknownPool", IP_ALLOCATION.kind): "requests",
 }
-"""The area of findings whose kind alone does not say it, by kind and the subject's kind."""
+"""The area by the kind of the finding and the kind of its subject, where both decide."""
 
 
 @dataclass(frozen=True, slots=True)
 class AreaState:
-    """What the findings of one area come to.
+    """The state of one area, from its findings.
 
     Args:
         area: its name.
@@ -74,39 +74,41 @@ class AreaState:
     summary: str
 
 
-def all_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return objects that wait or fail, and all findings of the audit, gravest first.
+def list_check_findings(objects: Objects, now: datetime) -> list[Finding]:
+    """Return the findings for `check`: objects that wait or fail, and all of the audit.
 
-    An overlap that the audit finds is not reported a second time by the pool's condition. Where
-    the user may not read everything, it is: the condition may name pools that the audit lacks.
+    The gravest come first. An overlap that the audit finds is not repeated from the pool's
+    condition, unless the user may not read everything: then the condition may name pools that the
+    audit lacks.
     """
-    pictures = network_pool_pictures(objects)
+    pictures = draw_network_pools(objects)
     audited = audit(objects, pictures)
     overlapping = {finding.subject for finding in audited if finding.kind == POOLS_OVERLAP}
     reported = set[Subject]() if objects.all_not_read else overlapping
     findings = [
         finding
-        for finding in _health_findings(objects, pictures, now)
+        for finding in _list_health_findings(objects, pictures, now)
         if finding.kind != POOL_OVERLAPPING or finding.subject not in reported
     ]
-    return sorted([*audited, *findings], key=finding_order)
+    return sorted([*audited, *findings], key=order_finding)
 
 
-def status_findings(objects: Objects, now: datetime) -> list[Finding]:
-    """Return objects that wait or fail, and the errors of the audit, gravest first.
+def list_status_findings(objects: Objects, now: datetime) -> list[Finding]:
+    """Return the findings for `status`: objects that wait or fail, and most of the audit.
 
-    Of the audit's warnings those are included that are about something that waits.
+    The gravest come first. The audit's warnings about pools are left out, because nothing waits
+    because of them.
     """
-    pictures = network_pool_pictures(objects)
+    pictures = draw_network_pools(objects)
     audited = [
         finding
         for finding in audit(objects, pictures)
-        if finding.severity == "error" or area_of(finding) != POOLS
+        if finding.severity == "error" or find_area(finding) != POOLS
     ]
-    return sorted([*_health_findings(objects, pictures, now), *audited], key=finding_order)
+    return sorted([*_list_health_findings(objects, pictures, now), *audited], key=order_finding)
 
 
-def findings_in(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
+def select_findings(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings about a namespace and about the whole cluster.
 
     Args:
@@ -119,24 +121,26 @@ def findings_in(namespace: str, findings: Iterable[Finding]) -> list[Finding]:
     ]
 
 
-def _health_findings(
+def _list_health_findings(
     objects: Objects, pictures: Sequence[PoolPicture], now: datetime
 ) -> Iterator[Finding]:
     """Yield a finding for each object that waits or fails."""
-    largest_free = largest_free_blocks(pictures)
+    largest_free = find_largest_free_blocks(pictures)
     allocations = objects.allocations.values()
-    yield from tenant_findings(objects.clusters.values(), now)
-    yield from pool_findings(objects, largest_free)
-    yield from request_findings(allocations, objects.pools, largest_free=largest_free, now=now)
+    yield from list_tenant_findings(objects.clusters.values(), now)
+    yield from list_pool_findings(objects, largest_free)
+    yield from list_request_findings(
+        allocations, objects.pools, largest_free=largest_free, now=now
+    )
 
 
-def area_of(finding: Finding) -> str:
-    """Return the area of a finding."""
+def find_area(finding: Finding) -> str:
+    """Return the area of a finding; `pools` if no area lists its kind."""
     by_subject = _AREA_BY_SUBJECT.get((finding.kind, finding.subject.kind))
     return by_subject or next((area for area, kinds in AREAS if finding.kind in kinds), POOLS)
 
 
-def area_states(
+def list_area_states(
     objects: Objects,
     findings: Sequence[Finding],
     controllers: AreaState | None,
@@ -146,7 +150,7 @@ def area_states(
 
     Args:
         objects: the objects that the findings are about.
-        controllers: the state of the controllers; None if it was not asked for.
+        controllers: the state of the controllers, from `read_controllers`; None to leave it out.
         namespace: the namespace that the states are about; empty for all.
     """
     others = {pool.name for pool in objects.integrations.pictures}
@@ -165,41 +169,48 @@ def area_states(
         for area, kind in _KIND_BY_AREA.items()
     }
     states = [
-        _state(area, findings, total=totals.get(area, ""), not_read=not_read.get(area, ""))
+        _build_area_state(
+            area, findings, total=totals.get(area, ""), not_read=not_read.get(area, "")
+        )
         for area in [*areas, POOLS]
     ]
     return [*states, controllers] if controllers is not None else states
 
 
-def _state(area: str, findings: Iterable[Finding], total: str, not_read: str) -> AreaState:
+def _build_area_state(
+    area: str, findings: Iterable[Finding], total: str, not_read: str
+) -> AreaState:
     """Return the state of an area, and how many findings of each kind it has.
 
     Args:
         area: its name.
         findings: all findings.
-        total: how many objects it is about; empty if that is not said.
-        not_read: what the user may not read of it; empty for nothing.
+        total: the number of its objects, as text; empty if the area shows no number.
+        not_read: the lists of its kind that the user may not read; empty if there are none.
     """
-    of_area = [finding for finding in findings if area_of(finding) == area]
-    counts = ", ".join(_counts(of_area))
+    of_area = [finding for finding in findings if find_area(finding) == area]
+    counts = ", ".join(_list_counts(of_area))
     if not_read:
-        state: State = state_of(of_area) if of_area else "unknown"
+        # Without findings, the objects that could not be read may still have some.
+        state: State = find_gravest_state(of_area) if of_area else "unknown"
         return AreaState(
             area, state, "; ".join(filter(None, [counts, f"you may not read {not_read}"]))
         )
     return AreaState(
-        area, state_of(of_area), "; ".join(filter(None, [total, counts])) or "nothing waits"
+        area,
+        find_gravest_state(of_area),
+        "; ".join(filter(None, [total, counts])) or "nothing waits",
     )
 
 
-def state_of(findings: Sequence[Finding]) -> State:
+def find_gravest_state(findings: Sequence[Finding]) -> State:
     """Return the gravest severity among findings; ok if there are none."""
     if any(finding.severity == "error" for finding in findings):
         return "error"
     return "warning" if findings else "ok"
 
 
-def _counts(findings: Sequence[Finding]) -> Iterator[str]:
-    """Yield each kind of finding with its number."""
+def _list_counts(findings: Sequence[Finding]) -> Iterator[str]:
+    """Yield the number of findings of each kind: "2 RequestWaits"."""
     for kind in dict.fromkeys(finding.kind for finding in findings):
         yield f"{sum(finding.kind == kind for finding in findings)} {kind}"

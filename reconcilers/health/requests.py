@@ -16,20 +16,20 @@ from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
 
 SERVED_WITHIN = timedelta(seconds=30)
-"""How long a request may wait before that is reported."""
+"""A request that waits for longer is reported."""
 RELEASED_WITHIN = timedelta(minutes=1)
-"""How long a release may wait for its tenant before that is reported."""
+"""A release that waits for its tenant for longer is reported as a warning."""
 STUCK_AFTER = timedelta(minutes=15)
-"""How long a release may wait before that is an error."""
+"""A release that waits for longer is an error."""
 
 
-def request_findings(
+def list_request_findings(
     allocations: Iterable[IPAllocation],
     pools: Mapping[Key, NetworkPool],
     largest_free: Mapping[Key, FreeBlocks],
     now: datetime,
 ) -> Iterator[Finding]:
-    """Yield the IPAllocations that wait for a range or for their tenant.
+    """Yield findings about IPAllocations that wait too long for a range or for their release.
 
     Args:
         pools: the NetworkPools that could be read.
@@ -38,18 +38,18 @@ def request_findings(
     """
     for allocation in allocations:
         if allocation.releasing and statusranges.find_held_range(allocation) is not None:
-            yield from _release(allocation, now)
+            yield from _find_late_release(allocation, now)
         elif statusranges.waits_for_range(allocation):
-            yield from _request(allocation, pools, largest_free=largest_free, now=now)
+            yield from _find_late_request(allocation, pools, largest_free=largest_free, now=now)
 
 
-def _request(
+def _find_late_request(
     allocation: IPAllocation,
     pools: Mapping[Key, NetworkPool],
     largest_free: Mapping[Key, FreeBlocks],
     now: datetime,
 ) -> Iterator[Finding]:
-    """Yield a finding if a request has waited for long."""
+    """Yield a finding if a request has waited for longer than SERVED_WITHIN."""
     since = allocation.requested_at
     if now - since < SERVED_WITHIN:
         return
@@ -79,8 +79,11 @@ def _describe_blocks(pool: NetworkPool, blocks: FreeBlocks) -> str:
     return f"largest free blocks are {' and '.join(sizes)}"
 
 
-def _release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
-    """Yield a finding if a range has been leaving its tenant for long."""
+def _find_late_release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
+    """Yield a finding if a release has waited for its tenant for longer than RELEASED_WITHIN.
+
+    A release without a known beginning is reported, as a warning.
+    """
     since = allocation.releasing_since
     age = now - since if since is not None else RELEASED_WITHIN
     if age < RELEASED_WITHIN:

@@ -1,10 +1,12 @@
-"""State of the live page, computed on changes, and the difference since a reader's last one.
+"""States of the live page, computed after changes, and messages with the changes for each reader.
 
-No state is computed while there is no reader. It takes at most a tenth of the time: the process
-has other work. Only pools that a change concerns are computed again. If nothing changed, only the
-time of the page and its failures are renewed. A reader is not sent each state but what differs
-between its last one and the newest, so a slow reader costs nothing. Each difference is computed
-and encoded once for all readers that have the same state.
+No state is computed while there is no reader. Computing states takes at most about a tenth of the
+time, because the process has other work. Only pools that a change concerns are computed again. If
+nothing changed, only the page's time and its failures are renewed.
+
+A reader does not get each state, but the changes from its last state to the newest one, so a slow
+reader costs nothing. Each message is computed and encoded once for all readers with the same
+state.
 """
 
 from collections.abc import Collection, Iterator
@@ -20,44 +22,44 @@ from controller.plaintext import escape_values
 from reconcilers.addressmap.pagedata import (
     Document,
     TenantDocuments,
-    documents_of,
-    page_state,
-    tenants_in,
-    time_and_failures,
+    build_documents_by_pool,
+    build_page_state,
+    build_time_and_failures,
+    list_tenants,
 )
-from reconcilers.addressmap.pagemessages import difference, encode, whole
+from reconcilers.addressmap.pagemessages import build_change_message, build_whole_message, encode
 from reconcilers.addressmap.tenants import number_looks
 from reconcilers.spaces.offers import PoolName
 from reconcilers.ui.watched import PageInformers, ReadEvent
 
 LEAST_SECONDS = 0.25
-"""Between two states."""
+"""The least time between two states."""
 SHARE = 10
-"""A state that took so long to work out is followed by as many times that of rest."""
+"""After a state, computing rests for this many times the time that the state took."""
 REFRESH_SECONDS = 10.0
-"""After so long without a change the time of the page and what fails are shown again."""
+"""After this time without a change, the page's time and its failures are renewed."""
 EVENTS_SHOWN = 100
 _NO_STATE = -1
-"""The number of no state."""
+"""The number of a reader that has no state yet."""
 
 
 class Feed:
-    """States of the page, and what differs between them.
+    """The newest state of the page, and messages that lead to it.
 
     Args:
-        watched: the objects.
+        watched: the objects that the page shows.
         clock: the time.
     """
 
     def __init__(self, watched: PageInformers, clock: Clock) -> None:
         self.state: Document | None = None
-        """The newest, as `page_state` returns it; None before the first."""
+        """The newest state, from `build_page_state`; None before the first."""
         self.number = 0
-        """How many states there were."""
+        """The number of the newest state; the first has 1."""
         self.published = anyio.Event()
-        """Set at the next state; another one then takes its place."""
+        """Set when the next state is published; then a new event replaces it."""
         self.readers = 0
-        """How many read now."""
+        """The number of current readers."""
         self._watched = watched
         self._clock = clock
         self._has_changed = True
@@ -82,41 +84,49 @@ class Feed:
                 await self._stale.wait()
             self._stale = anyio.Event()
             if not self.readers:
-                continue  # who comes wakes this
+                continue  # the last reader has left; the next one sets the event
             if self._watched.others is not None:
                 self._watched.others.want()
-            begun = self._clock.monotonic()
-            self._publish(self._next_state())
-            took = self._clock.monotonic() - begun
-            await self._clock.sleep(max(LEAST_SECONDS, SHARE * took))
+            started_at = self._clock.monotonic()
+            self._publish(self._compute_state())
+            duration = self._clock.monotonic() - started_at
+            await self._clock.sleep(max(LEAST_SECONDS, SHARE * duration))
 
     @contextmanager
     def reading(self) -> Iterator["FeedReader"]:
-        """Count a reader: states are computed inside the context."""
+        """Yield a new reader of states; states are computed while a reader is in its context.
+
+        If the newest state is current, the reader begins with it; else with the next one, because
+        no state was computed while there was no reader.
+        """
         is_current = self.state is not None and (self.readers > 0 or self._is_unchanged())
         self.readers += 1
         try:
-            # Without a reader no state was computed, so the first state has to be a new one.
-            self._stale.set()
+            self._stale.set()  # wakes `run`
             yield FeedReader(self, _NO_STATE if is_current else self.number)
         finally:
             self.readers -= 1
 
-    def message(self, seen: Document | None, number: int) -> str:
-        """Return the changes from a reader's state to the newest, encoded.
+    def encode_message(self, reader_state: Document | None, number: int) -> str:
+        """Return the message from a reader's state to the newest state, encoded as JSON.
 
         Args:
-            seen: the reader's state; None if it has none.
+            reader_state: the reader's last state; None if it has none.
             number: the number of that state.
         """
         assert self.state is not None, "a reader asks after a state was published"
-        known = _NO_STATE if seen is None else number
-        if known not in self._messages:
-            news = whole(self.state) if seen is None else difference(seen, self.state)
-            self._messages[known] = encode(news)
-        return self._messages[known]
+        message_key = _NO_STATE if reader_state is None else number
+        if message_key not in self._messages:
+            message = (
+                build_whole_message(self.state)
+                if reader_state is None
+                else build_change_message(reader_state, self.state)
+            )
+            self._messages[message_key] = encode(message)
+        return self._messages[message_key]
 
     def _publish(self, state: Document) -> None:
+        """Make a state the newest one, and wake the readers."""
         self.state = state
         self.number += 1
         self._messages = {}
@@ -124,76 +134,88 @@ class Feed:
         self.published = anyio.Event()
 
     def _note_change(self, pools: Collection[PoolName]) -> None:
+        """Note that pools, or only other objects, have changed; wake `run`."""
         self._dirty.update(pools)
         self._has_changed = True
         self._stale.set()
 
     def _is_unchanged(self) -> bool:
-        """Return whether all objects are those of the newest state."""
-        seen = (self._names, self._not_read)
-        return not self._has_changed and seen == (
-            self._watched.names,
-            self._watched.all_not_read(),
+        """Return whether no object has changed since the newest state."""
+        return (
+            not self._has_changed
+            and self._names == self._watched.names
+            and self._not_read == self._watched.all_not_read()
         )
 
-    def _next_state(self) -> Document:
-        """Return the state now; if no object changed, the last one with the time of now."""
+    def _compute_state(self) -> Document:
+        """Return the current state.
+
+        If no object changed, it is the newest state with another time. Else the documents of
+        changed and of new pools are built again; the other pools keep theirs.
+        """
         now, failures = self._clock.now(), list(self._watched.failures())
         if self.state is not None and self._is_unchanged():
-            return self.state | time_and_failures(now, failures)
+            return self.state | build_time_and_failures(now, failures)
         names, not_read = self._watched.names, self._watched.all_not_read()
         dirty, self._dirty, self._has_changed = self._dirty, set(), False
-        if not_read != self._not_read:  # it decides of which pools it is known what is free
+        if not_read != self._not_read:
+            # In any pool, addresses may be free now whose holders were not read before.
             dirty.update(names)
         self._names, self._not_read = names, not_read
-        known = self._documents
-        missing = {name for name in names if name in dirty or name not in known}
+        old_documents = self._documents
+        missing = {name for name in names if name in dirty or name not in old_documents}
         objects = self._watched.objects(missing.__contains__)
-        new_documents = documents_of(objects, missing) if missing else {}
+        new_documents = build_documents_by_pool(objects, missing) if missing else {}
         self._documents = {
-            name: new_documents[name] if name in new_documents else known[name] for name in names
+            name: new_documents[name] if name in new_documents else old_documents[name]
+            for name in names
         }
         all_documents = [
             document for documents in self._documents.values() for document in documents
         ]
-        # A tenant that comes takes no other tenant's look while another reader has it in view.
-        # The objects lack the pools of other platforms that did not change.
-        tenants_in_pools = chain.from_iterable(map(tenants_in, all_documents))
+        # Tenants keep their looks, because readers show them. `objects` lacks the unchanged pools
+        # of other platforms, so their tenants are taken from the documents.
+        tenants_in_pools = chain.from_iterable(map(list_tenants, all_documents))
         self._numbers = number_looks(objects, self._numbers, tenants_in_pools)
-        state = page_state(
+        state = build_page_state(
             objects, now, pools=all_documents, numbers=self._numbers, tenants=self._tenants
         )
-        events = [escape_values(_event(event)) for event in self._latest()]
-        return state | time_and_failures(now, failures) | {"events": events}
+        events = [escape_values(_build_event_document(event)) for event in self._list_latest()]
+        return state | build_time_and_failures(now, failures) | {"events": events}
 
-    def _latest(self) -> list[ReadEvent]:
+    def _list_latest(self) -> list[ReadEvent]:
+        """Return the latest EVENTS_SHOWN events, the newest first."""
         dated = (event for event in self._watched.events.cache if event.at is not None)
         return nlargest(EVENTS_SHOWN, dated, key=lambda event: (event.at, event.metadata.name))
 
 
 class FeedReader:
-    """A reader of states; made by `Feed.reading`.
+    """A reader of states; `Feed.reading` creates it.
 
     Args:
-        feed: the states.
-        number: the first message leads to a state with a higher number.
+        feed: publishes the states.
+        number: the first message waits while the newest state has this number.
     """
 
     def __init__(self, feed: Feed, number: int) -> None:
         self._feed = feed
         self._number = number
-        self._seen: Document | None = None
+        self._state: Document | None = None
 
-    async def news(self) -> str:
-        """Return everything at first, then what the newest state has that the last one had not."""
+    async def read(self) -> str:
+        """Return the next message, encoded: first the whole state, later the changes.
+
+        Wait until there is a newer state than the reader's last one.
+        """
         while self._feed.number == self._number:
             await self._feed.published.wait()
-        message = self._feed.message(self._seen, self._number)
-        self._seen, self._number = self._feed.state, self._feed.number
+        message = self._feed.encode_message(self._state, self._number)
+        self._state, self._number = self._feed.state, self._feed.number
         return message
 
 
-def _event(event: ReadEvent) -> Document:
+def _build_event_document(event: ReadEvent) -> Document:
+    """Return an event as the page lists it."""
     regarding = event.regarding
     return {
         "id": f"{event.metadata.namespace}/{event.metadata.name}",

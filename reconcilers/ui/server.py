@@ -1,12 +1,13 @@
 """The page and its updates over HTTP.
 
-GET /             the page, without data and without authentication, as it is the same for all
-GET /ui/updates   server-sent events: everything once, then what is new; to whom the guard lets in
+GET /             the page without data, for everybody, because it is the same for all
+GET /ui/updates   server-sent events, for users whom the guard allows it: first the whole state,
+                  then the changes
 
-Both are compressed for clients that accept gzip. There is nothing else, and nothing that writes.
-The page asks for the updates with a token in the Authorization header: no cookie and no other
-site's page can do that for a person. A stream ends after a while, and the page asks again, so that
-who is let in is looked at again, too.
+Both are compressed for clients that accept gzip. There are no other paths, and nothing that
+writes. The page requests the updates with a token in the Authorization header. No browser sends
+that header for another site's page. A stream ends after STREAM_SECONDS and the page requests the
+next one, so the guard checks the user again.
 """
 
 import gzip
@@ -19,13 +20,14 @@ from aiohttp import web
 
 from controller.clock import Clock
 from controller.pages import Guard, PageResponse
-from reconcilers.addressmap.page import page, template
+from reconcilers.addressmap.page import build_page, build_template
 from reconcilers.ui.feed import Feed
 
 UPDATES = "/ui/updates"
 STREAM_SECONDS = 300.0
 BEAT_SECONDS = 15.0
-"""So often an idle stream sends a comment; a page that receives nothing for three reconnects."""
+"""An idle stream sends a comment after this time. A page that receives nothing for three times as
+long reconnects."""
 MOST_READERS = 50
 OLD_URL = (
     b"This needs the token in the URL that was printed by `butler-ipam ui`, anew at each start."
@@ -46,10 +48,11 @@ _GZIP_STREAM = 31
 """zlib's window bits for a stream with the header of gzip."""
 
 
-def token_guard(token: str) -> Guard:
-    """Return a guard that accepts requests with this token."""
+def make_token_guard(token: str) -> Guard:
+    """Return a guard that admits requests with a token."""
 
     async def guard(_method: str, _path: str, authorization: str) -> PageResponse | None:
+        """Return None for a request with the token; else the response that refuses it."""
         credentials = authorization.encode()
         if compare_digest(credentials, f"Bearer {token}".encode()):
             return None
@@ -58,18 +61,20 @@ def token_guard(token: str) -> Guard:
     return guard
 
 
-def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
+def make_application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
     """Return the web application that serves the page and its messages."""
 
     async def show(request: web.Request) -> web.Response:
-        policy = f"{template()[1]}; frame-ancestors 'none'"
+        """Answer with the page."""
+        policy = f"{build_template()[1]}; frame-ancestors 'none'"
         headers = {**HEADERS, "Content-Security-Policy": policy, "Vary": "Accept-Encoding"}
         if not _accepts_gzip(request):
-            return web.Response(text=page(None), content_type="text/html", headers=headers)
+            return web.Response(text=build_page(None), content_type="text/html", headers=headers)
         headers |= {"Content-Encoding": _GZIP, "Content-Type": "text/html; charset=utf-8"}
-        return web.Response(body=_compressed_page(), headers=headers)
+        return web.Response(body=_compress_page(), headers=headers)
 
-    async def updates(request: web.Request) -> web.StreamResponse:
+    async def stream_updates(request: web.Request) -> web.StreamResponse:
+        """Answer with a stream of messages; refuse it by the guard, or with too many readers."""
         authorization = request.headers.get("Authorization", "")
         refusal = await guard(request.method, request.path, authorization)
         if refusal is None and feed.readers >= MOST_READERS:
@@ -79,12 +84,12 @@ def application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
         stream = UpdateStream(compressed=_accepts_gzip(request))
         await stream.response.prepare(request)
         with suppress(ConnectionError):  # the reader has closed the connection
-            await _write(stream, feed, clock)
+            await _write_news(stream, feed, clock)
         return stream.response
 
     app = web.Application()
     app.router.add_get("/", show)
-    app.router.add_get(UPDATES, updates)
+    app.router.add_get(UPDATES, stream_updates)
     return app
 
 
@@ -92,7 +97,8 @@ class UpdateStream:
     """Server-sent events, each of which reaches the client at once.
 
     Args:
-        compressed: by gzip, which aiohttp's own compression would hold back until a block is full.
+        compressed: whether to compress by gzip. aiohttp's own compression would hold events back
+            until a block is full, so each event is flushed here.
     """
 
     def __init__(self, *, compressed: bool) -> None:
@@ -110,14 +116,15 @@ class UpdateStream:
         await self.response.write(data)
 
     async def end(self) -> None:
-        """Send what ends the stream."""
+        """Send the end of the gzip stream; nothing if it is not compressed."""
         if self._packer is not None:
             await self.response.write(self._packer.flush())
 
 
 @cache
-def _compressed_page() -> bytes:
-    return gzip.compress(page(None).encode())
+def _compress_page() -> bytes:
+    """Return the page without data, compressed once."""
+    return gzip.compress(build_page(None).encode())
 
 
 def _accepts_gzip(request: web.Request) -> bool:
@@ -130,14 +137,17 @@ def _accepts_gzip(request: web.Request) -> bool:
     )
 
 
-async def _write(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
-    """Write news as server-sent events, and beats while there is none."""
-    ends = clock.monotonic() + STREAM_SECONDS
+async def _write_news(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
+    """Write messages as server-sent events for STREAM_SECONDS, and comments while there are none.
+
+    The first comment makes the headers reach the client at once.
+    """
+    deadline = clock.monotonic() + STREAM_SECONDS
     with feed.reading() as reader:
         await stream.write(": hello\n\n")
-        while clock.monotonic() < ends:
+        while clock.monotonic() < deadline:
             chunk = ": still here\n\n"
             with clock.move_on_after(BEAT_SECONDS):
-                chunk = f"data: {await reader.news()}\n\n"
+                chunk = f"data: {await reader.read()}\n\n"
             await stream.write(chunk)
         await stream.end()

@@ -21,32 +21,33 @@ from controller.pages import Bind
 from controller.transport import Transport
 from controller.webhooks.selfsigned import SelfSignedCertificate
 from reconcilers.ui.feed import Feed
-from reconcilers.ui.server import application, token_guard
+from reconcilers.ui.server import make_application, make_token_guard
 from reconcilers.ui.watched import PageInformers
 
 log = get_logger(__name__)
 
 NAMES = ("localhost", "127.0.0.1")
-"""Of the certificate that is made up where none is given."""
+"""The names in the self-signed certificate, which is used if none is given."""
 WHAT = "the page"
+"""The server's name in error messages."""
 DRAIN_SECONDS = 0.1
-"""0 would mean for ever."""
+"""How long to wait for open streams at the end; 0 would mean for ever."""
 
 
 @asynccontextmanager
-async def local_page(
+async def serve_local_page(
     transport: Transport, clock: Clock, bind: Bind, watched: PageInformers | None = None
 ) -> AsyncIterator[str]:
-    """Serve the page by plain HTTP on this machine inside the context, which returns its URL.
+    """Serve the page by plain HTTP on this machine during the context, and yield its URL.
 
-    The URL has a token that is made up each time: other people's programs on this machine reach
-    the port, too, and would read with the rights of the user who started this.
+    The URL has a random token. Programs of other users on this machine reach the port, too;
+    without the token they would read with the rights of the user who started this.
 
     Args:
-        transport: the API server; what it may read is shown.
+        transport: a connection to the API server, with the rights that decide what is shown.
         clock: the time.
-        bind: where to listen; a loopback address.
-        watched: what is shown; None for all that the API server has.
+        bind: the address to listen on; it has to be a loopback address.
+        watched: the objects to show; None for all objects of the API server.
 
     Raises:
         ConfigurationError: the address cannot be listened on, or is not this machine's own.
@@ -54,28 +55,31 @@ async def local_page(
     check_loopback(bind)
     watched = watched or PageInformers.over(transport, clock)
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
-    app = application(feed, token_guard(token), clock)
+    app = make_application(feed, make_token_guard(token), clock)
     tasks = [informer.run for informer in (*watched.kinds, watched.events)]
     async with (
         run_in_background([*tasks, *watched.others_run, feed.run]),
-        _listening(app, bind) as port,
+        _listen(app, bind) as port,
     ):
         host = f"[{bind.host}]" if ":" in bind.host else bind.host
         yield f"http://{host}:{port}/#token={token}"
 
 
-def _listening(
+def _listen(
     app: web.Application, bind: Bind, tls: ssl.SSLContext | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Listen, and wait hardly at all in the end: streams do not end by themselves."""
+    """Return a context that listens, and at its end cancels open streams after a moment.
+
+    Streams of updates do not end by themselves in that time.
+    """
     return listening(app, bind, WHAT, tls=tls, drain_seconds=DRAIN_SECONDS, cancel_abandoned=True)
 
 
 def check_loopback(bind: Bind) -> None:
-    """Raise unless an address is this machine's own.
+    """Raise ConfigurationError unless an address is a loopback address.
 
     Raises:
-        ConfigurationError: other machines reach it.
+        ConfigurationError: other machines could reach the address.
     """
     if not _is_loopback(bind.host):
         raise ConfigurationError(
@@ -85,6 +89,7 @@ def check_loopback(bind: Bind) -> None:
 
 
 def _is_loopback(host: str) -> bool:
+    """Return whether a host is a loopback address or `localhost`."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -92,13 +97,13 @@ def _is_loopback(host: str) -> bool:
 
 
 class ServedPage:
-    """The page beside the controllers: by HTTPS, to whom the API server and RBAC let in.
+    """The page beside the controllers, by HTTPS, for users whom RBAC of the API server allows it.
 
     Args:
-        watched: informers; the manager runs those of the four kinds.
-        transport: the API server, which reviews access.
+        watched: the informers; the manager runs those of our four kinds.
+        transport: a connection to the API server, which reviews access.
         clock: the time.
-        bind: where to listen.
+        bind: the address to listen on.
         cert_dir: folder with tls.crt and tls.key; empty for a certificate that no client verifies.
     """
 
@@ -109,7 +114,7 @@ class ServedPage:
         self._watched = watched
         self._feed = Feed(watched, clock)
         self._reviewer = AccessReviewer(transport, clock)
-        # In a registry of its own: the manager's has the series of its own certificates already.
+        # A separate registry, because the manager's registry has series of the same names already.
         self._serving = ServingCertificate("ui", CertificateMetrics(CollectorRegistry()))
 
     async def run(self) -> None:
@@ -124,11 +129,11 @@ class ServedPage:
             update = files.run
         else:
             update = SelfSignedCertificate(self._serving, self._clock, NAMES).run
-        app = application(self._feed, self._reviewer.guard, self._clock)
+        app = make_application(self._feed, self._reviewer.guard, self._clock)
         tls = self._serving.listening_context
         async with (
             run_in_background([update, self._watched.events.run, *self._watched.others_run]),
-            _listening(app, self._bind, tls) as port,
+            _listen(app, self._bind, tls) as port,
         ):
             log.info(
                 "Serving the page of addresses", **{"ui-address": f"{self._bind.host}:{port}"}

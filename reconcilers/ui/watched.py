@@ -1,4 +1,4 @@
-"""What the page is about, kept current by watches."""
+"""The objects that the page shows, kept current by watches."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,13 +29,13 @@ from reconcilers.integrations.core.scopedlists import NotRead, readable_namespac
 from reconcilers.integrations.core.views import Views, Wanted, every_pool
 from reconcilers.spaces.offers import PoolName
 
-if TYPE_CHECKING:  # what other platforms take is loaded only where it may be shown
+if TYPE_CHECKING:  # imported at run time only if pools of other platforms are shown
     from reconcilers.integrations.live import LiveViews
 
 
 @dataclass(frozen=True, slots=True)
 class Regarding:
-    """What an event is about."""
+    """The object that an event is about."""
 
     kind: str = ""
     namespace: str = ""
@@ -44,7 +44,7 @@ class Regarding:
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """That an event happened again."""
+    """How often an event was repeated, and when last."""
 
     count: int = 0
     lastObservedTime: datetime | None = None
@@ -52,7 +52,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class ReadEvent:
-    """An Event, as people read it."""
+    """An Event, with the fields that the page shows."""
 
     metadata: ObjectMeta
     type: str = ""
@@ -64,9 +64,9 @@ class ReadEvent:
 
     @property
     def at(self) -> datetime | None:
-        """When it happened last."""
-        last = self.series.lastObservedTime if self.series else None
-        return last or self.eventTime or self.metadata.creationTimestamp
+        """When the event happened last; None if the Event has no time."""
+        repeated_at = self.series.lastObservedTime if self.series else None
+        return repeated_at or self.eventTime or self.metadata.creationTimestamp
 
 
 READ_EVENTS = Resource(EVENTS.group, EVENTS.version, EVENTS.kind, EVENTS.plural, ReadEvent)
@@ -76,14 +76,14 @@ OUR_EVENTS = f"reportingController={names.COMPONENT}"
 
 @dataclass(frozen=True, slots=True)
 class PageInformers:
-    """Informers of all that the page is about.
+    """Informers of all objects that the page shows.
 
     Args:
-        events: of our controllers.
-        others: pools of other platforms; None where they are not shown.
+        events: the events of our controllers.
+        others: pools of other platforms; None if they are not shown.
         pool_namespace: the namespace whose pools are shown, with cluster-scoped pools; empty for
             all.
-        not_read: what the user may not read.
+        not_read: the lists that the user may not read.
     """
 
     pools: Informer[NetworkPool]
@@ -104,27 +104,29 @@ class PageInformers:
         pool_namespace: str = "",
         not_read: Sequence[NotRead] = (),
     ) -> "PageInformers":
-        """Return informers of a cluster, of all platforms, for the caller to run.
+        """Return informers of a cluster, with those of all platforms; the caller runs them.
 
         Args:
-            transport: the cluster's API server.
+            transport: a connection to the cluster's API server.
             clock: the time.
             pool_namespace: the namespace whose pools are shown; empty for all.
-            not_read: what the user may not read; it is not watched.
+            not_read: the lists that the user may not read; they are not watched.
         """
-        from reconcilers.integrations.live import LiveViews  # noqa: PLC0415 - see above
+        # Imported here, because only this constructor shows all platforms.
+        from reconcilers.integrations.live import LiveViews  # noqa: PLC0415
 
-        def informer(resource: Resource[Any]) -> Informer[Any]:
-            within = readable_namespace(resource, not_read) or ""
-            return Informer(resource, transport, clock, namespace=within, streams=True)
+        def make_informer(resource: Resource[Any]) -> Informer[Any]:
+            """Return an informer of the namespaces of a kind that the user may read."""
+            namespace = readable_namespace(resource, not_read) or ""
+            return Informer(resource, transport, clock, namespace=namespace, streams=True)
 
-        pools = informer(NETWORK_POOL)
+        pools = make_informer(NETWORK_POOL)
         return cls(
             pools,
-            informer(IP_ALLOCATION),
-            clusters=informer(TENANT_CLUSTER),
-            providers=informer(PROVIDER_CONFIG),
-            events=events_of(
+            make_informer(IP_ALLOCATION),
+            clusters=make_informer(TENANT_CLUSTER),
+            providers=make_informer(PROVIDER_CONFIG),
+            events=make_event_informer(
                 transport, clock, namespace=readable_namespace(NETWORK_POOL, not_read) or ""
             ),
             others=LiveViews(transport, clock, pools.cache, not_read=not_read),
@@ -142,13 +144,13 @@ class PageInformers:
         ]
 
     async def wait_read(self) -> None:
-        """Return once each kind has been listed, or a request for it has failed."""
+        """Wait until each kind has been listed, or a request for it has failed."""
         for informer in self.kinds:
             await informer.wait_attempted()
 
     @property
     def others_run(self) -> list[Task]:
-        """What has to run for the pools of other platforms; nothing where they are not shown."""
+        """The tasks that keep other platforms' pools current; empty if they are not shown."""
         return [self.others.run] if self.others is not None else []
 
     @property
@@ -160,14 +162,14 @@ class PageInformers:
         return [name for name in names_of_pools if self._shows(name.key.namespace)]
 
     def _shows(self, namespace: str) -> bool:
-        """Return whether pools of a namespace are shown; an empty one is the whole cluster's."""
+        """Return whether pools of a namespace are shown; cluster-scoped pools always are."""
         return not namespace or self.pool_namespace in {"", namespace}
 
     def objects(self, is_wanted: Wanted = every_pool) -> Objects:
-        """Return the objects of all caches as they are now.
+        """Return the current objects of all caches.
 
         Args:
-            is_wanted: of which pools it is asked what other platforms say.
+            is_wanted: returns whether the views of other platforms include a pool.
         """
         unreadable = {
             (informer.resource.kind, key): reason
@@ -177,10 +179,10 @@ class PageInformers:
         views = self.others.views(is_wanted) if self.others is not None else Views()
         not_read = self._not_read()
         return Objects(
-            _by_key(self.pools.cache),
-            _by_key(self.allocations.cache),
-            clusters=_by_key(self.clusters.cache),
-            providers=_by_key(self.providers.cache),
+            _index_by_key(self.pools.cache),
+            _index_by_key(self.allocations.cache),
+            clusters=_index_by_key(self.clusters.cache),
+            providers=_index_by_key(self.providers.cache),
             unreadable=unreadable,
             owners_known=all(limit.kind != TENANT_CLUSTER.full_name for limit in not_read),
             integrations=views,
@@ -188,18 +190,21 @@ class PageInformers:
         ).within(self.pool_namespace)
 
     def _not_read(self) -> list[NotRead]:
-        """Return the lists of our kinds that the user may not read, or that have not ended yet."""
+        """Return the lists of our kinds that may not be read or are not complete yet."""
         unlisted = [informer for informer in self.kinds if not informer.cache.synced]
         return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
 
     def all_not_read(self) -> list[NotRead]:
-        """Return the lists that the user may not read, that fail, or that have not ended yet."""
+        """Return the lists that the user may not read, that fail, or that are not complete yet."""
         return [*self._not_read(), *(self.others.not_read() if self.others is not None else ())]
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
-        """Call `changed` from now on with the pools that a change concerns, if any."""
+        """Call `changed` after each later change, with the pools that the change concerns.
 
-        def of_allocation(change: Change[IPAllocation]) -> None:
+        A change of another kind is reported with no pool.
+        """
+
+        def report_allocation(change: Change[IPAllocation]) -> None:
             allocations = (
                 allocation for allocation in (change.old, change.new) if allocation is not None
             )
@@ -207,22 +212,22 @@ class PageInformers:
                 [PoolName(NETWORK_POOL.kind, allocation.pool_key) for allocation in allocations]
             )
 
-        def of_pool(change: Change[NetworkPool]) -> None:
+        def report_pool(change: Change[NetworkPool]) -> None:
             pools = (pool for pool in (change.old, change.new) if pool is not None)
             changed([PoolName(NETWORK_POOL.kind, pool.metadata.key) for pool in pools])
 
-        def of_other(_: Change[Any]) -> None:
+        def report_other(_: Change[Any]) -> None:
             changed([])
 
-        self.allocations.cache.subscribe(of_allocation)
-        self.pools.cache.subscribe(of_pool)
-        for other in (self.clusters, self.providers, self.events):
-            other.cache.subscribe(of_other)
+        self.allocations.cache.subscribe(report_allocation)
+        self.pools.cache.subscribe(report_pool)
+        for informer in (self.clusters, self.providers, self.events):
+            informer.cache.subscribe(report_other)
         if self.others is not None:
             self.others.on_change(changed)
 
     def failures(self) -> Iterator[str]:
-        """Yield why the objects may be out of date or incomplete."""
+        """Yield the reasons why the objects may be stale or incomplete, as sentences."""
         if self.not_read:
             kinds = ", ".join(map(str, self.not_read))
             yield f"you may not read {kinds}: what they hold is not shown"
@@ -233,13 +238,16 @@ class PageInformers:
             yield from self.others.failures()
 
 
-def events_of(transport: Transport, clock: Clock, *, namespace: str = "") -> Informer[ReadEvent]:
-    """Return an informer of the events that our controllers record in a namespace, or in all."""
+def make_event_informer(
+    transport: Transport, clock: Clock, *, namespace: str = ""
+) -> Informer[ReadEvent]:
+    """Return an informer of our controllers' events in a namespace; empty for all namespaces."""
     return Informer(
         READ_EVENTS, transport, clock, namespace=namespace, fields=OUR_EVENTS, streams=True
     )
 
 
-def _by_key(cache: Cache[Any]) -> dict[Key, Any]:
+def _index_by_key(cache: Cache[Any]) -> dict[Key, Any]:
+    """Return the objects of a cache by namespace and name."""
     objects: dict[Key, Object] = {obj.metadata.key: obj for obj in cache}
     return objects

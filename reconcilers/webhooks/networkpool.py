@@ -378,16 +378,18 @@ def _list_left_out(
     old_layouts = _parse_layouts(old, max_addresses)
     new_layouts = poolgeometry.parse_layouts(new.spec, max_addresses)
     block_paths = [block_path for block_path, _ in poolspecs.list_blocks(new.spec)]
-    for held in holders:
+    for holding in holders:
         covered = (
-            [held.range] if old_layouts is None else _list_covered_parts(old_layouts, held.range)
+            [holding.range]
+            if old_layouts is None
+            else _list_covered_parts(old_layouts, holding.range)
         )
         if not covered:
             continue
-        match = _find_layout(new_layouts, held.range)
+        match = _find_layout(new_layouts, holding.range)
         if match is None:  # the pool loses the family of the range
             yield _build_outside_finding(
-                new, SECONDARY, holder=held.holder, address=held.range.start_text
+                new, SECONDARY, holder=holding.holder, address=holding.range.start_text
             )
             continue
         layout, span = match
@@ -397,10 +399,10 @@ def _list_left_out(
         block_path = block_paths[new_layouts.index(layout)]
         if outside:
             first = address_text(outside[0][0], layout.family)
-            yield _build_outside_finding(new, block_path, holder=held.holder, address=first)
+            yield _build_outside_finding(new, block_path, holder=holding.holder, address=first)
         for first_reserved, _ in islice(minus(lost, outside), 1):
             yield _build_reserved_finding(
-                new, block_path, after=layout, holder=held.holder, address=first_reserved
+                new, block_path, after=layout, holder=holding.holder, address=first_reserved
             )
 
 

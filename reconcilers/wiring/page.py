@@ -6,7 +6,7 @@ from controller.manager import Manager
 from controller.pages import Bind
 from controller.transport import Transport
 from reconcilers.ui.serving import ServedPage
-from reconcilers.ui.watched import PageInformers, events_of
+from reconcilers.ui.watched import PageInformers, make_event_informer
 from reconcilers.wiring.shared import SharedInformers
 
 
@@ -31,7 +31,7 @@ def add_page(
         The page, which runs with the manager.
     """
     informers = SharedInformers.from_manager(manager)
-    events = events_of(transport, manager.clock)
+    events = make_event_informer(transport, manager.clock)
     others = None
     if integrations:
         # Imported here, because most installations have no integration.

@@ -9,7 +9,7 @@ import pytest
 
 from controller.clock import SystemClock
 from controller.pages import Bind
-from reconcilers.ui.serving import local_page
+from reconcilers.ui.serving import serve_local_page
 from tests.browser import Page, browser
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.cli.saved import cluster, make_holder
@@ -63,7 +63,7 @@ async def test_nothing_is_found_on_the_live_page(tmp_path: Path) -> None:
     cluster = Cluster(clock)
     await cluster.create(pool("lab", "10.0.0.0/24"), event("e", "Allocated", "It holds it."))
     async with (
-        local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
+        serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
         browser(tmp_path) as page,
     ):
         await page.show(url)

@@ -20,7 +20,7 @@ import click
 
 from controller.clock import SystemClock
 from controller.pages import Bind
-from reconcilers.ui.serving import local_page
+from reconcilers.ui.serving import serve_local_page
 from tests.bench.page_objects import objects
 from tests.bench.processes import read_cpu_seconds
 from tests.browser import Page, browser
@@ -184,7 +184,7 @@ async def _serve_page(share: int) -> AsyncIterator[tuple[Cluster, str]]:
     clock = SystemClock()
     cluster = Cluster(clock)
     await cluster.create(*objects(share))
-    async with local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
+    async with serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
         yield cluster, url
 
 

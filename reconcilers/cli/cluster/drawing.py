@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from controller.plaintext import escape_text
-from reconcilers.addressmap.integers import power_of_two
+from reconcilers.addressmap.integers import find_power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.forms import Form
@@ -79,7 +79,7 @@ def _grid(picture: PoolFamily, form: Form) -> str:
     """Return a line for each row of cells, with the address it begins at."""
     first, size = picture.first_and_size
     columns = _cells_of_a_row(picture, form)
-    per_cell = power_of_two(size, columns * ROWS)
+    per_cell = find_power_of_two(size, columns * ROWS)
     cells = _cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.address(first + at * per_cell) for at in begins]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import pool_pictures
+from reconcilers.addressmap.poolpictures import draw_pools
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.cli.cluster.kindwords import kind_words
 from reconcilers.cli.problems import CommandProblem
@@ -33,7 +33,7 @@ def selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPicture
         for trouble in objects.integrations.troubles
         if trouble.kind == UNREADABLE
     ]
-    return select_pools(pool_pictures(objects), names, unreadable)
+    return select_pools(draw_pools(objects), names, unreadable)
 
 
 def select_pools(

@@ -4,12 +4,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from reconcilers.addressmap.audit import Finding, finding_order
+from reconcilers.addressmap.audit import Finding, order_finding
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import Cell, TableColumn, fit_table, tables
 from reconcilers.cli.problems import EXIT_PROBLEM
-from reconcilers.health.report import AreaState, area_states, findings_in, status_findings
+from reconcilers.health.report import (
+    AreaState,
+    list_area_states,
+    list_status_findings,
+    select_findings,
+)
 
 EXIT_WARNING = 3
 _COLOURS = {"error": "red", "warning": "yellow", "ok": "green", "unknown": "yellow"}
@@ -68,9 +73,10 @@ def page(
         controllers: the state of the controllers; None if it was not asked for.
         more: findings of live reads.
     """
-    about_objects = findings_in(namespace, status_findings(objects, datetime.now(UTC)))
-    findings = sorted([*about_objects, *more], key=finding_order)
+    about_objects = select_findings(namespace, list_status_findings(objects, datetime.now(UTC)))
+    findings = sorted([*about_objects, *more], key=order_finding)
     selected = objects.within(namespace).of_tenants(namespace)
     return StatusPage(
-        area_states(selected, findings, controllers=controllers, namespace=namespace), findings
+        list_area_states(selected, findings, controllers=controllers, namespace=namespace),
+        findings,
     )

@@ -41,7 +41,7 @@ from reconcilers.cli.local.servers import (
 )
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import load_balancer_option
-from reconcilers.ui.serving import local_page
+from reconcilers.ui.serving import serve_local_page
 
 Story = Callable[[OverlapWatch, ReleaseWatch, str], list[StoryStep]]
 KEY_BYTES = 64
@@ -202,7 +202,7 @@ async def _page(whole: LocalPlatform, clock: Clock, way: Way) -> AsyncIterator[N
         return
     async with (
         whole.management.connect() as transport,
-        local_page(transport, clock, Bind("127.0.0.1", 0)) as url,
+        serve_local_page(transport, clock, Bind("127.0.0.1", 0)) as url,
     ):
         click.echo(f"    the map       {url}\n")
         yield

@@ -7,7 +7,7 @@ import pytest
 from controller.clock import SystemClock
 from controller.config import connect
 from controller.pages import Bind
-from reconcilers.ui.serving import local_page
+from reconcilers.ui.serving import serve_local_page
 from tests.browser import browser
 from tests.contract.clusterapi.lab import Lab
 from tests.contract.product import Server, install_roles
@@ -24,7 +24,7 @@ async def test_a_claim_that_is_served_and_released_is_seen_on_the_page(
     pool = f"document.querySelector('[data-pool=\"{pool_name}\"]')"
     try:
         async with (
-            local_page(transport, SystemClock(), Bind("127.0.0.1", 0)) as url,
+            serve_local_page(transport, SystemClock(), Bind("127.0.0.1", 0)) as url,
             browser(tmp_path) as page,
         ):
             await page.show(url)

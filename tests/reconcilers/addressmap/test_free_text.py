@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from allocator import AddressRange, Capacity
 from controller.meta import Key
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.page import page
-from reconcilers.addressmap.pagedata import page_state, pool_documents
-from reconcilers.addressmap.svg import svg
+from reconcilers.addressmap.page import build_page
+from reconcilers.addressmap.pagedata import build_page_state, build_pool_documents
+from reconcilers.addressmap.svg import draw_svg
 from reconcilers.addressmap.tenants import number_looks
 from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.output import as_json, as_yaml, fit_table, wrap_line
@@ -97,10 +97,10 @@ def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[
 def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: list[str]) -> None:
     pool = picture(texts)
     objects = Objects({}, {}, clusters={}, providers={}, integrations=Views([pool]))
-    image = svg(pool.title, pool.families[0], number_looks(objects))
+    image = draw_svg(pool.title, pool.families[0], number_looks(objects))
     assert controls(image) == []
     assert ElementTree.fromstring(image).tag.endswith("svg")
-    html = page(page_state(objects, datetime.now(UTC), pool_documents(pool)))
+    html = build_page(build_page_state(objects, datetime.now(UTC), build_pool_documents(pool)))
     assert controls(html) == []
     assert html.count("</script>") == 2, "that of the data, and that of the script"
     data = html.partition('id="data">')[2].partition("</script>")[0]

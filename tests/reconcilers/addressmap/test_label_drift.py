@@ -7,7 +7,7 @@ import pytest
 
 from reconcilers.addressmap.audit import audit
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.poolpictures import network_pool_pictures
+from reconcilers.addressmap.poolpictures import draw_network_pools
 from reconcilers.api import names
 from tests.reconcilers import make
 from tests.reconcilers.networkpool.test_orphans import LABELS, OWNER, _lab
@@ -50,7 +50,7 @@ async def test_label_drift_is_reported_if_and_only_if_a_sweep_repairs_it(
         {obj.metadata.key: obj for obj in cache} for cache in lab.caches.values()
     )
     objects = Objects(pools, allocations, clusters=clusters, providers={})
-    reported = [finding.kind for finding in audit(objects, network_pool_pictures(objects))]
+    reported = [finding.kind for finding in audit(objects, draw_network_pools(objects))]
     await lab.orphans.sweep()
     [stored] = lab.server.all("ipallocations")
     is_repaired = stored["metadata"]["labels"][names.LABEL_TEAM] == "team"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, look_at, looks
+from reconcilers.addressmap.looks import DARK_FILLS, FILLS, PATTERNS, assign_looks, find_look
 
 # What people without one kind of cone see of linear RGB (Machado, Oliveira and Fernandes 2009).
 SIGHTS = {
@@ -86,8 +86,8 @@ def test_colours_stand_out_from_the_ground_of_the_page() -> None:
 
 def test_the_looks_are_as_many_as_colours_times_patterns() -> None:
     count = len(FILLS) * len(PATTERNS)
-    assert len({look_at(place) for place in range(count)}) == count
-    assert look_at(count) == look_at(0)
+    assert len({find_look(place) for place in range(count)}) == count
+    assert find_look(count) == find_look(0)
 
 
 names = st.lists(st.text("abc/", min_size=1, max_size=4), max_size=60)
@@ -97,13 +97,13 @@ names = st.lists(st.text("abc/", min_size=1, max_size=4), max_size=60)
 def test_no_two_tenants_look_the_same_while_there_are_looks_enough(
     names: list[str], more: list[str]
 ) -> None:
-    first = looks(names)
+    first = assign_looks(names)
     count = len(FILLS) * len(PATTERNS)
     assert len(set(first.values())) == min(len(first), count)
-    later = looks([*names, *more], first)
+    later = assign_looks([*names, *more], first)
     assert {name: later[name] for name in first} == first, "who was there keeps its look"
 
 
 def test_a_tenant_looks_the_same_in_another_picture() -> None:
-    alone = looks(["team/red"])["team/red"]
-    assert looks(["team/blue", "team/red", "shop/prod"])["team/red"] == alone
+    alone = assign_looks(["team/red"])["team/red"]
+    assert assign_looks(["team/blue", "team/red", "shop/prod"])["team/red"] == alone

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from controller.meta import TracedMeta
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.pagedata import documents_of
+from reconcilers.addressmap.pagedata import build_documents_by_pool
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.integrations import views
 from reconcilers.integrations.core.platforms import NetworkPools
@@ -27,7 +27,7 @@ def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
     assert [pool.title for pool in others.pictures] == ["InClusterIPPool b/machines"]
     objects = Objects({key: SITE}, {}, clusters={}, providers={}, integrations=others)
     site, machines = PoolName("NetworkPool", key), others.pictures[0].name
-    documents = documents_of(objects, [site, machines])
+    documents = build_documents_by_pool(objects, [site, machines])
     assert [
         (name, [document["name"] for document in pool_documents])
         for name, pool_documents in documents.items()
@@ -35,4 +35,4 @@ def test_documents_are_found_of_each_pool_that_is_asked_for() -> None:
         (site, ["b/site"]),
         (machines, ["InClusterIPPool b/machines"]),
     ]
-    assert list(documents_of(objects, [site])) == [site]
+    assert list(build_documents_by_pool(objects, [site])) == [site]

@@ -5,7 +5,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconcilers.addressmap.pagemessages import difference, encode, whole
+from reconcilers.addressmap.pagemessages import build_change_message, build_whole_message, encode
 from tests.reconcilers.addressmap.received import Received
 
 NAMES = st.sampled_from("abcd")
@@ -35,7 +35,11 @@ def test_a_reader_has_the_newest_state_after_each_message(
 ) -> None:
     received, seen = Received(), None
     for at, state in enumerate(states):
-        news = whole(state) if seen is None or at == forgets else difference(seen, state)
+        news = (
+            build_whole_message(state)
+            if seen is None or at == forgets
+            else build_change_message(seen, state)
+        )
         received.take(encode(news))
         assert received.state == state
         seen = state
@@ -46,7 +50,7 @@ def test_one_range_that_changes_is_all_that_is_sent() -> None:
     before = {"made": "now", "pools": {"p": {"name": "p", "percent": 0, "extents": extents}}}
     changed = {**extents, "7": {"size": 1, "state": "allocated"}}
     now = {**before, "pools": {"p": {"name": "p", "percent": 0, "extents": changed}}}
-    assert difference(before, now) == {
+    assert build_change_message(before, now) == {
         "pools": {"set": {"p": {"extents": {"set": {"7": changed["7"]}, "drop": []}}}, "drop": []}
     }
-    assert difference(now, now) == {}
+    assert build_change_message(now, now) == {}

@@ -6,9 +6,9 @@ import pytest
 
 from controller.meta import TracedMeta
 from reconcilers.addressmap.objects import Objects
-from reconcilers.addressmap.pagedata import pool_documents
-from reconcilers.addressmap.poolpictures import pool_pictures
-from reconcilers.addressmap.tenants import holdings
+from reconcilers.addressmap.pagedata import build_pool_documents
+from reconcilers.addressmap.poolpictures import draw_pools
+from reconcilers.addressmap.tenants import list_holdings
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
 from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG
 from reconcilers.integrations.clusterapi import api
@@ -34,7 +34,7 @@ def make_picture(*limits: NotRead) -> PoolPicture:
         providers={},
         integrations=Views(not_read=limits),
     )
-    (pool,) = pool_pictures(objects)
+    (pool,) = draw_pools(objects)
     return pool
 
 
@@ -57,7 +57,7 @@ def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[No
     assert known.isdisjoint({"allocated", "available", "largestFreeBlock", "utilizationPercent"})
     assert document["waiting"] is None
     assert document["notRead"] == [str(limits[-1])]
-    assert [pool_document["notRead"] for pool_document in pool_documents(pool)] == [
+    assert [pool_document["notRead"] for pool_document in build_pool_documents(pool)] == [
         [str(limits[-1])]
     ]
 
@@ -72,7 +72,7 @@ def test_what_may_hold_nothing_of_a_pool_leaves_its_figures_known(
     assert [extent.state for extent in pool.families[0].extents] == [AddressState.FREE]
     assert pool_document(pool)["families"][0]["available"] == 8
     assert "notRead" not in pool_document(pool)
-    assert [pool_document["notRead"] for pool_document in pool_documents(pool)] == [[]]
+    assert [pool_document["notRead"] for pool_document in build_pool_documents(pool)] == [[]]
 
 
 @pytest.mark.parametrize("limit", [None, NotRead(ALLOCATIONS, "b")])
@@ -84,5 +84,5 @@ def test_a_tenant_whose_allocations_may_be_in_other_namespaces_has_no_known_figu
     objects = Objects(
         {}, {}, clusters={tenant.metadata.key: tenant}, providers={}, not_read=limits
     )
-    (holding,) = holdings(objects)
+    (holding,) = list_holdings(objects)
     assert list(holding.not_read) == limits

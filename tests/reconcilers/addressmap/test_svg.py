@@ -2,8 +2,8 @@
 
 from xml.etree import ElementTree
 
-from reconcilers.addressmap.looks import looks
-from reconcilers.addressmap.svg import HEAD, LABEL, NAMES_WIDTH, ROW, WIDTH, svg
+from reconcilers.addressmap.looks import assign_looks
+from reconcilers.addressmap.svg import HEAD, LABEL, NAMES_WIDTH, ROW, WIDTH, draw_svg
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.networkpool.picture import picture_of
 from tests.reconcilers import make
@@ -18,8 +18,8 @@ def make_holder(name: str, first: int, last: int, tenant: str = "team/shop") -> 
 
 def draw(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
     pool = picture_of(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
-    numbers = looks(str(allocation.spec.tenantClusterRef.key) for allocation in allocations)
-    return ElementTree.fromstring(svg(pool.title, pool.families[0], numbers))
+    numbers = assign_looks(str(allocation.spec.tenantClusterRef.key) for allocation in allocations)
+    return ElementTree.fromstring(draw_svg(pool.title, pool.families[0], numbers))
 
 
 def texts(root: ElementTree.Element) -> list[str]:

@@ -20,7 +20,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.cli.cluster.findingnames import subject_names
 from reconcilers.cli.cluster.objects import ReadingScope, in_cluster
 from reconcilers.cli.cluster.statuspage import page
-from reconcilers.health.pools import FreeBlocks, pool_findings
+from reconcilers.health.pools import FreeBlocks, list_pool_findings
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.extents import list_extents
@@ -456,7 +456,7 @@ def test_requests_of_other_kinds_that_wait_are_counted_and_named() -> None:
     views = Views(holders={lab.metadata.key: PoolHolders(waiting=waiting)})
     objects = Objects({lab.metadata.key: lab}, {}, clusters={}, providers={}, integrations=views)
     sentences = [
-        finding.sentence for finding in pool_findings(objects, {lab.metadata.key: {4: 0}})
+        finding.sentence for finding in list_pool_findings(objects, {lab.metadata.key: {4: 0}})
     ]
     (sentence,) = sentences
     assert sentence == (
@@ -473,7 +473,7 @@ def test_a_pool_that_is_not_known_to_be_full_is_not_called_full(
     holders = PoolHolders(waiting=[waiting_claim("claim-0")])
     views = Views(holders={lab.metadata.key: holders})
     objects = Objects({lab.metadata.key: lab}, {}, clusters={}, providers={}, integrations=views)
-    assert list(pool_findings(objects, largest_free)) == []
+    assert list(list_pool_findings(objects, largest_free)) == []
 
 
 def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from controller.errors import Forbidden
 from controller.resource import Resource
 from controller.testing import Request
 from reconcilers.addressmap.objects import Objects, read_objects
-from reconcilers.addressmap.poolpictures import pool_pictures
+from reconcilers.addressmap.poolpictures import draw_pools
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.health.report import all_findings
+from reconcilers.health.report import list_check_findings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.poolkinds import holder_kinds, pool_kinds
 from reconcilers.pictures.documents import map_document
@@ -80,22 +80,22 @@ async def objects_without(refused: Resource[Any] | None, *more: Any) -> Objects:
 async def test_nothing_is_wrong_for_a_user_who_may_read_everything() -> None:
     objects = await objects_without(None)
     assert objects.all_not_read == ()
-    assert all_findings(objects, datetime.now(UTC)) == []
-    assert [pool_picture.name.kind for pool_picture in pool_pictures(objects)] == SHOWN
+    assert list_check_findings(objects, datetime.now(UTC)) == []
+    assert [pool_picture.name.kind for pool_picture in draw_pools(objects)] == SHOWN
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_nothing_that_may_exist_is_reported_as_missing(kind: str) -> None:
     objects = await objects_without(REFUSED[kind])
     assert [limit.kind for limit in objects.all_not_read] == [kind]
-    assert all_findings(objects, datetime.now(UTC)) == []
+    assert list_check_findings(objects, datetime.now(UTC)) == []
 
 
 @pytest.mark.parametrize("kind", REFUSED)
 async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refused(
     kind: str,
 ) -> None:
-    pictures = pool_pictures(await objects_without(REFUSED[kind]))
+    pictures = draw_pools(await objects_without(REFUSED[kind]))
     hidden = REFUSED[kind].kind if REFUSED[kind] in pool_kinds() else ""
     assert [picture.name.kind for picture in pictures] == [
         kind_name for kind_name in SHOWN if kind_name != hidden
@@ -122,7 +122,7 @@ async def test_an_overlap_says_that_pools_which_were_not_read_were_not_compared(
     )
     overlaps = [
         finding.sentence
-        for finding in all_findings(objects, datetime.now(UTC))
+        for finding in list_check_findings(objects, datetime.now(UTC))
         if finding.kind == "PoolsOverlap"
     ]
     assert overlaps

@@ -13,7 +13,7 @@ from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.addressmap.audit import audit
 from reconcilers.addressmap.objects import Objects, read_objects
-from reconcilers.addressmap.poolpictures import network_pool_pictures, pool_pictures
+from reconcilers.addressmap.poolpictures import draw_network_pools, draw_pools
 from reconcilers.api.resources import (
     IP_ALLOCATION,
     NETWORK_POOL,
@@ -91,7 +91,7 @@ def pool_with(objects: Objects, address: str) -> PoolPicture:
     asked = AddressRange.parse(address, address)
     [pool] = [
         pool
-        for pool in pool_pictures(objects)
+        for pool in draw_pools(objects)
         if any(extent.range.overlaps(asked) for extent in pool.families[0].extents)
     ]
     return pool
@@ -116,11 +116,11 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
     unknown = (family["allocated"], family["available"], document["waiting"])
     assert unknown == (None, None, None)
     assert "free" not in {extent["state"] for extent in family["extents"]}
-    kinds = {finding.kind for finding in audit(objects, network_pool_pictures(objects))}
+    kinds = {finding.kind for finding in audit(objects, draw_network_pools(objects))}
     assert "Unreadable" in kinds
     assert "StatusDrift" not in kinds
     others = [
-        pool_picture for pool_picture in pool_pictures(objects) if pool_picture.name != pool.name
+        pool_picture for pool_picture in draw_pools(objects) if pool_picture.name != pool.name
     ]
     assert not any(picture.not_read for picture in others)
 

@@ -12,8 +12,8 @@ from controller.errors import Forbidden, NoAnswer
 from controller.meta import Key
 from controller.resource import Resource
 from controller.testing import Request
-from reconcilers.addressmap.looks import looks
-from reconcilers.addressmap.pagedata import page_state
+from reconcilers.addressmap.looks import assign_looks
+from reconcilers.addressmap.pagedata import build_page_state
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, OWN_KINDS, TENANT_CLUSTER
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.core.scopedlists import NotRead
@@ -92,7 +92,7 @@ class Harness:
         problems: list[str] = []
 
         async def read() -> None:
-            problems.append(await reader.news())
+            problems.append(await reader.read())
 
         async with anyio.create_task_group() as group:
             group.start_soon(read)
@@ -166,7 +166,9 @@ def colliding() -> tuple[str, str]:
     """Return two tenants of one look; the second has it where both come at once."""
     first = "team/a"
     names = (f"team/z{number}" for number in range(1000))
-    return next(name for name in names if looks([name])[name] == looks([first])[first]), first
+    return next(
+        name for name in names if assign_looks([name])[name] == assign_looks([first])[first]
+    ), first
 
 
 async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened() -> None:
@@ -187,9 +189,9 @@ async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.Mon
 
     def count_calls(*arguments: Any, **keywords: Any) -> Any:
         asked.append(arguments)
-        return page_state(*arguments, **keywords)
+        return build_page_state(*arguments, **keywords)
 
-    monkeypatch.setattr("reconcilers.ui.feed.page_state", count_calls)
+    monkeypatch.setattr("reconcilers.ui.feed.build_page_state", count_calls)
     async with harness.running():
         await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
         await harness.clock.advance(KEPT_SECONDS / 2)
@@ -380,4 +382,4 @@ async def test_readers_of_one_state_share_one_message() -> None:
             await harness.news(second)
             await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
             await harness.clock.advance(1)
-            assert await first.news() is await second.news()
+            assert await first.read() is await second.read()

@@ -11,7 +11,7 @@ from controller.clock import SystemClock
 from controller.pages import Bind
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.ui.serving import local_page
+from reconcilers.ui.serving import serve_local_page
 from tests.browser import Page, browser
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli.commandline import pool
@@ -34,7 +34,10 @@ async def live(folder: Path, fragment: str | None = None) -> AsyncIterator[tuple
     cluster = Cluster(clock)
     cluster.serve_platforms(*CLUSTER_API)
     await cluster.create(pool("lab", "10.0.0.0/24"))
-    async with local_page(cluster, clock, Bind("127.0.0.1", 0)) as url, browser(folder) as page:
+    async with (
+        serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url,
+        browser(folder) as page,
+    ):
         await page.show(url if fragment is None else url.partition("#")[0] + fragment)
         if fragment is None:
             await page.until(f"document.body && document.body.dataset.drawn === 'true' && {LAB}")
@@ -137,11 +140,11 @@ async def test_a_page_whose_server_is_gone_says_so_and_comes_back(tmp_path: Path
     cluster = Cluster(clock)
     await cluster.create(pool("lab", "10.0.0.0/24"))
     async with browser(tmp_path) as page:
-        async with local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
+        async with serve_local_page(cluster, clock, Bind("127.0.0.1", 0)) as url:
             await page.show(url)
             await page.until(f"document.body && document.body.dataset.drawn && {LAB}")
             port = int(url.partition("#")[0].rstrip("/").rpartition(":")[2])
         await page.until(f"{STATUS}.startsWith('Not connected')")
-        async with local_page(cluster, clock, Bind("127.0.0.1", port)):
+        async with serve_local_page(cluster, clock, Bind("127.0.0.1", port)):
             # The token is another one now: whose page this was is asked again.
             await page.until("document.getElementById('sign-in')?.hidden === false")

@@ -12,7 +12,7 @@ from controller.clock import SystemClock
 from controller.errors import ConfigurationError
 from controller.pages import Bind
 from reconcilers.ui import server
-from reconcilers.ui.serving import local_page
+from reconcilers.ui.serving import serve_local_page
 from tests.reconcilers.cli.commandline import pool
 from tests.reconcilers.ui.cluster import Cluster
 
@@ -40,7 +40,7 @@ async def serve_page() -> AsyncIterator[Site]:
     cluster = Cluster(clock)
     await cluster.create(pool("lab", "10.0.0.0/24"))
     async with (
-        local_page(cluster, clock, LOOPBACK) as url,
+        serve_local_page(cluster, clock, LOOPBACK) as url,
         aiohttp.ClientSession() as http,
     ):
         yield Site(url, http)
@@ -125,5 +125,5 @@ async def test_a_stream_ends_so_that_access_is_reviewed_again(
 async def test_plain_http_is_served_on_loopback_addresses_only(host: str) -> None:
     clock = SystemClock()
     with pytest.raises(ConfigurationError, match="loopback"):
-        async with local_page(Cluster(clock), clock, Bind(host, 0)):
+        async with serve_local_page(Cluster(clock), clock, Bind(host, 0)):
             raise AssertionError("it is served")
