@@ -25,13 +25,17 @@ from reconcilers.integrations.clusterapi.addresses import (
     prefix_space,
 )
 from reconcilers.integrations.clusterapi.api import (
-    CLUSTER_LABEL,
     Cluster,
     IPAddress,
     IPAddressClaim,
     PoolOutline,
     PoolRef,
     is_paused,
+)
+from reconcilers.integrations.clusterapi.clusterstates import (
+    ClusterState,
+    find_cluster_state,
+    find_labelled_cluster,
 )
 from reconcilers.integrations.clusterapi.statuses import (
     record_of,
@@ -123,8 +127,8 @@ def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
     """Return the Cluster of a claim, or of an address by its label, for an index."""
     if isinstance(obj, IPAddressClaim):
         return (str(obj.cluster),) if obj.cluster else ()
-    name = obj.metadata.labels.get(CLUSTER_LABEL)
-    return (str(Key(obj.metadata.namespace, name)),) if name else ()
+    key = find_labelled_cluster(obj)
+    return () if key is None else (str(key),)
 
 
 def geometry_of(pool: api.Pool) -> PoolSpace:
@@ -261,6 +265,15 @@ class ClaimStanding(Enum):
     """No: something that it depends on is paused, or its Cluster does not exist."""
 
 
+_CLUSTER_STOPS: Mapping[ClusterState, str] = {
+    ClusterState.SERVED: "",
+    ClusterState.PAUSED: "Cluster {} is paused",
+    ClusterState.ABSENT: "Cluster {}, which the claim names, does not exist",
+    ClusterState.UNREADABLE: "Cluster {}, which the claim names, cannot be read; correct it",
+}
+"""Why a claim is not served, by the state of its Cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimCaches:
     """The caches of this integration.
@@ -336,10 +349,6 @@ class ClaimCaches:
             return f"{name} does not exist"
         return f"{name} is being deleted" if pool.metadata.terminating else ""
 
-    def cluster_is_unreadable(self, key: Key) -> bool:
-        """Return whether a Cluster cannot be decoded: it exists, and may be paused."""
-        return self.clusters is not None and key in self.clusters.unreadable
-
     def standing(self, claim: IPAddressClaim) -> ClaimStanding:
         """Return whether something may be done about a claim, by its Cluster and itself.
 
@@ -349,43 +358,27 @@ class ClaimCaches:
         """
         if is_paused(claim.metadata.annotations):
             return ClaimStanding.STOP
-        key = claim.cluster
-        if key is None:
-            return ClaimStanding.SERVE
-        if self.cluster_is_unreadable(key):
-            return ClaimStanding.STOP
-        cluster = self.clusters.get(key) if self.clusters is not None else None
-        if cluster is None:
-            return ClaimStanding.SERVE if claim.metadata.terminating else ClaimStanding.STOP
-        return ClaimStanding.STOP if cluster.paused else ClaimStanding.SERVE
+        state = find_cluster_state(self.clusters, claim.cluster)
+        is_absent_at_end = state is ClusterState.ABSENT and claim.metadata.terminating
+        is_served = state is ClusterState.SERVED or is_absent_at_end
+        return ClaimStanding.SERVE if is_served else ClaimStanding.STOP
 
     def why_stopped(self, claim: IPAddressClaim) -> str:
         """Return why a claim that has no address is left alone; empty if it is served."""
-        key, pool = claim.cluster, self.pool_of(claim)
+        pool = self.pool_of(claim)
         if claim.metadata.terminating:
             return "the claim is being deleted"
         if is_paused(claim.metadata.annotations):
             return "the claim is paused by its annotation"
-        if key is not None and (why := self._why_cluster_stops(key)):
-            return why
-        return "" if pool is None else why_pool_stops(pool)
+        why = _CLUSTER_STOPS[find_cluster_state(self.clusters, claim.cluster)]
+        if why or pool is None:
+            return why.format(claim.cluster)
+        return why_pool_stops(pool)
 
     def names_no_cluster(self, claim: IPAddressClaim) -> bool:
         """Return whether a claim names a Cluster that does not exist."""
-        return (
-            claim.cluster is not None
-            and self.clusters is not None
-            and self.clusters.get(claim.cluster) is None
-            and not self.cluster_is_unreadable(claim.cluster)
-        )
-
-    def _why_cluster_stops(self, key: Key) -> str:
-        if self.cluster_is_unreadable(key):
-            return f"Cluster {key}, which the claim names, cannot be read; correct it"
-        cluster = self.clusters.get(key) if self.clusters is not None else None
-        if cluster is None:
-            return f"Cluster {key}, which the claim names, does not exist"
-        return f"Cluster {key} is paused" if cluster.paused else ""
+        state = find_cluster_state(self.clusters, claim.cluster)
+        return self.clusters is not None and state is ClusterState.ABSENT
 
     def claim_is_paused(self, claim: IPAddressClaim) -> bool:
         """Return whether a person paused a claim, by itself, its Cluster or its pool."""
@@ -403,11 +396,10 @@ class ClaimCaches:
         `clusterctl move` leaves it so: claim and Cluster live on elsewhere, and so does the
         address. A claim that is deleted together with its Cluster releases its address first.
         """
-        kind, name = kind_of(address.spec.poolRef), address.metadata.labels.get(CLUSTER_LABEL)
-        if kind is None or kind.namespaced or not name or self.clusters is None:
+        kind, cluster = kind_of(address.spec.poolRef), find_labelled_cluster(address)
+        if kind is None or kind.namespaced or self.clusters is None:
             return False
-        key = Key(address.metadata.namespace, name)
-        return key not in self.clusters and not self.cluster_is_unreadable(key)
+        return find_cluster_state(self.clusters, cluster) is ClusterState.ABSENT
 
     def address_stopped(self, address: IPAddress) -> bool:
         """Return whether an IPAddress without claim is to be left alone for now."""
@@ -416,9 +408,5 @@ class ClaimCaches:
             return True
         if pool is not None and is_paused(pool.metadata.annotations):
             return True
-        name = address.metadata.labels.get(CLUSTER_LABEL)
-        if not name or self.clusters is None:
-            return False
-        key = Key(address.metadata.namespace, name)
-        cluster = self.clusters.get(key)
-        return self.cluster_is_unreadable(key) or (cluster is not None and cluster.paused)
+        state = find_cluster_state(self.clusters, find_labelled_cluster(address))
+        return state in {ClusterState.UNREADABLE, ClusterState.PAUSED}

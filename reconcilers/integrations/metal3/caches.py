@@ -14,11 +14,11 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.indexes import IndexFunction
 from controller.meta import Key
-from reconcilers.integrations.clusterapi.api import (
-    CLUSTER_LABEL,
-    Cluster,
-    IPAddressClaim,
-    is_paused,
+from reconcilers.integrations.clusterapi.api import Cluster, IPAddressClaim, is_paused
+from reconcilers.integrations.clusterapi.clusterstates import (
+    ClusterState,
+    find_cluster_state,
+    find_labelled_cluster,
 )
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -151,6 +151,15 @@ EitherCaches = SideCaches[Any, Any]
 """The caches of one of the two kinds of claims, where both stand in one collection."""
 
 
+_CLUSTER_STOPS: Mapping[ClusterState, str] = {
+    ClusterState.SERVED: "",
+    ClusterState.PAUSED: "Cluster {} is paused",
+    ClusterState.ABSENT: "Cluster {} does not exist",
+    ClusterState.UNREADABLE: "Cluster {} cannot be read; correct it",
+}
+"""Why a pool hands out nothing, by the state of its Cluster."""
+
+
 @dataclass(frozen=True, slots=True)
 class Metal3Caches:
     """The caches of this integration.
@@ -187,40 +196,30 @@ class Metal3Caches:
             return "it is being deleted"
         if is_paused(pool.metadata.annotations):
             return "it is paused by its annotation"
-        cluster = pool.cluster
-        return "" if cluster is None else self._why_cluster_stops(cluster, must_exist=True)
+        why = _CLUSTER_STOPS[find_cluster_state(self.clusters, pool.cluster)]
+        return why.format(pool.cluster)
 
     def pool_is_paused(self, pool: Metal3Pool) -> bool:
         """Return whether a pool, or its Cluster, is paused or may be."""
-        cluster = pool.cluster
-        return is_paused(pool.metadata.annotations) or (
-            cluster is not None and bool(self._why_cluster_stops(cluster, must_exist=False))
-        )
+        return is_paused(pool.metadata.annotations) or self._may_be_paused(pool.cluster)
 
     def why_claim_stops(self, claim: EitherClaim) -> str:
         """Return why nothing is done about a claim; empty if it is served."""
         if is_paused(claim.metadata.annotations):
             return "the claim is paused by its annotation"
         cluster = cluster_of(claim)
-        return "" if cluster is None else self._why_cluster_stops(cluster, must_exist=False)
+        state = find_cluster_state(self.clusters, cluster)
+        return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
     def address_is_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
         """Return whether an IPAddress without claim is left alone for now."""
-        if pool is not None and self.pool_is_paused(pool):
-            return True
-        name = address.metadata.labels.get(CLUSTER_LABEL)
-        if not name:
-            return False
-        key = Key(address.metadata.namespace, name)
-        return bool(self._why_cluster_stops(key, must_exist=False))
+        is_pool_paused = pool is not None and self.pool_is_paused(pool)
+        return is_pool_paused or self._may_be_paused(find_labelled_cluster(address))
 
-    def _why_cluster_stops(self, key: Key, *, must_exist: bool) -> str:
-        if self.clusters is not None and key in self.clusters.unreadable:
-            return f"Cluster {key} cannot be read; correct it"
-        cluster = self.clusters.get(key) if self.clusters is not None else None
-        if cluster is None:
-            return f"Cluster {key} does not exist" if must_exist else ""
-        return f"Cluster {key} is paused" if cluster.paused else ""
+    def _may_be_paused(self, cluster: Key | None) -> bool:
+        """Return whether a Cluster is paused or may be; one that does not exist is not."""
+        state = find_cluster_state(self.clusters, cluster)
+        return state in {ClusterState.PAUSED, ClusterState.UNREADABLE}
 
 
 def facts_of(

@@ -1,0 +1,43 @@
+"""Whether a Cluster lets anything be done about what belongs to it."""
+
+from enum import Enum, auto
+
+from controller.cache import Cache
+from controller.meta import Key, Object
+from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, Cluster
+
+
+class ClusterState(Enum):
+    """What the Cluster of an object means for the object."""
+
+    SERVED = auto()
+    """The object has no Cluster, or the Cluster is not paused."""
+    PAUSED = auto()
+    """The Cluster is paused."""
+    ABSENT = auto()
+    """The Cluster does not exist, or its kind is not served."""
+    UNREADABLE = auto()
+    """The Cluster cannot be decoded. It exists, and may be paused."""
+
+
+def find_cluster_state(clusters: Cache[Cluster] | None, key: Key | None) -> ClusterState:
+    """Return the state of the Cluster of an object.
+
+    Args:
+        clusters: all Clusters; None where the kind is not served.
+        key: of the Cluster; None for an object without.
+    """
+    if key is None:
+        return ClusterState.SERVED
+    if clusters is not None and key in clusters.unreadable:
+        return ClusterState.UNREADABLE
+    cluster = clusters.get(key) if clusters is not None else None
+    if cluster is None:
+        return ClusterState.ABSENT
+    return ClusterState.PAUSED if cluster.paused else ClusterState.SERVED
+
+
+def find_labelled_cluster(obj: Object) -> Key | None:
+    """Return the Cluster that the label of an object names; None for none."""
+    name = obj.metadata.labels.get(CLUSTER_LABEL)
+    return Key(obj.metadata.namespace, name) if name else None
