@@ -347,6 +347,10 @@ def clusters(version: str) -> Resource[Cluster]:
 CLAIMS = claims(CONTRACT_VERSIONS[0])
 ADDRESSES = addresses(CONTRACT_VERSIONS[0])
 CLUSTERS = clusters(CONTRACT_VERSIONS[0])
+HOLDERS: tuple[Resource[Any], ...] = tuple(
+    kind(version) for version in CONTRACT_VERSIONS for kind in (claims, addresses)
+)
+"""The kinds whose objects hold addresses, or wait for some, in all known versions."""
 KINDS: tuple[Resource[Any], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)
 """All kinds, each in the version that is preferred."""
 

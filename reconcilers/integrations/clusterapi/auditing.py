@@ -13,12 +13,11 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.answers import RELEASED_AT
 from reconcilers.integrations.clusterapi.api import (
     ADDRESS_FINALIZER,
-    CONTRACT_VERSIONS,
+    ADDRESSES,
+    CLAIMS,
+    CLUSTERS,
     IPAddress,
     IPAddressClaim,
-    addresses,
-    claims,
-    clusters,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
@@ -28,9 +27,7 @@ from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
 from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
 
-_HOLDERS = frozenset(
-    kind.full_name for kind in (claims(CONTRACT_VERSIONS[0]), addresses(CONTRACT_VERSIONS[0]))
-)
+_HOLDERS = frozenset(kind.full_name for kind in (CLAIMS, ADDRESSES))
 STUCK_AFTER = timedelta(minutes=10)
 """As long as a deletion may take before it is worth a look."""
 
@@ -187,8 +184,7 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
             yield Trouble(
                 "UnknownPool", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
             )
-        cluster_kind = clusters(CONTRACT_VERSIONS[0])
-        may_have_cluster = is_left_out(cluster_kind, claim.cluster or key, not_read)
+        may_have_cluster = is_left_out(CLUSTERS, claim.cluster or key, not_read)
         if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
             consequence = (
                 "it waits"

@@ -4,16 +4,16 @@ Clusters are not watched: the label of a claim says whose it is.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from controller.cache import Cache
-from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
 from reconcilers.integrations.clusterapi.contents import pools_of
+from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
 from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.live import (
     Live,
@@ -21,22 +21,20 @@ from reconcilers.integrations.core.live import (
     WatchedResource,
     either,
     names_of,
+    watch_pools,
 )
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
-ObjectT = TypeVar("ObjectT", bound=Object)
 _BY_POOL = {SPACE_INDEX: space_of}
 
 
 def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
     """Return the pools of claims; None where claims or IPAddresses are not served."""
-    claim_kind = _newest([api.claims(version) for version in api.CONTRACT_VERSIONS], served_kinds)
-    address_kind = _newest(
-        [api.addresses(version) for version in api.CONTRACT_VERSIONS], served_kinds
-    )
+    contract = pick_contract_kinds(served_kinds)
+    claim_kind, address_kind = contract.claims, contract.addresses
     if claim_kind is None or address_kind is None:
         return None
     claims = source.informer(claim_kind, _BY_POOL)
@@ -64,24 +62,13 @@ def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -
         [
             WatchedResource(claims, either(_name_pool)),
             WatchedResource(addresses, either(_name_pool)),
-            *(WatchedResource(informer, either(_itself)) for informer in pools.values()),
+            *map(watch_pools, pools.values()),
         ],
         names,
         show,
     )
 
 
-def _newest(
-    versions: Iterable[Resource[ObjectT]], served_kinds: Collection[Resource[Any]]
-) -> Resource[ObjectT] | None:
-    return next((kind for kind in versions if kind in served_kinds), None)
-
-
 def _name_pool(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
     kind = kind_of(obj.spec.poolRef)
     return () if kind is None else (PoolName(kind.kind, pool_key(kind, obj)),)
-
-
-def _itself(pool: api.Pool) -> Iterable[PoolName]:
-    kind = next(kind for kind in api.POOLS if isinstance(pool, kind.type))
-    return (PoolName(kind.kind, pool.metadata.key),)

@@ -9,7 +9,7 @@ from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import addresses_of, smallest_cidr, subnet_of
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, IPAddressClaim, addresses
+from reconcilers.integrations.clusterapi.api import ADDRESSES, IPAddressClaim
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
@@ -28,7 +28,6 @@ from reconcilers.spaces.offers import PoolName
 
 PURPOSE = "claim"
 """The use of the addresses of claims, as people read it."""
-_ADDRESSES = addresses(CONTRACT_VERSIONS[0])
 
 
 def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolPicture:
@@ -153,7 +152,7 @@ def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Po
         if key in holding or record_of(claim) is not None or claim.metadata.terminating:
             continue
         address_key = Key(key.namespace, claim.address_name)
-        if claim.address_name and is_left_out(_ADDRESSES, address_key, not_read):
+        if claim.address_name and is_left_out(ADDRESSES, address_key, not_read):
             continue
         ready = find(claim.status.conditions, READY)
         yield PoolRequest(

@@ -17,12 +17,10 @@ from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
     CLAIMS,
     CLUSTERS,
-    CONTRACT_VERSIONS,
+    HOLDERS,
     KINDS,
     POOLS,
     Pool,
-    addresses,
-    claims,
 )
 from reconcilers.integrations.core.objects import Body, ObjectsByKind, list_implied
 from reconcilers.integrations.core.platforms import (
@@ -53,8 +51,7 @@ class ClusterApiPlatform(Platform):
     pools: ClassVar[Sequence[Resource[Any]]] = POOLS
     kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
     live_kinds: ClassVar[Collection[Resource[Any]]] = (
-        *map(claims, CONTRACT_VERSIONS),
-        *map(addresses, CONTRACT_VERSIONS),
+        *HOLDERS,
         *POOLS,
     )
     holders = frozenset({CLAIMS.full_name, ADDRESSES.full_name})

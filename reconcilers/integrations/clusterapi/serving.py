@@ -15,7 +15,7 @@ from controller.runner import Controller
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
@@ -24,6 +24,10 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
+from reconcilers.integrations.clusterapi.contractkinds import (
+    ContractKinds,
+    find_contract_kinds,
+)
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
 from reconcilers.integrations.clusterapi.networkpoolclaims import (
@@ -36,6 +40,7 @@ from reconcilers.integrations.clusterapi.reading import make_reader
 from reconcilers.integrations.clusterapi.statuses import waits
 from reconcilers.integrations.clusterapi.watched import Watched
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
+from reconcilers.integrations.core.gauges import with_gauges
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.serving import Integration, IntegrationParts
@@ -44,17 +49,15 @@ from reconcilers.promises.passes import PoolPasses
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Which of the kinds are served, and in which versions; the kind is None where it is not.
+    """Which of the kinds are served.
 
     Args:
-        addresses: IPAddresses.
+        contract: the kinds of the contract.
         pools: the kinds of pools of the in-cluster provider.
     """
 
-    claims: Resource[IPAddressClaim] | None = None
-    addresses: Resource[IPAddress] | None = None
-    clusters: Resource[Cluster] | None = None
-    pools: tuple[Resource[Any], ...] = ()
+    contract: ContractKinds
+    pools: tuple[Resource[Any], ...]
 
 
 class ClusterApi(Integration[Served]):
@@ -83,15 +86,14 @@ class ClusterApi(Integration[Served]):
     def _begin(self, served_kinds: Served) -> Work | None:
         self._end()
         work = None
-        if served_kinds.claims is not None and served_kinds.addresses is not None:
-            work = self._extension(served_kinds, served_kinds.claims, served_kinds.addresses)
-            self._log.info("Serving IPAddressClaims", version=served_kinds.claims.version)
-        elif served_kinds.claims is not None:
-            self._wait_for_second(served_kinds.claims, api.addresses(served_kinds.claims.version))
-        elif served_kinds.addresses is not None:
-            self._wait_for_second(
-                served_kinds.addresses, api.claims(served_kinds.addresses.version)
-            )
+        claims, addresses = served_kinds.contract.claims, served_kinds.contract.addresses
+        if claims is not None and addresses is not None:
+            work = self._extension(served_kinds, claims, addresses)
+            self._log.info("Serving IPAddressClaims", version=claims.version)
+        elif claims is not None:
+            self._wait_for_second(claims, api.addresses(claims.version))
+        elif addresses is not None:
+            self._wait_for_second(addresses, api.claims(addresses.version))
         else:
             self._log.info("IPAddressClaims are not served by the API server: waiting for them")
         self.claims.known = True
@@ -112,11 +114,8 @@ class ClusterApi(Integration[Served]):
     @override
     async def _find_served(self) -> Served:
         look = ServedKindsLook(self._manager.client)
-        versions = api.CONTRACT_VERSIONS
         served_kinds = Served(
-            claims=await look.first_served(map(api.claims, versions)),
-            addresses=await look.first_served(map(api.addresses, versions)),
-            clusters=await look.first_served(map(api.clusters, versions)),
+            await find_contract_kinds(look),
             pools=tuple([kind for kind in api.POOLS if await look.first_served([kind])]),
         )
         look.check_complete()
@@ -124,7 +123,8 @@ class ClusterApi(Integration[Served]):
 
     @override
     def _suffices(self, served_kinds: Served) -> bool:
-        return served_kinds.claims is not None and served_kinds.addresses is not None
+        contract = served_kinds.contract
+        return contract.claims is not None and contract.addresses is not None
 
     def _extension(
         self,
@@ -137,7 +137,8 @@ class ClusterApi(Integration[Served]):
         indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
         claims = extension.informer(claim_kind, indexes=indexes)
         addresses = extension.informer(address_kind, indexes=indexes)
-        clusters = extension.informer(served_kinds.clusters) if served_kinds.clusters else None
+        cluster_kind = served_kinds.contract.clusters
+        clusters = None if cluster_kind is None else extension.informer(cluster_kind)
         pools = {kind.kind: extension.informer(kind) for kind in served_kinds.pools}
         pools[NETWORK_POOL.kind] = self._pools
         caches = ClaimCaches(
@@ -209,13 +210,4 @@ class ClusterApi(Integration[Served]):
                 watch.connect(self._networkpools.queue)
 
         gauges = ClaimGauges(caches, self._clock, lambda: self._manager.is_leading)
-        registry = self._manager.metrics.registry
-
-        async def run() -> None:
-            registry.register(gauges)
-            try:
-                await extension.run()
-            finally:
-                registry.unregister(gauges)
-
-        return run
+        return with_gauges(gauges, self._manager.metrics.registry, extension.run)

@@ -4,8 +4,8 @@ Predicates drop what changes nothing for whom a change is mapped to, as most eve
 writes.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,8 +13,7 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key, Object
 from controller.resource import Resource
-from controller.triggers import KeyWatch, Trigger, Watch, spec_at_once, to_self
-from controller.workqueue import LOW_PRIORITY
+from controller.triggers import Trigger, Watch, to_self
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
@@ -28,6 +27,7 @@ from reconcilers.integrations.clusterapi.caches import (
 )
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
+from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 
@@ -53,16 +53,8 @@ class Watched:
 
     def of_pools(self, kind: Resource[Any]) -> list[Trigger]:
         """Return the watches of the controller of one of the in-cluster provider's kinds."""
-        return [
-            Watch(
-                self.pools[kind.kind],
-                to_self,
-                delay=spec_at_once(self.gather),
-                unreadable=lambda pool: [pool],
-            ),
-            *self.of_requests(kind),
-            KeyWatch(self.overlaps.of_kind(kind.kind), LOW_PRIORITY),
-        ]
+        pools = self.pools[kind.kind]
+        return [*watch_pools(pools, self.overlaps, self.gather), *self.of_requests(kind)]
 
     def of_requests(self, kind: Resource[Any]) -> list[Watch[Any]]:
         """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
@@ -147,15 +139,6 @@ class Watched:
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
 
 
-def watch_by_key(
-    informer: Informer[Any],
-    mapping: Callable[[Key], Iterable[Key]],
-    predicate: Callable[[Change[Any]], bool],
-) -> Watch[Any]:
-    """Return a watch that maps objects by their keys, whether they can be decoded or not."""
-    return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
-
-
 def list_pools_named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the pool of that kind that a claim or an IPAddress names."""
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
@@ -172,10 +155,9 @@ def concerns_claim(change: Change[IPAddressClaim]) -> bool:
     Not when only its status changed, unless that lost what the claim has on record.
     """
     old, new = change.old, change.new
-    if old is None or new is None or old.metadata.uid != new.metadata.uid:
+    if old is None or new is None or metadata_changed(change):
         return True
-    same = replace(old.metadata, resourceVersion="") == replace(new.metadata, resourceVersion="")
-    return not same or (record_of(old) is not None and record_of(new) is None)
+    return record_of(old) is not None and record_of(new) is None
 
 
 def pause_changed(change: Change[Cluster]) -> bool:

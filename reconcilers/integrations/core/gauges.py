@@ -129,7 +129,7 @@ class KeptFigures:
 
 
 def with_gauges(
-    gauges: PoolGauges, registry: CollectorRegistry, run: Callable[[], Coroutine[Any, Any, None]]
+    gauges: Collector, registry: CollectorRegistry, run: Callable[[], Coroutine[Any, Any, None]]
 ) -> Callable[[], Coroutine[Any, Any, None]]:
     """Return work whose metrics are registered while it runs.
 

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 from controller.cache import Cache, Change
 from controller.indexes import IndexFunction
 from controller.informer import Informer
-from controller.meta import Object
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.scopedlists import NotRead
@@ -57,6 +57,33 @@ class PlatformSource:
 
     informer: Callable[[Resource[Any], Indexes], Informer[Any]]
     networkpools: Cache[NetworkPool]
+
+
+def watch_pools(pools: Informer[T]) -> WatchedResource:
+    """Return pools as watched objects: each concerns its own view."""
+    kind = pools.resource.kind
+
+    def name_pool(pool: T) -> Iterable[PoolName]:
+        return (PoolName(kind, pool.metadata.key),)
+
+    return WatchedResource(pools, either(name_pool))
+
+
+def watch_holders(
+    holders: Informer[T], kind: str, pool_of: Callable[[T], Key | None]
+) -> WatchedResource:
+    """Return objects that hold addresses as watched objects: each concerns the pool it names.
+
+    Args:
+        kind: of the pools.
+        pool_of: returns the pool that an object names; None for none of the kind.
+    """
+
+    def name_pool(holder: T) -> Iterable[PoolName]:
+        pool = pool_of(holder)
+        return () if pool is None else (PoolName(kind, pool),)
+
+    return WatchedResource(holders, either(name_pool))
 
 
 def names_of(kind: str, pools: Cache[T]) -> list[PoolName]:

@@ -1,6 +1,7 @@
 """IPAMPools, kept current by watches, to be shown."""
 
 from collections.abc import Collection, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from controller.cache import Change
@@ -9,8 +10,9 @@ from reconcilers.integrations.core.live import (
     Live,
     PlatformSource,
     WatchedResource,
-    either,
     names_of,
+    watch_holders,
+    watch_pools,
 )
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
@@ -19,8 +21,6 @@ from reconcilers.integrations.kubermatic.api import (
     CLUSTERS,
     KINDS,
     POOLS,
-    IPAMAllocation,
-    IPAMPool,
     KkpCluster,
 )
 from reconcilers.integrations.kubermatic.contents import contents_of
@@ -48,26 +48,17 @@ def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -
         same = change.old and change.new and _place(change.old) == _place(change.new)
         return () if same else names_of(POOLS.kind, pools.cache)
 
-    def of_allocation(allocation: IPAMAllocation) -> Iterable[PoolName]:
-        return (PoolName(POOLS.kind, allocation.pool),)
-
-    def itself(pool: IPAMPool) -> Iterable[PoolName]:
-        return (PoolName(POOLS.kind, pool.metadata.key),)
-
-    def names() -> list[PoolName]:
-        return names_of(POOLS.kind, pools.cache)
-
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         return Views(
             [picture_of(contents) for contents in contents_of(caches, is_wanted, not_read)]
         )
 
     watched = [
-        WatchedResource(pools, either(itself)),
-        WatchedResource(allocations, either(of_allocation)),
+        watch_pools(pools),
+        watch_holders(allocations, POOLS.kind, lambda allocation: allocation.pool),
         WatchedResource(clusters, of_cluster),
     ]
-    return Live(watched, names, make_views)
+    return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)
 
 
 def _place(cluster: KkpCluster) -> tuple[str, str, bool]:

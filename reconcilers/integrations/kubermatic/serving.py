@@ -9,12 +9,12 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key
 from controller.resource import Resource
-from controller.triggers import KeyWatch, Trigger, Watch, generation_changed, spec_at_once, to_self
-from controller.workqueue import LOW_PRIORITY
+from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.watches import watch_pools
 from reconcilers.integrations.kubermatic import gauges
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
@@ -145,8 +145,7 @@ class Kubermatic(AllKindsIntegration):
 
         gather = self._settings.pool.gather
         return [
-            Watch(pools, to_self, delay=spec_at_once(gather), unreadable=lambda pool: [pool]),
-            KeyWatch(self._overlaps.of_kind(POOLS.kind), LOW_PRIORITY),
+            *watch_pools(pools, self._overlaps, gather),
             Watch(
                 allocations,
                 lambda allocation: [allocation.pool],

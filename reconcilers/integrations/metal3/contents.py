@@ -10,7 +10,7 @@ from functools import partial
 from allocator import AddressRange
 from controller.cache import Cache
 from controller.meta import Key
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS
 from reconcilers.integrations.core.claimreading import (
     check_source,
     find_facts,
@@ -153,8 +153,7 @@ def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
         objects: of metal3's kinds.
         contract: of Cluster API's kinds, of all pools.
     """
-    version = CONTRACT_VERSIONS[0]
-    of_contract = ContractSide(claims(version), addresses(version))
+    of_contract = ContractSide(CLAIMS, ADDRESSES)
     sides: Sequence[tuple[EitherSide, ObjectsByKind]] = (
         (Metal3Side(), objects),
         (of_contract, contract),

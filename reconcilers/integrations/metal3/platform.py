@@ -9,12 +9,7 @@ from typing_extensions import override
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.integrationnames import CLUSTER_API, METAL3
-from reconcilers.integrations.clusterapi.api import (
-    CLUSTERS,
-    CONTRACT_VERSIONS,
-    addresses,
-    claims,
-)
+from reconcilers.integrations.clusterapi.api import CLUSTERS, HOLDERS
 from reconcilers.integrations.core.objects import Body, list_implied
 from reconcilers.integrations.core.platforms import Operations, Platform, PlatformObjects
 from reconcilers.integrations.core.views import Planned, Views
@@ -37,9 +32,6 @@ if TYPE_CHECKING:
     from reconcilers.integrations.core.sharing import HoldersBeside
     from reconcilers.specrules.verdict import Validator
 
-_CONTRACT = tuple(kind(version) for version in CONTRACT_VERSIONS for kind in (claims, addresses))
-"""The kinds of Cluster API whose objects may hold addresses of IPPools, in all known versions."""
-
 
 class Metal3Platform(Platform):
     """IPPools of metal3, which serve IPClaims and IPAddressClaims."""
@@ -48,8 +40,8 @@ class Metal3Platform(Platform):
     compared_as = Kinds.METAL3
     pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
     kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
-    live_kinds: ClassVar[Collection[Resource[Any]]] = (*KINDS, *_CONTRACT)
-    holders = frozenset({CLAIM_KIND, ADDRESS_KIND, *(kind.full_name for kind in _CONTRACT)})
+    live_kinds: ClassVar[Collection[Resource[Any]]] = (*KINDS, *HOLDERS)
+    holders = frozenset({CLAIM_KIND, ADDRESS_KIND, *(kind.full_name for kind in HOLDERS)})
     validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
         f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE"))
         for kind in KINDS

@@ -14,6 +14,10 @@ from typing_extensions import override
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.clusterapi.contractkinds import (
+    ContractKinds,
+    find_contract_kinds,
+)
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import Integration
@@ -33,32 +37,27 @@ from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import ContractSide, EitherSide, Metal3Side
+from reconcilers.integrations.metal3.sides import EitherSide, list_sides
 from reconcilers.integrations.metal3.watched import Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
 
 
 @dataclass(frozen=True, slots=True)
 class ServedMetal3Kinds:
-    """Which of the kinds are served; a kind of Cluster API is None where it is not.
+    """Which of the kinds are served.
 
     Args:
         is_complete: whether all three kinds of metal3 are.
-        addresses: IPAddresses of Cluster API.
+        contract: the kinds of Cluster API's contract.
     """
 
     is_complete: bool
-    claims: Resource[clusterapi.IPAddressClaim] | None = None
-    addresses: Resource[clusterapi.IPAddress] | None = None
-    clusters: Resource[clusterapi.Cluster] | None = None
+    contract: ContractKinds
 
     @property
     def sides(self) -> list[EitherSide]:
         """The kinds of claims that are served."""
-        sides: list[EitherSide] = [Metal3Side()]
-        if self.claims is not None and self.addresses is not None:
-            sides.append(ContractSide(self.claims, self.addresses))
-        return sides
+        return list_sides(self.contract)
 
 
 class Metal3(Integration[ServedMetal3Kinds]):
@@ -70,22 +69,18 @@ class Metal3(Integration[ServedMetal3Kinds]):
 
     @override
     async def _find_served(self) -> ServedMetal3Kinds:
-        look, versions = ServedKindsLook(self._manager.client), clusterapi.CONTRACT_VERSIONS
+        look = ServedKindsLook(self._manager.client)
         resources: Sequence[Resource[Any]] = KINDS
         are_served = [await look.first_served([kind]) is not None for kind in resources]
-        kinds_served = ServedMetal3Kinds(
-            all(are_served),
-            claims=await look.first_served(map(clusterapi.claims, versions)),
-            addresses=await look.first_served(map(clusterapi.addresses, versions)),
-            clusters=await look.first_served(map(clusterapi.clusters, versions)),
-        )
+        kinds_served = ServedMetal3Kinds(all(are_served), await find_contract_kinds(look))
         look.check_complete()
         return kinds_served
 
     @override
     def _suffices(self, kinds_served: ServedMetal3Kinds) -> bool:
-        contract = (kinds_served.claims, kinds_served.addresses, kinds_served.clusters)
-        return kinds_served.is_complete and None not in contract
+        contract = kinds_served.contract
+        kinds = (contract.claims, contract.addresses, contract.clusters)
+        return kinds_served.is_complete and None not in kinds
 
     @override
     def _end(self) -> None:
@@ -108,11 +103,8 @@ class Metal3(Integration[ServedMetal3Kinds]):
         """Return the work that runs the informers and controllers for these kinds."""
         extension, settings = self._manager.extension(), self._settings.pool
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
-        clusters = (
-            extension.informer(kinds_served.clusters)
-            if kinds_served.clusters is not None
-            else None
-        )
+        cluster_kind = kinds_served.contract.clusters
+        clusters = None if cluster_kind is None else extension.informer(cluster_kind)
         informers = {
             side.claim_kind: SideInformers(
                 extension.informer(side.claims, indexes=claim_indexes(side)),

@@ -17,6 +17,7 @@ from controller.conditions import TRUE
 from controller.meta import Key, Object, OwnerReference
 from reconcilers.integrations.clusterapi.answers import owners
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, PoolOutline
+from reconcilers.integrations.clusterapi.contractkinds import ContractKinds
 from reconcilers.integrations.clusterapi.statuses import (
     granted_status,
     shown_reason,
@@ -395,6 +396,18 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
 
 EitherSide = ClaimSide[Any, Any]
 """One of the two kinds, where both stand in one collection."""
+
+
+def list_sides(contract: ContractKinds) -> list[EitherSide]:
+    """Return the kinds of claims that are served, metal3's among them.
+
+    Args:
+        contract: the kinds of Cluster API's contract that are served.
+    """
+    sides: list[EitherSide] = [Metal3Side()]
+    if contract.claims is not None and contract.addresses is not None:
+        sides.append(ContractSide(contract.claims, contract.addresses))
+    return sides
 
 
 def is_pool_reference(owner: OwnerReference) -> bool:

@@ -1,22 +1,18 @@
 """Which changes of claims, IPAddresses, pools and Clusters enqueue what."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key
-from controller.triggers import KeyWatch, Trigger, Watch, spec_at_once, to_self
-from controller.workqueue import LOW_PRIORITY
+from controller.triggers import Trigger, Watch, to_self
 from reconcilers.integrations.clusterapi.api import Cluster
-from reconcilers.integrations.clusterapi.watched import (
-    pause_changed,
-    serving_changed,
-    watch_by_key,
-)
+from reconcilers.integrations.clusterapi.watched import pause_changed, serving_changed
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
+from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
+from reconcilers.integrations.metal3.api import Metal3Pool
 from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherAddress
 from reconcilers.spaces.announcing import OverlapAnnouncer
@@ -55,15 +51,7 @@ class Metal3Watches:
 
     def of_pools(self) -> list[Trigger]:
         """Return the watches of the controller of IPPools."""
-        watches: list[Trigger] = [
-            Watch(
-                self.pools,
-                to_self,
-                delay=spec_at_once(self.gather),
-                unreadable=lambda pool: [pool],
-            ),
-            KeyWatch(self.overlaps.of_kind(POOLS.kind), LOW_PRIORITY),
-        ]
+        watches: list[Trigger] = [*watch_pools(self.pools, self.overlaps, self.gather)]
         for kind, informers in self.sides.items():
             side = self.caches.sides[kind]
             watches += [
@@ -153,12 +141,8 @@ def _concerns_claim(side: SideCaches[ClaimT, AddressT]) -> Callable[[Change[Clai
     """
 
     def concerns(change: Change[ClaimT]) -> bool:
-        old, new = change.old, change.new
-        if old is None or new is None or old.metadata.uid != new.metadata.uid:
-            return True
-        before = replace(old.metadata, resourceVersion="")
-        after = replace(new.metadata, resourceVersion="")
-        return before != after or bool(side.side.address_name(old))
+        old = change.old
+        return old is None or metadata_changed(change) or bool(side.side.address_name(old))
 
     return concerns
 

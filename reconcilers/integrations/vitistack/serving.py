@@ -9,12 +9,12 @@ from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key
 from controller.resource import Resource
-from controller.triggers import KeyWatch, Trigger, Watch, generation_changed, spec_at_once, to_self
-from controller.workqueue import LOW_PRIORITY
+from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
 from reconcilers.integrations.core.discovery import Work
 from reconcilers.integrations.core.gauges import PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import AllKindsIntegration
+from reconcilers.integrations.core.watches import watch_pools
 from reconcilers.integrations.vitistack import gauges
 from reconcilers.integrations.vitistack.allocations import AllocationReconciler
 from reconcilers.integrations.vitistack.api import (
@@ -135,14 +135,7 @@ class Vitistack(AllKindsIntegration):
         """Return the triggers: which changes lead to a pass over which networks."""
         gather = self._settings.pool.gather
         return [
-            Watch(
-                networks,
-                to_self,
-                delay=spec_at_once(gather),
-                unreadable=lambda network: [network],
-            ),
-            # A pass that only reports overlaps comes after those that give addresses.
-            KeyWatch(self._overlaps.of_kind(NETWORKS.kind), LOW_PRIORITY),
+            *watch_pools(networks, self._overlaps, gather),
             Watch(
                 allocations,
                 lambda allocation: [allocation.network],
