@@ -16,8 +16,10 @@ from reconcilers.promises.passes import (
     JOURNAL_ALONE,
     NOT_STORED,
     Allotment,
+    PassWork,
     PoolKind,
     PoolWrite,
+    next_after_quiet_period,
 )
 from reconcilers.promises.reading import Behind
 from reconcilers.promises.shares import Limits
@@ -64,6 +66,10 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
     @override
     def note_written(self, before: PoolT, after: PoolT) -> None:
         """Record nothing: events follow from statuses and requests."""
+
+    @override
+    def next_pass(self, work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
+        return next_after_quiet_period(work)
 
     @override
     def shown_wait(self, pool: PoolT) -> str:

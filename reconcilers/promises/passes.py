@@ -149,6 +149,7 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
         served_kinds: the full names of the kinds that this process serves from the pool.
         finish_wait: in how many seconds `PoolKind.finish` has to run again; None if it need not.
         now: monotonic seconds.
+        quiet_period: seconds after which settled promises are dropped.
     """
 
     pool: PoolT
@@ -159,6 +160,7 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
     served_kinds: Container[str]
     finish_wait: float | None
     now: float
+    quiet_period: float
 
 
 class JournalNotStored(Exception):
@@ -679,6 +681,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             served_kinds=served_kinds,
             finish_wait=finish_wait,
             now=now,
+            quiet_period=self._settings.quiet_period,
         )
         return kind.next_pass(work)
 
@@ -775,20 +778,15 @@ def memories_for(
     return PoolMemories(clock, settings.foreign_patience, resync=settings.resync, capacity=room)
 
 
-def next_after_quiet_period(
-    work: PassWork[PoolT, RequestT, DetailT], quiet_period: float
-) -> Outcome:
+def next_after_quiet_period(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
     """Return when the next pass is due over a pool that is left alone while nothing is promised.
 
     A promise to a kind that is not served cannot be written, so it calls for no pass.
-
-    Args:
-        quiet_period: seconds after which settled promises are dropped.
     """
-    return _sooner(_next_for_promises(work, quiet_period), work.finish_wait)
+    return _sooner(_next_for_promises(work), work.finish_wait)
 
 
-def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT], quiet_period: float) -> Outcome:
+def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
     """Return when the next pass is due for the sake of promises."""
     results = {entry.result for entry in work.promise_writes}
     has_left_over = work.choice.more
@@ -798,7 +796,7 @@ def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT], quiet_period: f
         return Again(RETRY)
     waits = [work.memory.shares.next_in(work.now)]
     if any(promise.kind in work.served_kinds for promise in work.stored.promises):
-        waits.append(quiet_period)
+        waits.append(work.quiet_period)
         settled = work.choice.settled.promises
         still_open = [promise for promise in settled if promise.kind in work.served_kinds]
         waits.append(work.memory.due.next_in(still_open, work.now))

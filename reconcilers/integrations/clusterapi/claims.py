@@ -13,13 +13,13 @@ Addresses are handed out by the passes over pools (`pools.py`).
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from controller.cache import Change
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import rfc3339
-from controller.errors import Conflict, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, OwnerReference, Version
@@ -68,10 +68,9 @@ from reconcilers.integrations.clusterapi.statuses import (
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.gonelog import GoneAddresses
+from reconcilers.integrations.core.liveretries import RETRY, retry_live
 from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 
-ATTEMPTS = 3
-RETRY = 1.0
 UNREADABLE = "Unreadable"
 
 
@@ -118,15 +117,11 @@ class ClaimReconciler:
         if key in self._caches.claims.unreadable or (claim is None and self._hides_address(key)):
             # What cannot be decoded may hold an address, so neither of the two is released.
             return Blocked(UNREADABLE)
-        for _ in range(ATTEMPTS):
-            try:
-                if claim is None:
-                    return await self._without_claim(key)
-                return await self._reconcile(claim)
-            except (Conflict, NotFound):
-                # It changed, or is gone although the cache shows it: read it live, begin again.
-                claim = await self._live(key)
-        return Again(RETRY)
+
+        async def attempt(claim: IPAddressClaim | None) -> Outcome:
+            return await (self._without_claim(key) if claim is None else self._reconcile(claim))
+
+        return await retry_live(claim, attempt, partial(self._live, key))
 
     def _hides_address(self, key: Key) -> bool:
         """Return whether the IPAddress of a claim's name cannot be decoded."""

@@ -48,8 +48,6 @@ from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
-    PassWork,
-    next_after_quiet_period,
     writing_pool,
 )
 from reconcilers.promises.shares import (
@@ -184,10 +182,6 @@ class InClusterPoolKind(
         )
         await self._write_status(pool, reading.space)
         return later
-
-    @override
-    def next_pass(self, work: PassWork[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
-        return next_after_quiet_period(work, self._parts.settings.quiet_period)
 
     @override
     async def report_unreadable(self, pool: PoolT, unreadable: UnreadableHoldings) -> float | None:

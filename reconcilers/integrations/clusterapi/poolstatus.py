@@ -12,12 +12,11 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import is_true
 from controller.events import EventType, Recorder
-from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
 from reconcilers.integrations.clusterapi.offers import offers_of
-from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.eventmemory import StateEvents
 from reconcilers.promises.holdings import Holdings
 from reconcilers.reporting.conditions import (
     READY,
@@ -67,8 +66,7 @@ class PoolStatuses:
         self._recorder = recorder
         self._clock = clock
         self._spaces = spaces
-        self._reported = EventMemory[tuple[str, Key]]()
-        """By kind and key of a pool: the overlaps of the last event about it."""
+        self._overlaps = StateEvents(recorder, "Serving")
         self._without_conditions: set[str] = set()
         """The kinds whose definition drops conditions."""
 
@@ -98,13 +96,10 @@ class PoolStatuses:
 
     def _report(self, kind: Resource[Any], pool: Pool, overlap: ConditionFinding) -> None:
         """Record an event when other pools begin to overlap with one."""
-        identity = kind.kind, pool.metadata.key
-        if not overlap.status:
-            self._reported.end(identity)
-        elif self._reported.begin(identity, pool.metadata.uid, overlap.message):
-            self._recorder.record(
-                kind, pool, "Warning", "PoolsOverlap", overlap.message, action="Serving"
-            )
+        if overlap.status:
+            self._overlaps.report(kind, pool, "PoolsOverlap", overlap.message)
+        else:
+            self._overlaps.end(kind, pool.metadata.key)
 
     async def write(
         self,

@@ -1,7 +1,11 @@
 """What the last event about each object said, so that a state has one event, not one a pass."""
 
 from collections.abc import Container, Hashable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+
+from controller.events import Recorder
+from controller.meta import Key, Object
+from controller.resource import Resource
 
 KeyT = TypeVar("KeyT", bound=Hashable)
 
@@ -35,3 +39,28 @@ class EventMemory(Generic[KeyT]):
         """Forget all objects but those with these keys."""
         for key in [key for key in self._recorded if key not in keys]:
             del self._recorded[key]
+
+
+class StateEvents:
+    """Records a warning about an object once, until it has another reason or sentence.
+
+    Args:
+        recorder: takes the events.
+        action: of the events.
+    """
+
+    def __init__(self, recorder: Recorder, action: str) -> None:
+        self._recorder = recorder
+        self._action = action
+        self._recorded = EventMemory[tuple[str, Key]]()
+        """By full name of a kind, and key of an object."""
+
+    def report(self, kind: Resource[Any], obj: Object, reason: str, message: str) -> None:
+        """Record what is wrong with an object, unless that is the last event about it."""
+        meta = obj.metadata
+        if self._recorded.begin((kind.full_name, meta.key), meta.uid, (reason, message)):
+            self._recorder.record(kind, obj, "Warning", reason, message, action=self._action)
+
+    def end(self, kind: Resource[Any], key: Key) -> None:
+        """Forget an object that is gone, or with which nothing is wrong any more."""
+        self._recorded.end((kind.full_name, key))

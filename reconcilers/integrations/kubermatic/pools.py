@@ -71,9 +71,7 @@ from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
     Fenced,
-    PassWork,
     RequestKind,
-    next_after_quiet_period,
 )
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
@@ -310,10 +308,6 @@ class Pools(
         if self._defer_refused(shares, failed):
             return RETRY
         return self._allocations.next_in(examination.unfinished)
-
-    @override
-    def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
-        return next_after_quiet_period(work, self._settings.quiet_period)
 
     @override
     async def report_unreadable(

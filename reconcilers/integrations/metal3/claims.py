@@ -16,7 +16,6 @@ from typing import Generic
 
 from controller.client import Client
 from controller.clock import Clock
-from controller.errors import Conflict, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
@@ -29,9 +28,10 @@ from reconcilers.integrations.core.claimproblems import (
 )
 from reconcilers.integrations.core.claimreading import holder_of_claim
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
-from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.eventmemory import StateEvents
 from reconcilers.integrations.core.gonelog import GoneAddresses
 from reconcilers.integrations.core.leftoveraddresses import LeftoverAddresses
+from reconcilers.integrations.core.liveretries import RETRY, retry_live
 from reconcilers.integrations.core.restoredrequests import seconds_of_restore
 from reconcilers.integrations.metal3.addresswrites import MADE_FOR, AddressWrites
 from reconcilers.integrations.metal3.api import JOURNALS, POOL, POOLS, Metal3Claim, Metal3Pool
@@ -41,8 +41,6 @@ from reconcilers.integrations.metal3.gonelog import Metal3GoneLines
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.promises.refusedwrites import RefusedWrites
 
-ATTEMPTS = 3
-RETRY = 1.0
 REFUSED_SECONDS = 60.0
 """How long a write of a claim that the API server refuses is not tried again."""
 COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
@@ -79,11 +77,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         self._side = side.side
         self._addresses = addresses
         self._reader = reader
-        self._recorder = recorder
         self._clock = clock
         self._spaces = PoolSpaces()
-        self._recorded = EventMemory[Key]()
-        """By claim: the last event about its pool."""
+        self._events = StateEvents(recorder, ACTION)
         self._refused = RefusedWrites(clock, REFUSED_SECONDS)
         self._leftovers = LeftoverAddresses(side.addresses, clock)
         lines = Metal3GoneLines(caches, side.side, self._spaces)
@@ -96,15 +92,11 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if key in self._of_side.claims.unreadable:
             return Blocked("Unreadable")
         claim = self._of_side.claims.get(key)
-        for _ in range(ATTEMPTS):
-            try:
-                if claim is None:
-                    return await self._reconcile_gone(key)
-                return await self._reconcile(claim)
-            except (Conflict, NotFound):
-                # It changed, or is gone although the cache shows it: read it live, begin again.
-                claim = await self._client.find(self._side.claims, key)
-        return Again(RETRY)
+
+        async def attempt(claim: ClaimT | None) -> Outcome:
+            return await (self._reconcile_gone(key) if claim is None else self._reconcile(claim))
+
+        return await retry_live(claim, attempt, partial(self._client.find, self._side.claims, key))
 
     async def _reconcile(self, claim: ClaimT) -> Outcome:
         """Bring one claim forward: release it, add the finalizer, wait, or keep its address."""
@@ -125,7 +117,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             # The answer to this write is an event, which brings the next pass.
             await add_finalizer(self._client, self._side.claims, claim, self._side.claim_finalizer)
         elif self._side.address_name(claim):
-            self._recorded.end(meta.key)
+            self._events.end(self._side.claims, meta.key)
             if pool is not None and not pool.metadata.terminating:
                 await self._keep_address(claim, pool)
                 return await self._collect_leftovers(claim, pool)
@@ -138,7 +130,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     async def _reconcile_deleted(self, claim: ClaimT) -> None:
         """Release the IPAddresses of a claim that is being deleted, then let the claim go."""
         meta, finalizer = claim.metadata, self._side.claim_finalizer
-        self._recorded.end(meta.key)
+        self._events.end(self._side.claims, meta.key)
         of_others = set(meta.finalizers) - {finalizer} - COLLECTOR_FINALIZERS
         if finalizer not in meta.finalizers or of_others:
             return  # with finalizers of others, its machine may still use the address
@@ -175,7 +167,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         A claim may go without ever having shown a deletionTimestamp: a person removes its
         finalizer, or the API server removes it in spite of a finalizer that was just added.
         """
-        self._recorded.end(key)
+        self._events.end(self._side.claims, key)
         waits: list[float] = []
         for address in self._of_side.addresses_of(key):
             pool_key = self._side.pool_of_address(address)
@@ -324,7 +316,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """Report that the pool of a claim does not exist, is being deleted, or waits."""
         why = "it does not exist" if pool is None else self._caches.why_pool_stops(pool)
         if not why:
-            self._recorded.end(claim.metadata.key)
+            self._events.end(self._side.claims, claim.metadata.key)
             return
         problem = ClaimProblem(POOL_NOT_READY, describe_not_ready(POOL, key.name, why))
         if not self._side.shows(claim, problem):
@@ -348,9 +340,5 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         )
 
     def _report(self, claim: ClaimT, message: str) -> None:
-        """Record an event about a claim, once until its sentence changes."""
-        meta = claim.metadata
-        if self._recorded.begin(meta.key, meta.uid, message):
-            self._recorder.record(
-                self._side.claims, claim, "Warning", POOL_NOT_READY, message, action=ACTION
-            )
+        """Record an event about the pool of a claim, once until its sentence changes."""
+        self._events.report(self._side.claims, claim, POOL_NOT_READY, message)

@@ -50,8 +50,6 @@ from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
-    PassWork,
-    next_after_quiet_period,
     writing_pool,
 )
 from reconcilers.promises.reading import Behind
@@ -215,10 +213,6 @@ class Metal3Pools(
             with writing_pool():
                 await self._indexes.write(pool, reading.space)
         return min((seconds for seconds in waits if seconds is not None), default=None)
-
-    @override
-    def next_pass(self, work: PassWork[Metal3Pool, EitherClaim, Choice[EitherClaim]]) -> Outcome:
-        return next_after_quiet_period(work, self._parts.settings.quiet_period)
 
     @override
     async def report_unreadable(

@@ -29,7 +29,7 @@ from controller.events import Recorder
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.eventmemory import StateEvents
 from reconcilers.integrations.core.rules import SpaceView, needs_fence
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
@@ -65,9 +65,7 @@ from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
     Fenced,
-    PassWork,
     RequestKind,
-    next_after_quiet_period,
 )
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.results import WriteResult
@@ -152,9 +150,7 @@ class Networks(
         self._caches = caches
         self._reader = reader
         self._writer = writer
-        self._recorder = recorder
-        self._recorded = EventMemory[Key]()
-        """By network: the problem of the last event about it."""
+        self._events = StateEvents(recorder, ACTION)
         self._shown = ShownAddresses(caches)
         self._statuses = NetworkStatuses(
             client, caches, recorder=recorder, clock=clock, spaces=spaces
@@ -176,7 +172,7 @@ class Networks(
 
     @override
     def forget(self, pool: Key) -> None:
-        self._recorded.end(pool)
+        self._events.end(NETWORKS, pool)
         self._reader.forget(pool)
 
     @override
@@ -332,12 +328,6 @@ class Networks(
         return later
 
     @override
-    def next_pass(
-        self, work: PassWork[NetworkNamespace, VitistackAllocation, Unserved]
-    ) -> Outcome:
-        return next_after_quiet_period(work, self._settings.quiet_period)
-
-    @override
     async def report_unreadable(
         self, pool: NetworkNamespace, unreadable: UnreadableHoldings
     ) -> float | None:
@@ -361,13 +351,10 @@ class Networks(
 
     def _record(self, network: NetworkNamespace, problem: VitistackProblem | None) -> None:
         """Record an event for what is wrong with a network, once until it changes."""
-        key, uid = network.metadata.key, network.metadata.uid
         if problem is None:
-            self._recorded.end(key)
-        elif self._recorded.begin(key, uid, problem):
-            self._recorder.record(
-                NETWORKS, network, "Warning", problem.reason, problem.message, action=ACTION
-            )
+            self._events.end(NETWORKS, network.metadata.key)
+        else:
+            self._events.report(NETWORKS, network, problem.reason, problem.message)
 
 
 class NetworkTaker:

@@ -192,7 +192,7 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
 
     @override
     def next_pass(self, work: PassWork[NetworkPool, Any, None]) -> Outcome:
-        return next_after_quiet_period(work, PoolSettings().quiet_period)
+        return next_after_quiet_period(work)
 
     @override
     async def report_unreadable(
