@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 from controller.meta import Version
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.core.objects import is_of
-from reconcilers.integrations.core.platforms import NetworkPools, PlatformObjects
+from reconcilers.integrations.core.platforms import NetworkPools, Platform, PlatformObjects
 from reconcilers.integrations.core.scopedlists import ScopedLists
 from reconcilers.integrations.core.views import (
     Planned,
     Views,
     merge_views,
     overlap_troubles,
+    unreadable_troubles,
 )
 from reconcilers.integrations.poolkinds import as_readable, pool_kinds
 from reconcilers.integrations.registry import candidate_platforms, list_platforms
@@ -77,7 +78,7 @@ async def from_cluster(
     all_objects = PlatformObjects(by_platform, pools, now)
     platform_views, spaces = [], spaces_of(all_objects)
     for platform in platforms:
-        part, limits = platform.views(all_objects), lists[platform.name].not_read
+        part, limits = _views_of(platform, all_objects), lists[platform.name].not_read
         part = part.within({"", namespace}) if namespace and limits else part
         # Claims of one platform may hold addresses of pools of another.
         pictures = [as_readable(pool, all_objects.not_read) for pool in part.pictures]
@@ -102,7 +103,7 @@ def from_manifests(
     """
     all_objects = _found_in(bodies, namespace, pools=pools, now=now)
     platforms = list_platforms(all_objects.by_platform)
-    views = merge_views(platform.views(all_objects) for platform in platforms)
+    views = merge_views(_views_of(platform, all_objects) for platform in platforms)
     return _with_overlaps(views, spaces_of(all_objects))
 
 
@@ -123,8 +124,21 @@ def outcomes(
     """
     was = _found_in(before, namespace, pools=pools, now=now)
     became = _found_in(after, namespace, pools=pools, now=now)
-    platforms = list_platforms(became.by_platform)
-    return [planned for platform in platforms for planned in platform.outcomes(was, became)]
+    return [
+        planned
+        for platform in list_platforms(became.by_platform)
+        if not became.of(platform.name).empty
+        for planned in platform.outcomes(was, became)
+    ]
+
+
+def _views_of(platform: Platform, all_objects: PlatformObjects) -> Views:
+    """Return the views of a platform, and its objects that cannot be decoded as troubles."""
+    objects = all_objects.of(platform.name)
+    if objects.empty:
+        return Views()
+    part = platform.views(all_objects)
+    return replace(part, troubles=[*unreadable_troubles(objects.unreadable), *part.troubles])
 
 
 def _found_in(

@@ -4,7 +4,7 @@ Errors break a promise: two objects hold one address, an addressRef leads to not
 what controllers mend by themselves, or what is allowed and yet likely to be a slip.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
 
@@ -25,7 +25,9 @@ from reconcilers.integrations.clusterapi.poolstatus import counts_of
 from reconcilers.integrations.clusterapi.rules import host_bit_warnings
 from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
-from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
+from reconcilers.integrations.core.troubles import invalid_pool, unknown_pool
+from reconcilers.integrations.core.views import HOST_BITS, Trouble
+from reconcilers.spaces.offers import PoolName
 
 _HOLDERS = frozenset(kind.full_name for kind in (CLAIMS, ADDRESSES))
 STUCK_AFTER = timedelta(minutes=10)
@@ -35,7 +37,6 @@ STUCK_AFTER = timedelta(minutes=10)
 def audit(
     caches: ClaimCaches,
     pools: Sequence[PoolContents],
-    unreadable: Mapping[tuple[str, Key], str],
     now: datetime,
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
@@ -44,12 +45,10 @@ def audit(
     Args:
         caches: the objects.
         pools: the pools with their contents.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
         not_read: what the user may not read, NetworkPools included; an object that may be among
             it is not missing, and figures that may count it are not compared.
     """
-    yield from unreadable_troubles(unreadable)
     for contents in pools:
         yield from _pool(contents, not_read)
         yield from _host_bits(contents)
@@ -78,14 +77,7 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
     own = not isinstance(pool, NetworkPool)
     if contents.space is None or contents.holdings is None:
         if own:
-            yield Trouble(
-                "InvalidPool",
-                "error",
-                subject=kind,
-                key=key,
-                sentence=f"hands out nothing: {contents.fault}",
-                seen=contents.pool,
-            )
+            yield invalid_pool(PoolName(kind, key), contents.fault, contents.pool)
         return
     for blocks, (state, holders) in contents.held.items():
         first_address, last = (
@@ -180,10 +172,8 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
             continue
         since = claim.metadata.deletionTimestamp
         if not _pool_may_exist(caches, claim, not_read):
-            sentence = f"names {kind.kind} {pool_key(kind, claim)}, which does not exist; it waits"
-            yield Trouble(
-                "UnknownPool", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
-            )
+            pool = PoolName(kind.kind, pool_key(kind, claim))
+            yield unknown_pool(CLAIM, key, pool, claim)
         may_have_cluster = is_left_out(CLUSTERS, claim.cluster or key, not_read)
         if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
             consequence = (

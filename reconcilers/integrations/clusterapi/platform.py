@@ -106,9 +106,7 @@ class ClusterApiPlatform(Platform):
         caches = caches_of(objects, networkpools.readable, networkpools.unreadable)
         contents = list(pools_of(caches))
         not_read = (*objects.not_read, *networkpools.not_read)
-        troubles = audit(
-            caches, contents, unreadable=objects.unreadable, now=all_objects.now, not_read=not_read
-        )
+        troubles = audit(caches, contents, now=all_objects.now, not_read=not_read)
         return replace(views_of_contents(contents, objects.not_read), troubles=list(troubles))
 
     @override

@@ -52,7 +52,7 @@ class Served:
     """Which of the kinds are served.
 
     Args:
-        contract: the kinds of the contract.
+        contract: claims, IPAddresses and Clusters, in any version.
         pools: the kinds of pools of the in-cluster provider.
     """
 

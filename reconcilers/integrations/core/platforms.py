@@ -120,7 +120,11 @@ class Platform(ABC):
 
     @abstractmethod
     def views(self, all_objects: PlatformObjects) -> Views:
-        """Return the pictures of its pools, and what is wrong."""
+        """Return the pictures of its pools, and what is wrong but for unreadable objects.
+
+        Args:
+            all_objects: of all platforms; this platform has some.
+        """
 
     @abstractmethod
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
@@ -128,7 +132,7 @@ class Platform(ABC):
 
         Args:
             before: the objects as they were.
-            after: the objects as the controllers left them.
+            after: the objects as the controllers left them; this platform has some.
         """
 
     @abstractmethod

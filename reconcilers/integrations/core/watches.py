@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Object)
 def watch_pools(
     pools: Informer[T], overlaps: OverlapAnnouncer, gather: float
 ) -> tuple[Trigger, Trigger]:
-    """Return what enqueues a pool for its own sake: its changes, and those of its overlaps.
+    """Return the triggers of a pool itself: its changes, and those of its overlaps.
 
     A pass that only reports overlaps comes after those that give addresses.
 

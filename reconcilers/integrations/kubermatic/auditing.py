@@ -1,14 +1,12 @@
 """What is wrong among KKP's pools and allocations, as findings for people."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from controller.meta import Key
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
 from reconcilers.integrations.core.views import (
     HOST_BITS,
     Severity,
     Trouble,
-    unreadable_troubles,
 )
 from reconcilers.integrations.kubermatic.allocationproblems import INVALID_ALLOCATION, problems
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
@@ -27,7 +25,6 @@ _FINDINGS = {OVERLAPPING: "Overlap", INVALID_ALLOCATION: "Unreadable"}
 def audit(
     caches: KubermaticCaches,
     contents: Iterable[DatacenterContents],
-    unreadable: Mapping[tuple[str, Key], str],
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong.
@@ -35,10 +32,8 @@ def audit(
     Args:
         caches: the objects.
         contents: the pools with their contents.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
         not_read: what the user may not read; an object that may be among it is not missing.
     """
-    yield from unreadable_troubles(unreadable)
     for content in contents:
         yield from _of_datacenter(content)
     for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):

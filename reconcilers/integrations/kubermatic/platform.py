@@ -65,8 +65,6 @@ class KubermaticPlatform(Platform):
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
-        if objects.empty:
-            return Views()
         from reconcilers.integrations.kubermatic.auditing import audit
         from reconcilers.integrations.kubermatic.contents import contents_of
         from reconcilers.integrations.kubermatic.picture import picture_of
@@ -74,15 +72,11 @@ class KubermaticPlatform(Platform):
 
         caches = caches_of(objects)
         pools = list(contents_of(caches, not_read=objects.not_read))
-        troubles = list(
-            audit(caches, pools, unreadable=objects.unreadable, not_read=objects.not_read)
-        )
+        troubles = list(audit(caches, pools, objects.not_read))
         return Views([picture_of(pool) for pool in pools], troubles)
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        if after.of(self.name).empty:
-            return ()
         from reconcilers.integrations.kubermatic.outcomes import outcomes
         from reconcilers.integrations.kubermatic.reading import caches_of
 

@@ -4,24 +4,31 @@ metal3's controller may leave two claims with one address behind, and claims who
 IPAddress that does not exist. Such an address is given to nobody until a person decides.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
-from reconcilers.integrations.core.views import Trouble, unreadable_troubles
-from reconcilers.integrations.metal3.api import POOL, POOLS
+from reconcilers.integrations.core.troubles import (
+    OVERLAP,
+    invalid_pool,
+    list_extent_troubles,
+    unknown_pool,
+)
+from reconcilers.integrations.core.views import Trouble
+from reconcilers.integrations.metal3.api import POOLS
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.contents import IPPoolContents
 from reconcilers.integrations.metal3.picture import NOTHING, picture_of
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT
-from reconcilers.pictures.extents import AddressState
+from reconcilers.spaces.offers import PoolName
+
+_DELETE_ONE = "delete the claim whose machine does not use the address"
 
 
 def audit(
     caches: Metal3Caches,
     contents: Iterable[IPPoolContents],
-    unreadable: Mapping[tuple[str, Key], str],
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
     """Yield everything that is wrong.
@@ -29,10 +36,8 @@ def audit(
     Args:
         caches: the objects.
         contents: the pools with their contents.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
         not_read: what the user may not read; an object that may be among it is not missing.
     """
-    yield from unreadable_troubles(unreadable)
     for content in contents:
         yield from _of_pool(content)
         for side in caches.sides.values():
@@ -43,36 +48,12 @@ def audit(
 
 def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
     """Yield addresses that several claims hold, and addresses outside of the entries."""
-    key = content.pool.metadata.key
+    pool = PoolName(POOLS.kind, content.pool.metadata.key)
     if not content.space.entries:
-        yield Trouble(
-            "InvalidPool",
-            "error",
-            subject=POOLS.kind,
-            key=key,
-            sentence=f"hands out nothing: {NOTHING}",
-        )
+        yield invalid_pool(pool, NOTHING)
         return
     for family in picture_of(content).families:
-        for extent in family.extents:
-            if not extent.holders:
-                continue
-            *others, last = extent.holders
-            address = extent.range.start_text
-            if extent.state is AddressState.OVERLAP:
-                holder_names = ", ".join(other.text for other in others)
-                sentence = (
-                    f"holds {address} of {POOL} {key}, which {holder_names} has, too; delete the"
-                    " claim whose machine does not use the address"
-                )
-                yield Trouble(
-                    "Overlap", "error", subject=last.kind, key=last.key, sentence=sentence
-                )
-            elif extent.state is AddressState.STRAY:
-                sentence = f"holds {address}, which {POOL} {key} does not hand out"
-                yield Trouble(
-                    "OutOfRange", "warning", subject=last.kind, key=last.key, sentence=sentence
-                )
+        yield from list_extent_troubles(pool, family.extents, f"; {_DELETE_ONE}")
 
 
 def _of_statuses(
@@ -99,10 +80,9 @@ def _of_statuses(
         elif address is not None and side.side.claim_of_address(address) != key:
             sentence = (
                 f"its status names IPAddress {name}, which is of"
-                f" {side.side.claim_of_address(address)}; delete the claim whose machine does not"
-                " use the address"
+                f" {side.side.claim_of_address(address)}; {_DELETE_ONE}"
             )
-            yield Trouble("Overlap", "error", subject=kind, key=key, sentence=sentence)
+            yield Trouble(OVERLAP, "error", subject=kind, key=key, sentence=sentence)
 
 
 def _of_missing_pools(
@@ -114,7 +94,4 @@ def _of_missing_pools(
         if pool is None or pool in caches.pools or pool in caches.pools.unreadable:
             continue
         if not is_left_out(POOLS, pool, not_read):
-            sentence = f"names {POOL} {pool}, which does not exist; it waits"
-            yield Trouble(
-                "UnknownPool", "error", subject=side.side.claims.kind, key=key, sentence=sentence
-            )
+            yield unknown_pool(side.side.claims.kind, key, PoolName(POOLS.kind, pool))

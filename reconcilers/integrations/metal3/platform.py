@@ -63,8 +63,6 @@ class Metal3Platform(Platform):
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
-        if objects.empty:
-            return Views()
         from reconcilers.integrations.metal3.auditing import audit
         from reconcilers.integrations.metal3.contents import caches_of, contents_of
         from reconcilers.integrations.metal3.picture import picture_of
@@ -73,13 +71,11 @@ class Metal3Platform(Platform):
         caches = caches_of(objects, contract)
         pools = list(contents_of(caches))
         not_read = (*objects.not_read, *contract.not_read)
-        troubles = list(audit(caches, pools, unreadable=objects.unreadable, not_read=not_read))
+        troubles = list(audit(caches, pools, not_read))
         return Views([picture_of(pool) for pool in pools], troubles)
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        if after.of(self.name).empty:
-            return ()
         from reconcilers.integrations.metal3.contents import caches_of
         from reconcilers.integrations.metal3.outcomes import outcomes
 

@@ -1,18 +1,25 @@
 """What is wrong among vitistack's networks and allocations, as findings for people."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
-from reconcilers.integrations.core.views import HOST_BITS, Trouble, unreadable_troubles
+from reconcilers.integrations.core.troubles import (
+    OVERLAP,
+    invalid_pool,
+    list_extent_troubles,
+    unknown_pool,
+)
+from reconcilers.integrations.core.views import HOST_BITS, Trouble
 from reconcilers.integrations.vitistack.allocations import moment
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, NETWORKS
 from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
 from reconcilers.integrations.vitistack.contents import NetworkContents
 from reconcilers.integrations.vitistack.picture import list_held
-from reconcilers.pictures.extents import AddressState, list_extents
+from reconcilers.pictures.extents import list_extents
+from reconcilers.spaces.offers import PoolName
 
 LATE_AFTER = timedelta(minutes=5)
 """For so long after its expiry an address is not reported."""
@@ -21,7 +28,6 @@ LATE_AFTER = timedelta(minutes=5)
 def audit(
     caches: VitistackCaches,
     contents: Iterable[NetworkContents],
-    unreadable: Mapping[tuple[str, Key], str],
     now: datetime,
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
@@ -30,11 +36,9 @@ def audit(
     Args:
         caches: the objects.
         contents: the networks with their contents.
-        unreadable: objects that could not be decoded, by kind and key, with the reason.
         now: the time.
         not_read: what the user may not read; an object that may be among it is not missing.
     """
-    yield from unreadable_troubles(unreadable)
     for content in contents:
         yield from _of_network(content)
     for network in sorted(caches.networks, key=lambda network: network.metadata.key):
@@ -46,40 +50,20 @@ def audit(
 
 
 def _of_network(content: NetworkContents) -> Iterator[Trouble]:
-    key = content.network.metadata.key
+    network = PoolName(NETWORKS.kind, content.network.metadata.key)
     if content.space is None:
-        yield Trouble(
-            "InvalidPool",
-            "error",
-            subject=NETWORKS.kind,
-            key=key,
-            sentence=f"hands out nothing: {content.fault}",
-        )
+        yield invalid_pool(network, content.fault)
         return
-    layout, kind = content.space.layout, ALLOCATIONS.full_name
-    for extent in list_extents(
+    layout = content.space.layout
+    extents = list_extents(
         layout.cidr, layout.blocks, reserved=(), held_addresses=list(list_held(content))
-    ):
-        if not extent.holders:
-            continue
-        *others, last = extent.holders
-        address = extent.range.start_text
-        if extent.state is AddressState.OVERLAP:
-            holder_names = ", ".join(other.text for other in others)
-            sentence = f"holds {address} of NetworkNamespace {key}, which {holder_names} has, too"
-            seen = content.allocations.get(last.key)
-            yield Trouble(
-                "Overlap",
-                "error",
-                subject=kind,
-                key=last.key,
-                sentence=sentence,
-                seen=seen,
-                removable=True,
-            )
-        elif extent.state is AddressState.STRAY:
-            sentence = f"holds {address}, which NetworkNamespace {key} does not hand out"
-            yield Trouble("OutOfRange", "warning", subject=kind, key=last.key, sentence=sentence)
+    )
+    for trouble in list_extent_troubles(network, extents):
+        if trouble.kind == OVERLAP:
+            seen = content.allocations.get(trouble.key)
+            yield replace(trouble, seen=seen, removable=True)
+        else:
+            yield trouble
 
 
 def _of_allocations(
@@ -93,10 +77,7 @@ def _of_allocations(
             NETWORKS, allocation.network, not_read
         )
         if caches.network_of(allocation) is None and not may_have_network:
-            sentence = (
-                f"names {NETWORKS.kind} {allocation.network}, which does not exist; it waits"
-            )
-            yield Trouble("UnknownPool", "error", subject=kind, key=key, sentence=sentence)
+            yield unknown_pool(kind, key, PoolName(NETWORKS.kind, allocation.network))
         machines = caches.configurations
         may_have_machine = allocation.configuration in machines.unreadable or is_left_out(
             CONFIGURATIONS, allocation.configuration, not_read

@@ -50,8 +50,6 @@ class VitistackPlatform(Platform):
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
-        if objects.empty:
-            return Views()
         from reconcilers.integrations.vitistack.auditing import audit
         from reconcilers.integrations.vitistack.caches import caches_of
         from reconcilers.integrations.vitistack.contents import contents_of
@@ -62,7 +60,6 @@ class VitistackPlatform(Platform):
         troubles = audit(
             caches,
             networks,
-            unreadable=objects.unreadable,
             now=all_objects.now,
             not_read=objects.not_read,
         )
@@ -70,8 +67,6 @@ class VitistackPlatform(Platform):
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        if after.of(self.name).empty:
-            return ()
         from reconcilers.integrations.vitistack.caches import caches_of
         from reconcilers.integrations.vitistack.outcomes import outcomes
 

@@ -1,0 +1,57 @@
+"""What is wrong with pools and requests, in the same words for all integrations."""
+
+from collections.abc import Iterable, Iterator
+
+from controller.meta import Key, Object
+from reconcilers.integrations.core.views import Trouble
+from reconcilers.pictures.extents import AddressState, Extent
+from reconcilers.spaces.offers import PoolName
+
+OVERLAP = "Overlap"
+"""Kind of the trouble that two objects hold one address."""
+
+
+def invalid_pool(pool: PoolName, fault: str, seen: Object | None = None) -> Trouble:
+    """Return the trouble that a pool cannot be served.
+
+    Args:
+        fault: why.
+        seen: the pool as it was read, for a finding that shows its version.
+    """
+    sentence = f"hands out nothing: {fault}"
+    return Trouble("InvalidPool", "error", pool.kind, pool.key, sentence=sentence, seen=seen)
+
+
+def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = None) -> Trouble:
+    """Return the trouble that a request names a pool that does not exist.
+
+    Args:
+        subject: the kind of the request.
+        key: of the request.
+        seen: the request as it was read, for a finding that shows its version.
+    """
+    sentence = f"names {pool.kind} {pool.key}, which does not exist; it waits"
+    return Trouble("UnknownPool", "error", subject, key, sentence=sentence, seen=seen)
+
+
+def list_extent_troubles(
+    pool: PoolName, extents: Iterable[Extent], advice: str = ""
+) -> Iterator[Trouble]:
+    """Yield addresses of a pool that several objects hold, and those that it does not hand out.
+
+    Args:
+        extents: of the pool, with their holders.
+        advice: what to do about an address that several hold, after a semicolon.
+    """
+    for extent in extents:
+        if not extent.holders:
+            continue
+        *others, last = extent.holders
+        address = extent.range.start_text
+        if extent.state is AddressState.OVERLAP:
+            names = ", ".join(other.text for other in others)
+            sentence = f"holds {address} of {pool.kind} {pool.key}, which {names} has, too{advice}"
+            yield Trouble(OVERLAP, "error", last.kind, last.key, sentence=sentence)
+        elif extent.state is AddressState.STRAY:
+            sentence = f"holds {address}, which {pool.kind} {pool.key} does not hand out"
+            yield Trouble("OutOfRange", "warning", last.kind, last.key, sentence=sentence)
