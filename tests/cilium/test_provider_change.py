@@ -14,7 +14,6 @@ from reconcilers.api.resources import NAMESPACE as NAMESPACES
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
-from tests.cilium.conftest import NEWEST, require_operator
 from tests.cilium.contest import SERVICES, Contest, contest
 from tests.polling import until
 from tests.tenants import TEAM
@@ -35,8 +34,10 @@ def has_ranges(page: Page[CiliumPool] | Page[IPAddressPool]) -> bool:
     )
 
 
-async def test_a_tenant_moves_to_metallb_and_back_and_keeps_its_range(tmp_path: Path) -> None:
-    program, settings = require_operator(NEWEST), read_settings()
+async def test_a_tenant_moves_to_metallb_and_back_and_keeps_its_range(
+    program: Path, tmp_path: Path
+) -> None:
+    settings = read_settings()
     if settings.metallb is None:
         pytest.skip("KUBEBUILDER_ASSETS has no metallb-controller: `make real` builds it")
     kinds = [*await lbipam_definitions(settings), *definitions(settings)]

@@ -1,10 +1,11 @@
 """A stand-in for Cilium's LB-IPAM: what a tenant's operator does with pools, as far as seen.
 
 It serves Services first-fit by the pools that it has read, and then writes the counts of each pool
-whose spec has changed, with the generation that it acts on. It can stand still, lose a write, and
-leave a Service behind, as the operator does. It remembers an address whose block went while a
-Service with a sharing key had it, and gives it to a later Service with that key, until it is
-restarted. A change of keys is not played. Two leaders at once are two stand-ins.
+whose spec has changed, with the generation that it acts on. It can stand still and lose a write,
+as the operator does. If the write of a Service's status is refused, it believes that the Service
+shows those addresses, and counts them, until the Service changes. It remembers an address whose
+block went while a Service with a sharing key had it, and gives it to a later Service with that
+key, until it is restarted. A change of keys is not played. Two leaders at once are two stand-ins.
 """
 
 from collections.abc import Iterable
@@ -52,6 +53,19 @@ class _Remembered:
     before: frozenset[str]
 
 
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    """What the operator believes that a Service shows, because it did not notice a refusal.
+
+    Args:
+        version: the resourceVersion of the Service when its status was to be written.
+        addresses: what was to be written.
+    """
+
+    version: str
+    addresses: list[str]
+
+
 class LbIpam:
     """Serves the Services of a tenant by its pools, at once unless it is paused.
 
@@ -65,7 +79,8 @@ class LbIpam:
         self.loses_counts = False
         """Whether the next counts are lost and, as by the operator, not repeated."""
         self.leaves_behind: set[str] = set()
-        """Names of Services whose next status write is refused and not repeated."""
+        """Names of Services whose next status write is refused, and repeated once they change."""
+        self._refused: dict[str, _Refused] = {}
         self._remembered: dict[str, _Remembered] = {}
         self._starts = 0
         self._lost: tuple[str, int] | None = None
@@ -85,7 +100,7 @@ class LbIpam:
 
     def restart(self) -> None:
         """Start anew, without memory."""
-        self._known, self._remembered, self.paused = {}, {}, False
+        self._known, self._remembered, self._refused, self.paused = {}, {}, {}, False
         self._take_lease()
         self._work()
 
@@ -150,7 +165,7 @@ class LbIpam:
         kept = {
             service.metadata.name: [
                 ip
-                for ip in shown_addresses(service)
+                for ip in self._believed_addresses(service)
                 if contains(self._list_spans(service), ip) or self._is_remembered(service, ip)
             ]
             for service in ours
@@ -161,15 +176,24 @@ class LbIpam:
             if service.spec.type == LOAD_BALANCER and not expected:
                 expected = self._choose(service, taken_addresses)
                 taken_addresses.update(expected)
-            if shown_addresses(service) == expected or not self._known:
+            if self._believed_addresses(service) == expected or not self._known:
                 continue  # without a pool it is asleep
             if service.metadata.name in self.leaves_behind:
                 self.leaves_behind.discard(service.metadata.name)
+                version = service.metadata.resourceVersion
+                self._refused[service.metadata.uid] = _Refused(version, expected)
                 continue
             ingress = [{"ip": ip} for ip in expected]
             status = {"status": {"loadBalancer": {"ingress": ingress}}}
             namespace = service.metadata.namespace
             self.tenant.edit("services", service.metadata.name, status, namespace=namespace)
+
+    def _believed_addresses(self, service: Service) -> list[str]:
+        """Return the addresses that the operator believes a Service shows."""
+        refused = self._refused.get(service.metadata.uid)
+        if refused is not None and refused.version == service.metadata.resourceVersion:
+            return refused.addresses
+        return shown_addresses(service)
 
     def _list_spans(self, service: Service) -> list[AddressRange]:
         """Return the ranges of the pools that select a Service."""
@@ -180,7 +204,7 @@ class LbIpam:
         """Remember the addresses of Services with a sharing key whose block is gone."""
         present = frozenset(service.metadata.uid for service in services)
         for service in services:
-            for ip in shown_addresses(service):
+            for ip in self._believed_addresses(service):
                 if find_sharing_key(service) and not contains(spans, ip):
                     self._remembered.setdefault(
                         find_sharing_key(service), _Remembered(ip, present)
@@ -198,7 +222,7 @@ class LbIpam:
         services = [
             address
             for stored in self.tenant.all("services")
-            for ip in shown_addresses(msgspec.convert(stored, Service))
+            for ip in self._believed_addresses(msgspec.convert(stored, Service))
             if (address := addresstexts.parse_ends(ip, ip)) is not None
         ]
         for name, known in self._known.items():

@@ -15,7 +15,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     condition,
 )
 from reconcilers.loadbalancers.cilium.projection import PoolProjection, spans_of_ranges
-from reconcilers.loadbalancers.cilium.release import ReleaseStep, ReleaseWrite
+from reconcilers.loadbalancers.cilium.release import ReleaseMemory, ReleaseStep, ReleaseWrite
 from reconcilers.loadbalancers.port import (
     Confirm,
     NotYet,
@@ -112,6 +112,28 @@ def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:
         return step
 
     patch.setattr(release, "_find_first_step", find_hasty_step)
+
+
+def used_not_looked_at(patch: pytest.MonkeyPatch) -> None:
+    """No check looks how many addresses of a range the operator counts as used."""
+    step_acknowledged = release._step_acknowledged
+
+    def step_hastily(*arguments: Any, is_confirmed: bool) -> ReleaseStep:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(release, "count", lambda pool, kind: 0)
+            return step_acknowledged(*arguments, is_confirmed=is_confirmed)
+
+    patch.setattr(release, "_step_acknowledged", step_hastily)
+
+
+def one_acknowledgement_counts(patch: pytest.MonkeyPatch) -> None:
+    """One acknowledgement of an empty pool is enough."""
+    patch.setattr(ReleaseMemory, "note_acknowledged", lambda self: True)
+
+
+def any_writer_counts(patch: pytest.MonkeyPatch) -> None:
+    """An acknowledgement counts whoever wrote the generation."""
+    patch.setattr(ReleaseMemory, "is_own", lambda self, pool: True)
 
 
 def any_leader_counts(patch: pytest.MonkeyPatch) -> None:

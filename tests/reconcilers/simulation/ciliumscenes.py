@@ -4,6 +4,7 @@ from controller.errors import Forbidden
 from controller.testing import HeldRequest
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
+from reconcilers.loadbalancers.cilium.pools import IPS_TOTAL, IPS_USED
 from tests.reconcilers import make
 from tests.reconcilers.balancer import address_of, service
 from tests.reconcilers.lbipam import POOLS, LbIpam
@@ -170,13 +171,87 @@ async def emptied_by_a_person(yard: Yard) -> str | None:
     await project_extra(yard)
     service(tenant, "keyed", annotations=KEYED)
     await yard.project(yard.one)  # notes that there is such a Service
-    for pool in tenant.all(POOLS):
-        if pool["spec"]["blocks"] == [{"start": SECOND, "stop": SECOND}]:
-            name = pool["metadata"]["name"]
-            tenant.edit(POOLS, name, {"spec": {"blocks": []}}, namespace="")
+    tenant.edit(POOLS, _name_extra_pool(yard), {"spec": {"blocks": []}}, namespace="")
     assert address_of(tenant, "keyed") is None
     await yard.project(yard.one)
     return await _use_key_later(yard)
+
+
+async def used_without_being_shown(yard: Yard) -> str | None:
+    """An operator has given a Service an address, and its write of that status was refused.
+
+    If its pool is emptied, the operator remembers the address for a later Service with that key.
+    """
+    tenant, operator = yard.tenants["a"], yard.balancers["a"]
+    assert isinstance(operator, LbIpam)
+    await project_extra(yard)
+    operator.leaves_behind.add("keyed")
+    service(tenant, "keyed", annotations=KEYED)
+    assert address_of(tenant, "keyed") is None
+    yard.server.delete("ipallocations", EXTRA)
+    await release_extra(yard)
+    tenant.vanish("services", "keyed", namespace="default")
+    await release_extra(yard)
+    service(tenant, "later", annotations=KEYED)
+    return yard.verdict()
+
+
+async def status_of_a_deleted_pool(yard: Yard) -> str | None:
+    """A person emptied a pool, and the operator has not read that; a status says that it has.
+
+    That is the status of a deleted pool of that name, with the same generation by chance.
+    """
+    tenant, operator = yard.tenants["a"], yard.balancers["a"]
+    await project_extra(yard)
+    operator.paused = True
+    tenant.edit(POOLS, _name_extra_pool(yard), {"spec": {"blocks": []}}, namespace="")
+    yard.server.delete("ipallocations", EXTRA)
+    await check_extra(yard)
+    _acknowledge_extra_pool(yard)
+    for _ in range(3):
+        await check_extra(yard)
+    return _resume(yard)
+
+
+async def status_of_the_pool_before(yard: Yard) -> str | None:
+    """A person restores a pool in the middle of its release, and the status of the former lands.
+
+    The operator stands still with what it has read of the restored one, and a check remembers an
+    acknowledgement of the former.
+    """
+    tenant, operator = yard.tenants["a"], yard.balancers["a"]
+    await project_extra(yard)
+    yard.server.delete("ipallocations", EXTRA)
+    await check_extra(yard)
+    await check_extra(yard)
+    [backup] = [pool for pool in tenant.all(POOLS) if not pool["spec"]["blocks"]]
+    meta = {part: backup["metadata"][part] for part in ("name", "labels", "annotations")}
+    tenant.vanish(POOLS, meta["name"], namespace="")
+    blocks = [{"start": SECOND, "stop": SECOND}]
+    tenant.add(POOLS, {"metadata": meta, "spec": {"blocks": blocks, "disabled": False}})
+    operator.paused = True
+    tenant.edit(POOLS, meta["name"], {"spec": backup["spec"]}, namespace="")
+    _acknowledge_extra_pool(yard)
+    for _ in range(3):
+        await check_extra(yard)
+    return _resume(yard)
+
+
+def _name_extra_pool(yard: Yard) -> str:
+    """Return the name of the pool of the second address."""
+    pool_names = [str(pool["metadata"]["name"]) for pool in yard.tenants["a"].all(POOLS)]
+    [name] = [name for name in pool_names if name.startswith(f"{EXTRA}-")]
+    return name
+
+
+def _acknowledge_extra_pool(yard: Yard) -> None:
+    """Say in the status of the pool that an operator has read it without a range."""
+    name = _name_extra_pool(yard)
+    stored = yard.tenants["a"].see(POOLS, name, namespace="")
+    count = {"status": "Unknown", "reason": "noreason", "message": "0"}
+    count |= {"observedGeneration": stored["metadata"]["generation"]}
+    conditions = [{"type": kind, **count} for kind in (IPS_TOTAL, IPS_USED)]
+    yard.tenants["a"].edit(POOLS, name, {"status": {"conditions": conditions}}, namespace="")
 
 
 async def frozen_while_another_leads(yard: Yard, *, is_hidden: bool = False) -> str | None:

@@ -1,9 +1,6 @@
 """The tenants' simulation with Cilium's adapter and a stand-in for LB-IPAM.
 
-Rules of the adapter are switched off one by one, and a scene then gives an address away. A release
-also needs a second acknowledgement, of a generation that its own process has written, and that no
-address of the range is counted as used. These are about an operator that the simulation does not
-play: loadbalancers/cilium has a test of each.
+Rules of the adapter are switched off one by one, and a scene then gives an address away.
 """
 
 from collections.abc import Callable
@@ -85,6 +82,21 @@ SCENES: dict[str, Rule] = {
         "a pool is drained before it is emptied",
         rules.emptied_without_drain,
         ciliumscenes.used_after_the_look,
+    ),
+    "used": (
+        "a pool is emptied when nothing of it is counted as used",
+        rules.used_not_looked_at,
+        ciliumscenes.used_without_being_shown,
+    ),
+    "twice": (
+        "one acknowledgement may be of a deleted pool of that name",
+        rules.one_acknowledgement_counts,
+        ciliumscenes.status_of_a_deleted_pool,
+    ),
+    "own": (
+        "and counts if the check itself has written the generation",
+        rules.any_writer_counts,
+        ciliumscenes.status_of_the_pool_before,
     ),
     "others": (
         "no other pool has an address of the range",
