@@ -66,7 +66,7 @@ class AllocationName:
 
 @dataclass(frozen=True, slots=True)
 class ProjectedRanges:
-    """The ranges of one allocation that the tenant should hold.
+    """The ranges of one allocation, as the tenant holds them.
 
     Args:
         allocation: whose they are.
@@ -88,8 +88,8 @@ class Projection:
         owner: annotations that say for which TenantCluster it is.
         releasing: uids of all other allocations of that TenantCluster's name. What stands in the
             tenant for one of them alone belongs to its release.
-        deleted: those of them that are deleted. Unlike shrink, a deletion is not withdrawn: the
-            Services lose their addresses.
+        deleted: the ranges of those of them that are deleted. Unlike shrink, a deletion is not
+            withdrawn: the Services lose their addresses.
         selector: which Services the backend may serve, where it can be told; None for all.
     """
 
@@ -98,7 +98,7 @@ class Projection:
     needed: int = 0
     owner: Mapping[str, str] = field(default_factory=dict)
     releasing: frozenset[str] = frozenset()
-    deleted: frozenset[str] = frozenset()
+    deleted: tuple[ProjectedRanges, ...] = ()
     selector: ServiceSelector | None = None
 
     @property

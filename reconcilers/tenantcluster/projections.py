@@ -17,7 +17,7 @@ def make_projection(members: Sequence[IPAllocation], position: int) -> Projectio
     """
     balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
     projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.is_withdrawn]
-    ranges = map(_projected_ranges, sorted(projected, key=_age))
+    ranges = map(projected_ranges_of, sorted(projected, key=_age))
     return Projection(
         tuple(projected_ranges for projected_ranges in ranges if projected_ranges.entries),
         position,
@@ -25,7 +25,8 @@ def make_projection(members: Sequence[IPAllocation], position: int) -> Projectio
     )
 
 
-def _projected_ranges(allocation: IPAllocation) -> ProjectedRanges:
+def projected_ranges_of(allocation: IPAllocation) -> ProjectedRanges:
+    """Return the ranges of an allocation, as a tenant holds them."""
     return ProjectedRanges(
         AllocationName(allocation.metadata.name, allocation.metadata.uid),
         tuple(

@@ -41,7 +41,11 @@ from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.ownership.pools import PoolOwnership
-from reconcilers.tenantcluster.projections import latest_mark, make_projection
+from reconcilers.tenantcluster.projections import (
+    latest_mark,
+    make_projection,
+    projected_ranges_of,
+)
 from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
 
 _log = get_logger(__name__)
@@ -164,7 +168,7 @@ class Projector:
             projection,
             needed=latest_mark(allocations_of_name),
             releasing=frozenset(allocation.metadata.uid for allocation in others),
-            deleted=frozenset(allocation.metadata.uid for allocation in lost),
+            deleted=tuple(map(projected_ranges_of, lost)),
             selector=tenant.service_selector if provider == chosen else None,
         )
 

@@ -3,7 +3,8 @@
 It serves Services first-fit by the pools that it has read, and then writes the counts of each pool
 whose spec has changed, with the generation that it acts on. It can stand still and lose a write,
 as the operator does. If the write of a Service's status is refused, it believes that the Service
-shows those addresses, and counts them, until the Service changes. It remembers an address whose
+shows those addresses, and counts them, until the Service changes. An edit with an unreadable block
+is acknowledged, though nothing was done. It remembers an address whose
 block went while a Service with a sharing key had it, and gives it to a later Service with that
 key, until it is restarted. A change of keys is not played. Two leaders at once are two stand-ins.
 """
@@ -142,6 +143,9 @@ class LbIpam:
                 continue
             typed = msgspec.convert(pool, CiliumPool)
             spans = [block.span for block in typed.blocks]
+            is_disabled = typed.spec.disabled
+            if None in spans and known is not None:
+                spans, is_disabled = list(known.spans), known.is_disabled
             self._known[name] = _Known(
                 uid=meta["uid"],
                 spec=pool["spec"],
@@ -149,7 +153,7 @@ class LbIpam:
                 created=meta["creationTimestamp"],
                 pool=typed,
                 spans=[span for span in spans if span is not None],
-                is_disabled=typed.spec.disabled,
+                is_disabled=is_disabled,
             )
         in_order = sorted(self._known.items(), key=lambda pair: (pair[1].created, pair[0]))
         for number, (_, known) in enumerate(in_order):

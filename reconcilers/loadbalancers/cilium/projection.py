@@ -157,11 +157,12 @@ class PoolProjection:
             if pool is not None:
                 await self._keep(pool, ranges, projection=projection, confirmed=confirmed)
         uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
+        deleted = {ranges.allocation.uid: ranges for ranges in projection.deleted}
         for name, pool in ours.items():
             if name not in by_name and allocation_uid(pool) not in uids:
                 await self._remove_leftover(pool, projection)
-            elif allocation_uid(pool) in projection.deleted:
-                await self._withdraw_deleted(pool, projection)
+            elif ranges_of_deleted := deleted.get(allocation_uid(pool)):
+                await self._withdraw_deleted(pool, ranges_of_deleted, projection)
 
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
@@ -334,20 +335,25 @@ class PoolProjection:
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )
 
-    async def _withdraw_deleted(self, pool: CiliumPool, projection: Projection) -> None:
+    async def _withdraw_deleted(
+        self, pool: CiliumPool, ranges: ProjectedRanges, projection: Projection
+    ) -> None:
         """Take the addresses of a deleted allocation from the Services that show one.
 
-        A pool that no Service uses, or that a newer view has written, is left to the release.
+        A pool that no Service uses, or that a newer view has written, is left to the release. An
+        edit by others is undone: the operator acknowledges no pool with an unreadable block.
         """
         if not pool.blocks or basis_of(pool) > projection.basis:
             return
-        users = [service for service in await self._list_services() if _is_user(service, pool)]
+        spans = spans_of_ranges(ranges)
+        blocks = [block.span for block in pool.blocks if block.span is not None]
+        services = await self._list_services()
+        users = [service for service in services if _is_user(service, [*spans, *blocks])]
         if not users:
             return
-        if not pool.spec.disabled:
-            await self._patch(
-                pool, {"disabled": True}, projection=projection, uid=allocation_uid(pool)
-            )
+        if not pool.spec.disabled or not has_exactly(pool, spans):
+            spec = {"blocks": body_of(spans), "disabled": True, **dict.fromkeys(pool.spec.edited)}
+            await self._patch(pool, spec, projection=projection, uid=allocation_uid(pool))
         elif is_acknowledged(pool) and not any(map(find_sharing_key, users)):
             await self._patch(
                 pool, {"blocks": []}, projection=projection, uid=allocation_uid(pool)
@@ -375,9 +381,8 @@ class PoolProjection:
             await self._ask_for_acknowledgement(pool, projection)
 
 
-def _is_user(service: Service, pool: CiliumPool) -> bool:
-    """Return whether a Service shows an address of a pool."""
-    spans = [block.span for block in pool.blocks if block.span is not None]
+def _is_user(service: Service, spans: Sequence[AddressRange]) -> bool:
+    """Return whether a Service shows an address of some ranges."""
     return any(span.contains(ip) for ip in list_shown_addresses(service) for span in spans)
 
 

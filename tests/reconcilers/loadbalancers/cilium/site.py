@@ -83,12 +83,13 @@ class Site:
         basis: int = 0,
         releasing: str = "",
         confirmed: Sequence[AllocationName] | None = None,
-        deleted: str = "",
+        deleted: AllocationName | None = None,
     ) -> None:
         """Project allocations; `confirmed` is what a live read shows, None for the same."""
         expected = self.make_projection(*allocations, basis=basis)
-        uids = frozenset(filter(None, [releasing, deleted]))
-        expected = replace(expected, releasing=uids, deleted=uids - {releasing})
+        lost = () if deleted is None else (ProjectedRanges(deleted, RANGES[deleted]),)
+        uids = frozenset(ranges.allocation.uid for ranges in lost) | {releasing} - {""}
+        expected = replace(expected, releasing=uids, deleted=lost)
         live = expected if confirmed is None else self.make_projection(*confirmed)
 
         async def confirm() -> Projection:
