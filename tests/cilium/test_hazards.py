@@ -130,6 +130,22 @@ async def test_an_edit_that_was_undone_while_the_operator_did_not_look_hinders_n
         await race.lost(allocated_range)
 
 
+async def test_an_unreadable_block_keeps_no_deleted_range(program: Path, tmp_path: Path) -> None:
+    """The operator never acknowledges a pool with such a block as what it is."""
+    async with contest(tmp_path, PATIENT) as race:
+        operator = race.operator(program)
+        allocated_range = await race.begin()
+        [pool] = (await race.client.list(CILIUM_POOL)).items
+        read_pool = partial(race.client.get, CILIUM_POOL, pool.metadata.key)
+        with frozen(operator):
+            await race.delete()
+            await until(read_pool, lambda live: live.spec.disabled)
+            blocks = [{"start": block.start, "stop": block.stop} for block in pool.blocks]
+            change = {"spec": {"blocks": [*blocks, {"start": "nonsense"}]}}
+            await edit(race.client, CILIUM_POOL, key=pool.metadata.key, change=change)
+        await race.lost(allocated_range)
+
+
 @contextmanager
 def frozen(operator: Operator) -> Iterator[None]:
     """Freeze an operator for the time of the context."""
