@@ -83,7 +83,7 @@ class ClusterKind(Generic[T]):
         resource: the kind.
         scope: which of its objects.
         indexes: the indexes of the caches.
-        used: called with the key of each cluster that is read.
+        mark_used: called with the key of each cluster that is read.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class ClusterKind(Generic[T]):
         resource: Resource[T],
         scope: Scope,
         indexes: Mapping[str, IndexFunction[T]],
-        used: Callable[[Key], None],
+        mark_used: Callable[[Key], None],
     ) -> None:
         self.resource = resource
         self.scope = scope
         self.indexes = indexes
-        self._used = used
+        self._mark_used = mark_used
         self._group: InformerGroup[Key, T] = InformerGroup()
 
     def cache(self, cluster: Key) -> Cache[T] | None:
@@ -104,7 +104,7 @@ class ClusterKind(Generic[T]):
 
         The cache is current only while the cluster is open: get it again in each pass.
         """
-        self._used(cluster)
+        self._mark_used(cluster)
         informer = self._group.informers.get(cluster)
         return informer.cache if informer is not None and informer.cache.synced else None
 
@@ -139,13 +139,13 @@ class ClusterKind(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class _Cluster:
-    """An open cluster; `used` is when (monotonic seconds) it was used last."""
+    """An open cluster; `used_at` is when (monotonic seconds) it was used last."""
 
     key: Key
     transport: RenewableTransport
     informers: dict[ClusterKind[Any], Informer[Any]]
     client: Client
-    used: float
+    used_at: float
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
 
     @property
@@ -184,6 +184,7 @@ class Clusters:
         self._random = randomness or random.SystemRandom()
         self._kinds: list[ClusterKind[Any]] = []
         self._clusters: dict[Key, _Cluster] = {}
+        # Failing clusters that lost their slot: until when (monotonic seconds) they take no other.
         self._excluded_until: dict[Key, float] = {}
         self._next_start = -math.inf
         self._group: TaskGroup | None = None
@@ -212,7 +213,7 @@ class Clusters:
         if self._clusters:
             raise RuntimeError("declare all kinds before the first cluster is opened")
         scope = Scope(namespace, labels, fields)
-        kind = ClusterKind(resource, scope, indexes=dict(indexes or {}), used=self._mark_used)
+        kind = ClusterKind(resource, scope, indexes=dict(indexes or {}), mark_used=self._mark_used)
         self._kinds.append(kind)
         return kind
 
@@ -240,7 +241,7 @@ class Clusters:
         self._clusters[key] = cluster
         for kind, informer in cluster.informers.items():
             kind.attach(key, informer)
-        if self._group is not None:
+        if self._group is not None:  # else `run` starts the cluster
             self._group.start_soon(self._run_cluster, cluster)
         return True
 
@@ -314,7 +315,10 @@ class Clusters:
                 await cluster.transport.aclose()
 
     def _reserve_start(self) -> float:
-        """Return the seconds after which the next cluster may be opened."""
+        """Take the next time to open a cluster; return the seconds until then.
+
+        The times are 1 / opens_per_second apart. BURST clusters may be opened before their times.
+        """
         now, rate = self._clock.monotonic(), self._settings.opens_per_second
         self._next_start = max(self._next_start + 1 / rate, now)
         return max(0.0, self._next_start - now - BURST / rate)
@@ -362,28 +366,37 @@ class Clusters:
             absence_counter=AbsenceCounter(self._clock),
         )
         return _Cluster(
-            key, transport, informers=informers, client=client, used=self._clock.monotonic()
+            key, transport, informers=informers, client=client, used_at=self._clock.monotonic()
         )
 
     def _free_slot(self, key: Key) -> bool:
-        """Close a cluster so that `key` can be opened; return whether one was closed."""
+        """Close an idle or failing cluster so that `key` can be opened.
+
+        Returns:
+            Whether a cluster was closed.
+        """
         now = self._clock.monotonic()
         if self._excluded_until.get(key, now) > now:
-            return False
-        self._excluded_until = {k: at for k, at in self._excluded_until.items() if at > now}
-        for cluster in sorted(self._clusters.values(), key=lambda candidate: candidate.used):
-            since = cluster.failing_since
-            idle = now - cluster.used >= self._settings.idle_seconds
-            failing = since is not None and now - since >= self._settings.idle_seconds
-            if idle or failing:
+            return False  # it failed and lost its slot a while ago: others use the slots meanwhile
+        self._excluded_until = {
+            excluded: until for excluded, until in self._excluded_until.items() if until > now
+        }
+        for cluster in sorted(self._clusters.values(), key=lambda candidate: candidate.used_at):
+            failing_since = cluster.failing_since
+            is_idle = now - cluster.used_at >= self._settings.idle_seconds
+            is_failing = (
+                failing_since is not None and now - failing_since >= self._settings.idle_seconds
+            )
+            if is_idle or is_failing:
                 self.close(cluster.key)
-                if failing:
+                if is_failing:
                     self._excluded_until[cluster.key] = now + self._settings.longest_pause
-                log.info("closed a cluster to free a slot", cluster=str(cluster.key), idle=idle)
+                log.info("closed a cluster to free a slot", cluster=str(cluster.key), idle=is_idle)
                 return True
         return False
 
     def _mark_used(self, key: Key) -> None:
+        """Note that a cluster is used now, if it is open."""
         cluster = self._clusters.get(key)
         if cluster is not None:
-            cluster.used = self._clock.monotonic()
+            cluster.used_at = self._clock.monotonic()

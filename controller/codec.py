@@ -1,4 +1,4 @@
-"""Decoding JSON into typed objects, lists and watch events; making and encoding bodies of writes.
+"""Decodes JSON to typed objects, lists and watch events; makes and encodes the bodies of writes.
 
 Each object is decoded once. A watch event is decoded in two steps, first the envelope and then
 the object from its raw bytes: bookmarks and errors do not hold an object of the kind, and one
@@ -51,6 +51,8 @@ class DecodeFailure(str):
 
 @dataclass(frozen=True, slots=True)
 class _ObjectEvent(Generic[T]):
+    """A watch event about one object."""
+
     object: T
 
     @property
@@ -148,16 +150,22 @@ class Page(Generic[T]):
 
 
 class _Envelope(msgspec.Struct):
+    """A watch event whose object is not decoded yet."""
+
     type: str
     object: msgspec.Raw
 
 
 class _ListHead(msgspec.Struct, rename={"continuation": "continue"}):
+    """The metadata of a list (metav1.ListMeta)."""
+
     resourceVersion: str = ""
     continuation: str | None = None
 
 
 class _List(msgspec.Struct):
+    """A list response whose objects are not decoded yet."""
+
     metadata: _ListHead
     items: list[msgspec.Raw] | None = None
 
@@ -172,18 +180,22 @@ _decoders: dict[type[Any], Callable[[bytes | msgspec.Raw], Any]] = {}
 def decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
     """Return a decoder of JSON to a type: Untyped, a pydantic model, or a type that msgspec knows.
 
-    It raises ValueError or RecursionError for other JSON.
+    The decoder raises ValueError or RecursionError for JSON that does not fit the type.
     """
-    known = _decoders.get(of)
-    if known is None:
-        known = _decoders[of] = _new_decoder(of)
-    return known
+    decode = _decoders.get(of)
+    if decode is None:
+        decode = _decoders[of] = _create_decoder(of)
+    return decode
 
 
-def _new_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
+def _create_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
+    """Return a new decoder of JSON to a type; `decoder` keeps it, as msgspec's are costly to make.
+
+    Pydantic models are recognized by their method, not by isinstance, so that a program without
+    such models does not load pydantic.
+    """
     if of is Untyped:
         return _decode_untyped
-    # Not by isinstance: who has no pydantic models should not have to load pydantic.
     validate = getattr(of, "model_validate_json", None)
     if validate is not None:
         return lambda data: validate(bytes(data))
@@ -191,13 +203,18 @@ def _new_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 def _decode_untyped(data: bytes | msgspec.Raw) -> Untyped:
+    """Return the object with all its fields as a mapping that cannot be changed."""
     return Untyped(
         _metadata_decoder.decode(data).metadata, MappingProxyType(_any_decoder.decode(data))
     )
 
 
 def _decode(of: type[T], data: bytes | msgspec.Raw) -> T:
-    """Return the object in `data`; raise one of `DECODE_ERRORS` if it is none or has no name."""
+    """Return the object in `data`.
+
+    Raises:
+        ValueError, RecursionError: `data` does not fit the type, or the object has no name.
+    """
     obj: T = decoder(of)(data)
     if not obj.metadata.name:
         raise ValueError("it has no metadata.name")
@@ -210,6 +227,7 @@ def encode(body: object) -> bytes:
 
 
 def _encode_mapping(value: object) -> object:
+    """Return a Mapping as a dict: msgspec calls this for types that it cannot encode itself."""
     if isinstance(value, Mapping):
         return dict(value)
     raise TypeError(f"a {type(value).__name__} cannot be sent as JSON")
@@ -219,7 +237,7 @@ def decode_json(data: bytes) -> Any:
     """Return `data` decoded to dicts and lists, for responses that are not objects of a resource.
 
     Raises:
-        MalformedAnswer: it is no JSON.
+        MalformedAnswer: `data` is no JSON.
     """
     try:
         return _any_decoder.decode(data)
@@ -231,7 +249,7 @@ def decode_object(resource: Resource[T], data: bytes) -> T:
     """Return the object in a response.
 
     Raises:
-        MalformedAnswer: it cannot be decoded to the resource's type, or has no name.
+        MalformedAnswer: `data` cannot be decoded to the resource's type, or has no name.
     """
     try:
         return _decode(resource.type, data)
@@ -240,10 +258,10 @@ def decode_object(resource: Resource[T], data: bytes) -> T:
 
 
 def decode_page(resource: Resource[T], data: bytes) -> Page[T]:
-    """Return the objects in a list response; those that cannot be decoded are named in it.
+    """Return the objects in a list response, and the keys of objects that cannot be decoded.
 
     Raises:
-        MalformedAnswer: it is no list, or has no resourceVersion.
+        MalformedAnswer: `data` is no list, or has no resourceVersion.
     """
     *_, page = decode_page_in_slices(resource, data)
     assert page is not None, "the last value is the page"
@@ -257,7 +275,7 @@ def decode_page_in_slices(resource: Resource[T], data: bytes) -> Iterator[Page[T
     let other tasks run.
 
     Raises:
-        MalformedAnswer: it is no list, or has no resourceVersion.
+        MalformedAnswer: `data` is no list, or has no resourceVersion.
     """
     try:
         listed = _list_decoder.decode(data)
@@ -303,30 +321,33 @@ def decode_event(resource: Resource[T], line: bytes) -> WatchEvent[T]:
             return _decode_bookmark(envelope.object)
         case "ERROR":
             return _decode_error_event(envelope.object)
-        case other:
-            return UnknownEvent(f"an event of type {other!r}")
+        case unknown_type:
+            return UnknownEvent(f"an event of type {unknown_type!r}")
 
 
 def _decode_object_event(
     resource: Resource[T],
-    kind: type[Added[Any]] | type[Modified[Any]] | type[Deleted[Any]],
+    event_class: type[Added[Any]] | type[Modified[Any]] | type[Deleted[Any]],
     raw: msgspec.Raw,
 ) -> WatchEvent[T]:
-    """Decode the object of a watch event; return an Unreadable event if it does not decode."""
+    """Return a watch event with its object; Unreadable if the object cannot be decoded.
+
+    Returns an UnknownEvent if the object lacks what an event needs: a name and a resourceVersion.
+    """
     try:
-        event = kind(_decode(resource.type, raw))
+        event = event_class(_decode(resource.type, raw))
         return event if event.revision else UnknownEvent("an object without resourceVersion")
     except DECODE_ERRORS as error:
         return _create_unreadable(
-            raw, _explain_failure(resource, raw, error), deleted=kind is Deleted
+            raw, _explain_failure(resource, raw, error), deleted=event_class is Deleted
         )
 
 
 def _explain_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) -> DecodeFailure:
-    """Return why decoding failed, with the object's outline if that can be decoded."""
+    """Return why decoding failed, with the metadata and the outline if these can be decoded."""
     metadata: ObjectMeta | None = None
     outline: Object | None = None
-    with suppress(*DECODE_ERRORS):
+    with suppress(*DECODE_ERRORS):  # `error` is the reason already; None says that a part failed
         metadata = _metadata_decoder.decode(raw).metadata
         if resource.outline is not None:
             outline = _decode(resource.outline, raw)
@@ -336,6 +357,10 @@ def _explain_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) 
 def _create_unreadable(
     raw: msgspec.Raw, reason: str, *, deleted: bool
 ) -> Unreadable | UnknownEvent:
+    """Return the event for an object that cannot be decoded, if it has a key and a revision.
+
+    A cache needs both to note the object; without them the event is an UnknownEvent.
+    """
     try:
         meta = _metadata_decoder.decode(raw).metadata
         if meta.name and meta.revision:
@@ -346,6 +371,7 @@ def _create_unreadable(
 
 
 def _decode_key(raw: msgspec.Raw) -> Key | None:
+    """Return the key of an object; None if its metadata cannot be decoded or has no name."""
     try:
         meta = _metadata_decoder.decode(raw).metadata
     except DECODE_ERRORS:
@@ -354,6 +380,7 @@ def _decode_key(raw: msgspec.Raw) -> Key | None:
 
 
 def _decode_bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
+    """Return the bookmark in an event; UnknownEvent if it has no resourceVersion."""
     try:
         meta = _metadata_decoder.decode(raw).metadata
         ended = meta.annotations.get("k8s.io/initial-events-end") == "true"
@@ -364,15 +391,16 @@ def _decode_bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
 
 
 def _decode_error_event(raw: msgspec.Raw) -> ErrorEvent:
+    """Return the error that ends a watch, also for an event whose object is no Status."""
     status = decode_status(raw) or {"message": "the watch ended with an error that is no Status"}
     return ErrorEvent(api_error(status.get("code") or 500, status))
 
 
 def require_revision(at: Version) -> str:
-    """Return the resourceVersion.
+    """Return the resourceVersion of a version, to be a precondition.
 
     Raises:
-        MalformedAnswer: there is none, or no uid: the server would check nothing.
+        MalformedAnswer: `at` has no resourceVersion or no uid, so the server would check nothing.
     """
     if not at.resourceVersion or not at.uid:
         raise MalformedAnswer(f"{at.key} has no uid or resourceVersion to be a precondition")
@@ -415,5 +443,6 @@ def still_exists(response: object) -> bool:
     if not isinstance(response, dict) or not isinstance(response.get("metadata"), dict):
         return False
     meta = response["metadata"]
+    # Deletion waits for either; an object with only a deletionTimestamp is gone.
     is_kept = bool(meta.get("finalizers")) or bool(meta.get("deletionGracePeriodSeconds"))
     return response.get("kind") != "Status" and bool(meta.get("deletionTimestamp")) and is_kept

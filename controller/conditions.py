@@ -41,7 +41,7 @@ class Condition:
 
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
-    """Return the condition of type `condition_type`, or None."""
+    """Return the condition of type `condition_type`; None if there is none."""
     return next((c for c in conditions if c.type == condition_type), None)
 
 
@@ -62,12 +62,13 @@ def set_condition(
         now: becomes the lastTransitionTime if the status differs from the existing one.
     """
     old = find(existing, new.type)
-    same = old is not None and old.status == new.status and old.lastTransitionTime is not None
-    since = old.lastTransitionTime if old is not None and same else now.replace(microsecond=0)
-    set_now = replace(new, lastTransitionTime=since)
+    is_same = old is not None and old.status == new.status and old.lastTransitionTime is not None
+    # Whole seconds, as metav1.Time has them.
+    since = old.lastTransitionTime if old is not None and is_same else now.replace(microsecond=0)
+    condition = replace(new, lastTransitionTime=since)
     if old is None:
-        return (*existing, set_now)
-    return tuple(set_now if c.type == new.type else c for c in existing)
+        return (*existing, condition)
+    return tuple(condition if c.type == new.type else c for c in existing)
 
 
 def remove_condition(existing: Sequence[Condition], condition_type: str) -> tuple[Condition, ...]:

@@ -56,7 +56,7 @@ async def connect(
         kubeconfig: a file; None for the search order above.
         context: a context in the kubeconfig; None for its current one.
         user_agent: the User-Agent header of all requests.
-        may_ask: whether an exec plugin may use the terminal, if there is one.
+        may_ask: whether an exec plugin may ask a person on the terminal.
 
     Raises:
         ConfigurationError: no cluster is configured, or its configuration cannot be used.
@@ -71,6 +71,7 @@ async def connect(
     paths = _find_kubeconfigs(kubeconfig, context)
 
     async def load() -> Configuration:
+        """Read the configuration; LoadedCredentials does so again when a file has changed."""
         if paths:
             return await _load_kubeconfigs(paths, context, may_ask=may_ask)
         return await run_sync(read_pod_configuration, TOKEN_FILE)
@@ -98,12 +99,12 @@ async def connect(
 async def open_transport(
     kubeconfig: Path | None, context: str | None, *, user_agent: str, may_ask: bool = True
 ) -> AsyncIterator[Transport]:
-    """Yield a transport as `connect` does; it is closed in the end, also on cancellation."""
+    """Connect for the time of the context; the arguments are those of `connect`."""
     transport = await connect(kubeconfig, context, user_agent=user_agent, may_ask=may_ask)
     try:
         yield transport
     finally:
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):  # a cancelled program closes its connections, too
             await transport.aclose()
 
 
@@ -139,7 +140,7 @@ def read_pod_configuration(
         environment: has the server's host and port, as kubelet sets them.
 
     Raises:
-        ConfigurationError: a part of it is missing or empty.
+        ConfigurationError: the address, the token or ca.crt is missing or empty.
     """
     host, port = environment.get(HOST, ""), environment.get(PORT, "")
     if not host or not port:
@@ -164,19 +165,22 @@ def read_pod_configuration(
 def _find_kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path]:
     """Return the kubeconfig files to read; an empty list means the pod's service account.
 
+    The module's docstring has the search order.
+
     Raises:
-        ConfigurationError: there is neither.
+        ConfigurationError: there is neither a kubeconfig nor a service account.
     """
     if kubeconfig is not None:
         path = kubeconfig.expanduser()
-        if not path.is_file() and not path.is_dir():  # what reads it refuses a folder by name
+        if not path.is_file() and not path.is_dir():  # reading a folder has a better message
             raise ConfigurationError(f"--kubeconfig names {path}, and there is no such file")
         return [path]
     if listed := os.environ.get("KUBECONFIG"):
         paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
         if existing := [path for path in paths if path.exists()]:
-            return existing
+            return existing  # like kubectl, which passes over missing files of several
         raise ConfigurationError(f"KUBECONFIG names {listed}, and there is no such file")
+    # A named context is an entry of a kubeconfig, so the service account is not meant.
     if not context and os.environ.get(HOST) and TOKEN_FILE.exists():
         return []
     default = Path.home() / ".kube" / "config"
@@ -203,17 +207,20 @@ def list_context_names(kubeconfig: Path | None = None) -> list[str]:
 
 
 def _list_files(kubeconfigs: Sequence[Path]) -> list[Path]:
-    """Return the files that a configuration is made of: kubeconfigs, and the files they name.
+    """Return the files that a configuration is read from: kubeconfigs, and the files they name.
 
     Fields ending in `-data` hold the contents themselves and name no file.
+
+    Args:
+        kubeconfigs: the kubeconfig files; empty for the pod's service account.
     """
     if not kubeconfigs:
         return [TOKEN_FILE, TOKEN_FILE.with_name("ca.crt")]
     files = list(kubeconfigs)
     for path, document in zip(kubeconfigs, _read_kubeconfigs(kubeconfigs), strict=True):
-        for single in ("cluster", "user"):
-            for inner in _index_entries([document], single).values():
-                references = (inner[name] for name in _NAMED_FILES if inner.get(name))
+        for section in ("cluster", "user"):
+            for entry in _index_entries([document], section).values():
+                references = (entry[name] for name in _NAMED_FILES if entry.get(name))
                 files += [path.parent / name for name in references if isinstance(name, str)]
     return files
 
@@ -221,7 +228,11 @@ def _list_files(kubeconfigs: Sequence[Path]) -> list[Path]:
 async def _load_kubeconfigs(
     paths: list[Path], context: str | None, *, may_ask: bool
 ) -> Configuration:
-    """Read kubeconfig files, merged as kubectl does; raise ConfigurationError for a fault."""
+    """Read kubeconfig files, merge them as kubectl does, and run the user's exec plugin.
+
+    Raises:
+        ConfigurationError: the files cannot be used, or the exec plugin failed.
+    """
     documents = _read_kubeconfigs(paths)
     where = os.pathsep.join(map(str, paths))
     chosen = _choose_context(documents, context, where)
@@ -231,6 +242,7 @@ async def _load_kubeconfigs(
     reader = config.kube_config
     configuration = reader.Configuration()
     try:
+        # kubernetes_asyncio fails for an empty file, which kubectl passes over.
         filled = [path for path, document in zip(paths, documents, strict=True) if document]
         merged = reader.KubeConfigMerger(os.pathsep.join(map(str, filled))).config
         plugin_answer: Mapping[str, str] = {}
@@ -239,14 +251,15 @@ async def _load_kubeconfigs(
             plugin_answer = await run_plugin(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
+            # Without these fields the loader neither runs the plugin again nor takes others.
             for replaced in ("exec", "token", "tokenFile", "username", "password"):
                 merged["users"].get_with_name(name)["user"].value.pop(replaced, None)
         elif user.get("token") and user.get("tokenFile"):
             # The loader takes `token`; kubectl takes it only while the file cannot be read.
-            passed_over = (
+            ignored_field = (
                 "token" if _has_token(_find_token_file(paths, documents, name)) else "tokenFile"
             )
-            merged["users"].get_with_name(name)["user"].value.pop(passed_over)
+            merged["users"].get_with_name(name)["user"].value.pop(ignored_field)
         loader = reader.KubeConfigLoader(
             merged,
             active_context=chosen,
@@ -281,7 +294,7 @@ def _find_token_file(paths: Sequence[Path], documents: _Documents, user: object)
     for path, document in zip(paths, documents, strict=True):
         if (fields := _index_entries([document], "user").get(str(user))) is not None:
             return path.parent / str(fields["tokenFile"])
-    raise KeyError(user)
+    raise KeyError(user)  # not reached: the caller has read the field from these documents
 
 
 def _has_token(file: Path) -> bool:
@@ -293,23 +306,28 @@ def _has_token(file: Path) -> bool:
 
 
 def _choose_context(documents: _Documents, context: str | None, where: str) -> str:
-    """Return the context that is asked for, else the current one: as in kubectl, the first named.
+    """Return the name of the context to use, after checking the entries that the context names.
+
+    That is `context`, else the first current-context of all files, as in kubectl. The checks are
+    made here because the loader's own errors are not clear.
 
     Raises:
-        ConfigurationError: there is none, or what it names is missing or is no server. The loader
-            has no clear words for that.
+        ConfigurationError: the context is not named or missing, the cluster or the user that it
+            names is missing, or the cluster's server is no URL.
     """
     contexts = _index_entries(documents, "context")
-    known = ", ".join(contexts) or "none"
+    all_names = ", ".join(contexts) or "none"
     current = (document.get("current-context") for document in documents)
     name = str(context or next(filter(None, current), ""))
     if not name:
         raise ConfigurationError(
-            f"kubeconfig {where} has no current-context; name one of these: {known}"
+            f"kubeconfig {where} has no current-context; name one of these: {all_names}"
         )
     if name not in contexts:
-        raise ConfigurationError(f"kubeconfig {where} has no context {name!r}; there are: {known}")
-    cluster = _find_context_entry(documents, name, single="cluster", where=where)
+        raise ConfigurationError(
+            f"kubeconfig {where} has no context {name!r}; there are: {all_names}"
+        )
+    cluster = _find_context_entry(documents, name, section="cluster", where=where)
     server = cluster.get("server")
     parts = parse_host_url(server) if isinstance(server, str) else None
     if parts is None:
@@ -318,48 +336,59 @@ def _choose_context(documents: _Documents, context: str | None, where: str) -> s
             f" URL of"
             f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
         )
+    # Plain HTTP (kubectl proxy, for example) needs no user; one that is named has to exist.
     if parts.scheme == "https" or contexts[name].get("user"):
-        _find_context_entry(documents, name, single="user", where=where)
+        _find_context_entry(documents, name, section="user", where=where)
     return name
 
 
 def _find_context_entry(
-    documents: _Documents, context: str, single: str, where: str
+    documents: _Documents, context: str, section: str, where: str
 ) -> Mapping[str, Any]:
     """Return the cluster or user of a context; raise ConfigurationError if there is none."""
-    name = _index_entries(documents, "context")[context].get(single)
-    entry = _index_entries(documents, single).get(str(name)) if name else None
+    name = _index_entries(documents, "context")[context].get(section)
+    entry = _index_entries(documents, section).get(str(name)) if name else None
     if entry is None:
         subject = (
-            f"the {single} {name!r}, and there is none of that name" if name else f"no {single}"
+            f"the {section} {name!r}, and there is none of that name" if name else f"no {section}"
         )
         raise ConfigurationError(f"kubeconfig {where}: context {context!r} names {subject}")
     return entry
 
 
-def _index_entries(documents: _Documents, single: str) -> dict[str, Mapping[str, Any]]:
-    """Return the contexts, clusters or users by name; of several, kubectl takes the first."""
+def _index_entries(documents: _Documents, section: str) -> dict[str, Mapping[str, Any]]:
+    """Return the contexts, clusters or users by name; of two with one name the first, as kubectl.
+
+    Args:
+        documents: the kubeconfigs.
+        section: `context`, `cluster` or `user`.
+    """
     entries: dict[str, Mapping[str, Any]] = {}
     for document in documents:
-        for entry in _list_entries(document, single):
-            if isinstance(entry.get(single), dict):
-                entries.setdefault(str(entry.get("name")), entry[single])
+        for entry in _list_entries(document, section):
+            if isinstance(entry.get(section), dict):
+                entries.setdefault(str(entry.get("name")), entry[section])
     return entries
 
 
-def _list_entries(document: Mapping[str, Any], single: str) -> list[Mapping[str, Any]]:
-    """Return the entries of one of the three lists; what is none is passed over."""
-    listed = document.get(f"{single}s")
+def _list_entries(document: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
+    """Return the entries of `contexts`, `clusters` or `users`; leave out other than dictionaries.
+
+    Args:
+        document: the kubeconfig.
+        section: the singular of the list's name: `context`, `cluster` or `user`.
+    """
+    listed = document.get(f"{section}s")
     return (
         [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
     )
 
 
 def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
-    """Read kubeconfig files, of which one at least has contexts.
+    """Read kubeconfig files; an empty list of paths, for the service account, gives none.
 
     Raises:
-        ConfigurationError: one cannot be used, or none has contexts.
+        ConfigurationError: a file cannot be used, or no file has contexts.
     """
     documents = [_read_kubeconfig(path) for path in paths]
     if paths and not any(document.get("contexts") for document in documents):
@@ -368,6 +397,7 @@ def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
 
 
 def _create_no_contexts_error(where: str) -> ConfigurationError:
+    """Return the error for kubeconfig files without any context."""
     return ConfigurationError(f"kubeconfig {where} has no contexts: is it a kubeconfig?")
 
 
@@ -390,7 +420,7 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
 def _check_user(
     user: Mapping[str, Any], configuration: Configuration, where: str, name: object
 ) -> None:
-    """Raise for what the loader passes over: the requests would have other rights.
+    """Raise ConfigurationError where the loader would silently use other rights than the user's.
 
     Raises:
         ConfigurationError: the user has `as`, or its exec plugin gave no credentials.

@@ -51,12 +51,12 @@ LONGEST_PAUSE = 60.0
 def import_kubeconfig_reader() -> ModuleType:
     """Return kubernetes_asyncio.config, without the models and APIs of kubernetes_asyncio.client.
 
-    These cost 36 MiB and half a second, and the package's own `__init__` loads them all. Here the
-    parent packages are made from their specs and not executed, so only the modules of `config` and
-    that of Configuration are loaded. They are taken out of `sys.modules` again, so code which
-    imports kubernetes_asyncio for itself gets all of it.
+    The models and APIs cost 36 MiB and half a second, and the package's own `__init__` loads them
+    all. Here the parent packages are made from their specs and not executed, so only `config` and
+    the module of Configuration are loaded. All are removed from `sys.modules` again, so other code
+    that imports kubernetes_asyncio gets the whole package.
     """
-    # Its errors are raised, too; Python prints those that no handler takes.
+    # The package logs errors that it raises, too. Without a handler Python would print them.
     logging.getLogger(_PACKAGE).addHandler(logging.NullHandler())
     if _PACKAGE in sys.modules:
         return import_module(f"{_PACKAGE}.config")  # other code has loaded all of it
@@ -64,7 +64,7 @@ def import_kubeconfig_reader() -> ModuleType:
         _add_unexecuted(_PACKAGE)
         client: Any = _add_unexecuted(f"{_PACKAGE}.client")
         client.Configuration = import_module(f"{_PACKAGE}.client.configuration").Configuration
-        client.ApiClient = None  # config only makes one for those who ask it for a client
+        client.ApiClient = None  # `config` imports the name, and uses it only to make clients
         return import_module(f"{_PACKAGE}.config")
     finally:
         for name in [module for module in sys.modules if module.partition(".")[0] == _PACKAGE]:
@@ -72,7 +72,7 @@ def import_kubeconfig_reader() -> ModuleType:
 
 
 def _add_unexecuted(name: str) -> ModuleType:
-    """Add a package to `sys.modules` of which only the place is known."""
+    """Add a package to `sys.modules` and return it, without executing its `__init__`."""
     spec = find_spec(name)
     if spec is None:
         raise ModuleNotFoundError(f"No module named {name!r}", name=name)
@@ -84,9 +84,9 @@ class LoadedCredentials(Credentials):
     """Credentials of a configuration; reads in threads, so the event loop is not blocked.
 
     Args:
-        configuration: as loaded.
-        load: loads it again, which runs the exec plugin again if there is one.
-        files: what it was made of.
+        configuration: the first configuration.
+        load: loads the configuration again, which runs an exec plugin again.
+        files: the files that the configuration was read from.
     """
 
     def __init__(
@@ -108,6 +108,7 @@ class LoadedCredentials(Credentials):
 
     @override
     async def authorization(self) -> str:
+        """Return the Authorization header; compare the files first, at most once a minute."""
         if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
             self._read_at = anyio.current_time()
             if await run_sync(read_file_state, self._files) != self._state:
@@ -122,6 +123,11 @@ class LoadedCredentials(Credentials):
 
     @override
     async def renew(self) -> bool:
+        """Load the configuration again after a 401; return whether the credentials changed.
+
+        The result of a load in the last five seconds is used again: many requests may get a 401 at
+        the same time.
+        """
         if anyio.current_time() - self._loaded_at >= RENEWAL_SECONDS:
             await self._join_load()
             if self._failure:
@@ -130,26 +136,27 @@ class LoadedCredentials(Credentials):
 
     @override
     async def aclose(self) -> None:
+        """End a load that still runs, and wait for its end."""
         if self._loading is not None:
             # A cancellation by asyncio would interrupt the shielded end of an exec plugin.
             self._load_scope.cancel()
             await asyncio.wait([self._loading])
 
     async def _join_load(self) -> None:
-        """Wait until the configuration was loaded again, or until that has failed.
+        """Wait until the configuration was loaded again, or until the load has failed.
 
-        The load goes on if the caller is cancelled: others wait for it, or will.
+        The load goes on if the caller is cancelled, because other callers wait for it.
         """
         if self._loading is None:
             if anyio.current_time() < self._retry_at:
-                return
+                return  # the last load failed and its pause is not over; `_failure` has the error
             self._load_scope = anyio.CancelScope()
             load = self._load_again(self._load_scope)
             self._loading = asyncio.create_task(load)  # noqa: TID251 - ended by aclose
         await asyncio.wait([self._loading])
 
     async def _load_again(self, scope: anyio.CancelScope) -> None:
-        """Load the configuration again inside `scope`, by which aclose ends it."""
+        """Load the configuration again inside `scope`, so that `aclose` can cancel the load."""
         try:
             with scope:
                 await self._replace_configuration()
@@ -159,10 +166,10 @@ class LoadedCredentials(Credentials):
     async def _replace_configuration(self) -> None:
         """Load the configuration; on failure keep the present one and note the error."""
         try:
-            before = self._identity()
+            identity = self._identity()
             state = await run_sync(read_file_state, self._files)
             configuration = await self._load()
-            require_sendable_token(configuration)
+            require_sendable_token(configuration)  # raises before the present token is replaced
             tls = await run_sync(_create_tls_context_for, configuration)
         except ConfigurationError as error:
             # Perhaps only one file of a pair was replaced so far, or a plugin's server is away.
@@ -174,9 +181,9 @@ class LoadedCredentials(Credentials):
             )
         else:
             self._configuration, self._tls = configuration, tls
-            self._state = state  # as before the load: what was replaced during it is loaded
+            self._state = state  # of before the load, so a file replaced during it is read again
             self._loaded_at = self._read_at = anyio.current_time()
-            self._changed = before != self._identity()
+            self._changed = identity != self._identity()
             self._failure, self._pause = "", 0.0
             if self._changed:
                 log.info("Loaded new credentials")
@@ -184,15 +191,15 @@ class LoadedCredentials(Credentials):
     def _identity(self) -> tuple[str, str, FileState]:
         """Return a value that differs when the token or the client certificate does.
 
-        The loader writes a certificate that is no file into one that no other certificate has.
-        A token that cannot be sent has an identity, too: it is replaced like any other.
+        The loader writes a certificate from inside the kubeconfig to a file of its own, so the
+        path differs. The token is not checked: one that cannot be sent is replaced like any other.
         """
         configuration = self._configuration
         return _read_token(configuration), configuration.cert_file or "", self._state
 
 
 def _read_token(configuration: Configuration) -> str:
-    """Return the Authorization header of a configuration as it is written; empty if none."""
+    """Return the Authorization header of a configuration, unchecked; empty if it has no token."""
     token: str = (configuration.api_key.get("BearerToken") or "").strip()
     return token
 
@@ -234,7 +241,7 @@ def _read_file_version(file: Path) -> tuple[str, int, int, int] | None:
 def _refresh_token(hook: Callable[[Configuration], object], configuration: Configuration) -> None:
     """Call the loader's hook, which reads the token file again; on failure keep the old token.
 
-    If that one has expired, the API server answers 401 and the transport calls `renew`.
+    If the old token has expired, the API server answers 401 and the transport calls `renew`.
     """
     loader_error = import_kubeconfig_reader().ConfigException
     try:
@@ -244,6 +251,11 @@ def _refresh_token(hook: Callable[[Configuration], object], configuration: Confi
 
 
 def _create_tls_context_for(configuration: Configuration) -> ssl.SSLContext | None:
+    """Return the TLS context for a configuration; None for plain HTTP.
+
+    Raises:
+        ConfigurationError: the authorities, or the client certificate and its key, are unusable.
+    """
     if not configuration.host.startswith("https://"):
         return None
     try:

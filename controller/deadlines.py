@@ -68,7 +68,7 @@ class Deadline:
                     failure = error
                 self._ended = True
                 for _ in range(self._cancellations):
-                    task.uncancel()
+                    task.uncancel()  # our own cancellations are not for the caller
                 group.cancel_scope.cancel()
         if self._cancellations and not _must_end_caller(failure):
             raise DeadlinePassed from failure
@@ -89,6 +89,7 @@ class Deadline:
             seconds = min(2 * seconds, LAST_REPEAT_SECONDS)
 
     def _cancel(self, task: "asyncio.Task[object]") -> bool:
+        """Cancel the code; return False if the code has ended and was not cancelled."""
         if self._ended:
             return False
         self._cancellations += 1
@@ -97,7 +98,7 @@ class Deadline:
 
 
 def _must_end_caller(failure: BaseException | None) -> bool:
-    """Return whether an error ends the caller, too: by a cancellation, or with the process."""
+    """Return whether an error must reach the caller: its cancellation, or the process's end."""
     if isinstance(failure, asyncio.CancelledError):
         return cancellation_requested()
     return isinstance(failure, SystemExit | KeyboardInterrupt)

@@ -34,26 +34,36 @@ if TYPE_CHECKING:  # a client that is given its transport does not need to load 
 
 
 class _Version(msgspec.Struct, frozen=True):
+    """A served version of a group, for example `apps/v1`."""
+
     groupVersion: str
 
 
 class _Group(msgspec.Struct, frozen=True):
+    """An API group."""
+
     name: str
     versions: list[_Version]
 
 
 class _Groups(msgspec.Struct, frozen=True):
+    """The document at /apis: all groups but the core group."""
+
     kind: Literal["APIGroupList"]
     groups: list[_Group]
 
 
 class _Kind(msgspec.Struct, frozen=True):
+    """A kind by its plural, or a subresource by `PLURAL/NAME` (metav1.APIResource)."""
+
     name: str
     kind: str = ""
     namespaced: bool = False
 
 
 class _Kinds(msgspec.Struct, frozen=True):
+    """The document of one group and version."""
+
     kind: Literal["APIResourceList"]
     resources: list[_Kind]
 
@@ -123,6 +133,7 @@ class AbsenceCounter:
         """Note that an answer lacks a kind; return how many such answers count so far."""
         count, counted_at = self._absences.get(resource, (0, 0.0))
         now = self._clock.monotonic()
+        # Answers in quick succession count once: the server may need seconds to list the kind.
         if not count or (count < ABSENCES and now - counted_at >= ABSENCE_SECONDS):
             count, counted_at = count + 1, now
         self._absences[resource] = count, counted_at
@@ -157,9 +168,9 @@ async def is_served(
         is_listed = bool(await list_served(transport, [resource]))
     except ControllerError:
         if counter is not None:
-            counter.clear()
+            counter.clear()  # the server may be starting again, so earlier answers do not count
         raise
-    if is_listed or "." not in resource.group:
+    if is_listed or "." not in resource.group:  # custom resources have a dot in their group
         if counter is not None:
             counter.forget(resource)
         return is_listed
@@ -204,27 +215,29 @@ async def _is_defined(transport: "Transport", resource: Resource[Any]) -> bool:
 async def list_served(
     transport: "Transport", resources: Iterable[Resource[Any]]
 ) -> frozenset[Resource[Any]]:
-    """Return the kinds among these that a server's documents list, by as few requests as it takes.
+    """Return the kinds among `resources` that the discovery documents of a server list.
+
+    Only the documents that can list a kind of `resources` are requested.
 
     Raises:
         ControllerError: discovery failed, so the answer is not known.
     """
-    asked = list(resources)
+    candidates = list(resources)
     versions = set[_Version]()
-    if any(resource.group for resource in asked):
+    if any(resource.group for resource in candidates):  # /apis does not have the core group
         groups = (await _fetch_document(transport, "/apis", _Groups)).groups
         versions.update(chain.from_iterable(group.versions for group in groups))
-    known = set[Resource[Any]]()
-    for api_version in {resource.api_version for resource in asked}:
+    listed = set[Resource[Any]]()
+    for api_version in {resource.api_version for resource in candidates}:
         if "/" in api_version and _Version(api_version) not in versions:
-            continue
+            continue  # the document of a version that is not served would be a 404
         names = {kind.name for kind in await _fetch_kinds(transport, api_version)}
-        known |= {
+        listed |= {
             resource
-            for resource in asked
+            for resource in candidates
             if resource.api_version == api_version and resource.plural in names
         }
-    return frozenset(known)
+    return frozenset(listed)
 
 
 async def find_kind(
@@ -243,21 +256,25 @@ async def find_kind(
     try:
         kinds = await _fetch_kinds(transport, api_version)
     except NotFound:
-        return None
+        return None  # the version is not served
     for candidate in kinds:
-        if candidate.kind == kind and "/" not in candidate.name:
+        if candidate.kind == kind and "/" not in candidate.name:  # not a subresource
             return candidate.name, candidate.namespaced
     return None
 
 
 async def _fetch_kinds(transport: "Transport", api_version: str) -> list[_Kind]:
-    """Return the kinds of an API version, with their subresources."""
+    """Request the kinds of an API version, with their subresources."""
     root = "/apis" if "/" in api_version else "/api"
     return (await _fetch_document(transport, f"{root}/{api_version}", _Kinds)).resources
 
 
 async def _fetch_document(transport: "Transport", path: str, form: type[D]) -> D:
-    """Return one document, with every field's type checked: a tenant may send anything."""
+    """Request a discovery document, and check the type of every field.
+
+    Raises:
+        MalformedAnswer: the answer is not of the type `form`; an untrusted server may send any.
+    """
     answer = await transport.request("GET", path)
     try:
         document: D = decoder(form)(answer)

@@ -1,4 +1,4 @@
-"""Leading as an async context: the lease is held inside it, and released at its end."""
+"""Leader election as an async context, which holds the lease and releases it at its end."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -15,7 +15,7 @@ WaitToLead = Callable[[anyio.Event], Awaitable[bool]]
 
 @asynccontextmanager
 async def without_election() -> AsyncIterator[WaitToLead]:
-    """Return a function that leads at once, for a process that is the only one."""
+    """Yield a WaitToLead that leads at once, for a process without other replicas."""
 
     async def wait_to_lead(_stop: anyio.Event) -> bool:
         return True
@@ -27,7 +27,7 @@ async def without_election() -> AsyncIterator[WaitToLead]:
 async def with_election(
     elector: Elector, report: Callable[[float], None], lost: anyio.Event
 ) -> AsyncIterator[WaitToLead]:
-    """Return a function that waits for the lease; then hold the lease until the context ends.
+    """Yield a WaitToLead for the lease of `elector`; hold the lease until the context ends.
 
     All work of a leader has to run inside the context. When the lease is lost, the context is
     cancelled and raises LeaderLost in an exception group. When it ends in another way, also by
@@ -40,6 +40,7 @@ async def with_election(
     """
 
     async def hold() -> None:
+        """Renew the lease until cancelled; raise LeaderLost if it is lost, for whatever reason."""
         try:
             await call_guarded(elector.hold)
         except Exception as error:
@@ -56,7 +57,7 @@ async def with_election(
                 async with anyio.create_task_group() as waiting:
                     waiting.start_soon(cancel_when, stop, waiting.cancel_scope)
                     await elector.acquire()
-                    waiting.cancel_scope.cancel()
+                    waiting.cancel_scope.cancel()  # ends the wait for `stop`
                 if elector.leading:
                     report(1)
                     group.start_soon(hold)
@@ -66,7 +67,7 @@ async def with_election(
             group.cancel_scope.cancel()
     finally:
         report(0)
-        with anyio.CancelScope(shield=True):
+        with anyio.CancelScope(shield=True):  # so that another replica need not wait for expiry
             await elector.release()
 
 
@@ -76,6 +77,7 @@ def unwrap_failure() -> Iterator[None]:
     try:
         yield
     except ExceptionGroup as group:
+        # LeaderLost comes first: other failures in the group may follow from it.
         failure: Exception = group.subgroup(LeaderLost) or group
         while isinstance(failure, ExceptionGroup) and len(failure.exceptions) == 1:
             failure = failure.exceptions[0]

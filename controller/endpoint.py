@@ -58,15 +58,17 @@ class StaticToken(Credentials):
 
     @override
     async def authorization(self) -> str:
+        """Return the Authorization header; empty without a token."""
         return f"Bearer {self.token}" if self.token else ""
 
     @override
     async def renew(self) -> bool:
+        """Return False: the token never changes."""
         return False
 
     @override
     async def aclose(self) -> None:
-        pass
+        """Do nothing: a token that is known needs nothing that runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,8 @@ class Endpoint:
         tls: None for plain HTTP.
         server_name: the name in the server's certificate, if it is not the URL's host.
         proxy: URL of an HTTP proxy; empty for none.
-        user_agent: the part before the slash is the field manager of writes that name none.
+        user_agent: the User-Agent header. The server takes the part before the slash as the field
+            manager of writes that name no field manager.
         current_tls: returns what new connections use instead of `tls`, if that may change.
     """
 
@@ -113,10 +116,10 @@ def create_tls_context(
 
 
 def parse_host_url(url: str) -> SplitResult | None:
-    """Return the parts of an http:// or https:// URL that leads to a host; None of any other.
+    """Return the parts of an http:// or https:// URL with a host; None for any other text.
 
-    A port out of range, brackets that do not close and a name that DNS cannot have are found here,
-    as what sends requests raises ValueError for them.
+    A port out of range, brackets that do not close and a name that DNS cannot have also give None,
+    because aiohttp raises ValueError for them.
     """
     try:
         parts = urlsplit(url)

@@ -126,7 +126,7 @@ class Expired(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the server understood the content and refuses it."""
+    """422: the server understood the content and rejects it."""
 
 
 class TooManyRequests(ApiError):
@@ -228,17 +228,23 @@ _BY_STATUS: Mapping[int, type[ApiError]] = {
 
 
 class _StatusCause(msgspec.Struct):
+    """A Cause as the API has it (metav1.StatusCause)."""
+
     field: str = ""
     reason: str = ""
     message: str = ""
 
 
 class _StatusDetails(msgspec.Struct):
+    """The fields of metav1.StatusDetails that errors use."""
+
     causes: list[_StatusCause] | None = None
     retryAfterSeconds: int | None = None
 
 
 class _Status(msgspec.Struct):
+    """The fields of metav1.Status that errors use."""
+
     kind: Literal["Status"]
     reason: str | None = None
     message: str | None = None
@@ -250,9 +256,10 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def decode_status(data: bytes | msgspec.Raw) -> dict[str, Any] | None:
-    """Return the Status object in `data`, with every field's type checked; None if it is not one.
+    """Return the Status object in `data`; None if `data` is no Status.
 
-    An untrusted server may send anything under that name, so other fields are dropped.
+    An untrusted server may send anything in a Status. So the type of every field is checked, and
+    fields that errors do not use are dropped.
     """
     try:
         status = _status_decoder.decode(data)
@@ -268,24 +275,25 @@ def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = 
     Args:
         status: the HTTP status code; a Status inside a watch carries it as `code`.
         body: the decoded Status; anything else gives an error with an empty reason.
-        retry_after: seconds from the Retry-After header, if it was sent.
+        retry_after: seconds from the Retry-After header, if it was sent. It comes before the
+            Status' own `retryAfterSeconds`.
     """
     reason = str(body.get("reason") or "")
-    kind = _BY_STATUS.get(status, ServerFailure if status >= 500 else ApiError)
+    error_class = _BY_STATUS.get(status, ServerFailure if status >= 500 else ApiError)
     if status == 409 and reason == "AlreadyExists":
-        kind = AlreadyExists
+        error_class = AlreadyExists
     details = body.get("details") or {}
     causes = [
         Cause(str(c.get("field", "")), str(c.get("reason", "")), str(c.get("message", "")))
         for c in details.get("causes") or ()
     ]
     if status == 409 and any(cause.reason == "FieldManagerConflict" for cause in causes):
-        kind = FieldManagerConflict
+        error_class = FieldManagerConflict
     if retry_after is None:
         retry_after = details.get("retryAfterSeconds") or None
     if retry_after is not None:
         retry_after = float(min(max(retry_after, 0), LONGEST_RETRY_SECONDS))
-    return kind(
+    return error_class(
         status, reason, str(body.get("message") or ""), causes=causes, retry_after=retry_after
     )
 
@@ -313,25 +321,31 @@ def error_from_response(
                 f"{request}: the server speaks HTTPS: write https:// in its URL"
             )
         if content_type != "text/plain" and code != 429:
-            kind = NotReached if code >= 500 else MalformedAnswer
-            return kind(
+            error_class = NotReached if code >= 500 else MalformedAnswer
+            return error_class(
                 f"{request}: HTTP {code} with {content_type or 'no content type'} where a"
                 " Kubernetes Status was expected: is something else answering at this address?"
             )
         status = {"message": data[:200].decode(errors="replace").strip()}
-    return api_error(code, status, _retry_after(headers))
+    return api_error(code, status, _parse_retry_after(headers))
 
 
 def is_expired(error: ControllerError) -> bool:
-    """Return whether a position is before the server's history (410) or after it (504)."""
+    """Return whether a requested resourceVersion is before the server's history or after it.
+
+    A server answers 410 before it, and 504 with the cause ResourceVersionTooLarge after it.
+    """
     return isinstance(error, Expired) or (
         isinstance(error, ApiError)
         and any(cause.reason == "ResourceVersionTooLarge" for cause in error.causes)
     )
 
 
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds that Retry-After asks for; a date is compared with the Date header."""
+def _parse_retry_after(headers: Mapping[str, str]) -> float | None:
+    """Return the seconds in the Retry-After header; None if it is missing or cannot be parsed.
+
+    A date there is compared with the Date header, because our clock may differ from the server's.
+    """
     value = headers.get("Retry-After", "")
     try:
         seconds = float(value)
@@ -339,8 +353,8 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
         from email.utils import parsedate_to_datetime  # noqa: PLC0415 - few servers send a date
 
         try:
-            until = parsedate_to_datetime(value) - parsedate_to_datetime(headers["Date"])
+            duration = parsedate_to_datetime(value) - parsedate_to_datetime(headers["Date"])
         except (ValueError, TypeError, KeyError):
             return None
-        seconds = until.total_seconds()
+        seconds = duration.total_seconds()
     return seconds if math.isfinite(seconds) else None

@@ -12,9 +12,13 @@ from controller.resource import Resource
 T = TypeVar("T", bound=Object)
 
 NOTE_BYTES = 1024
+"""Bytes of the longest note that the server accepts."""
 INSTANCE_LENGTH = 128
-NAME_LENGTH = 230  # leaves room for the suffix within the 253 that a name may have
+"""Characters of the longest reportingInstance that the server accepts."""
+NAME_LENGTH = 230
+"""Characters of the object's name in an event's name: with the suffix, a name may have 253."""
 NAMESPACE_OF_CLUSTER_SCOPED = "default"
+"""The namespace of events about cluster-scoped objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Reference:
     uid: str
 
     @classmethod
-    def to(cls, resource: Resource[T], obj: T) -> "Reference":
+    def from_object(cls, resource: Resource[T], obj: T) -> "Reference":
         """Return the reference to `obj`, which is of the kind `resource`."""
         meta = obj.metadata
         return cls(
@@ -94,8 +98,8 @@ class Reporter:
         return cls(controller, instance[:INSTANCE_LENGTH])
 
 
-def event_body(
-    key: SeriesKey, note: str, reporter: Reporter, at: datetime, stamp: int
+def create_event_body(
+    key: SeriesKey, note: str, reporter: Reporter, happened_at: datetime, stamp: int
 ) -> dict[str, Any]:
     """Return the body of the request that creates an Event.
 
@@ -103,14 +107,14 @@ def event_body(
         key: the object, the related object, type, reason and action.
         note: a sentence for people; cut to 1024 bytes, the most that the server accepts.
         reporter: the reporting component.
-        at: when it happened.
+        happened_at: when the event happened.
         stamp: a number, unique among the events of the object.
     """
     regarding, related = key.regarding, key.related
     stem = regarding.name[:NAME_LENGTH].rstrip("-.")
     return {
         "metadata": {"name": f"{stem}.{stamp:x}", "namespace": regarding.event_namespace},
-        "eventTime": rfc3339_micro(at),
+        "eventTime": rfc3339_micro(happened_at),
         "type": key.type,
         "reason": key.reason,
         "action": key.action,
@@ -122,20 +126,21 @@ def event_body(
     }
 
 
-def series_patch(count: int, last: datetime) -> dict[str, Any]:
+def create_series_patch(count: int, last_time: datetime) -> dict[str, Any]:
     """Return the patch that sets how often, and when last, the event has happened.
 
-    It cannot change the note: in events.k8s.io/v1 all fields but series and metadata are immutable
-    ("field is immutable", 422). Rejected: patching the message through core/v1, which allows it.
-    The note would then be from another time than the event.
+    A patch cannot change the note: in events.k8s.io/v1 all fields but series and metadata are
+    immutable ("field is immutable", 422). Rejected: patching the message through core/v1, which
+    allows that. The note would then be from another time than the event.
     """
-    return {"series": {"count": count, "lastObservedTime": rfc3339_micro(last)}}
+    return {"series": {"count": count, "lastObservedTime": rfc3339_micro(last_time)}}
 
 
 def shorten(note: str, limit: int = NOTE_BYTES) -> str:
     """Return `note`, cut to at most `limit` bytes of UTF-8 with an ellipsis at its end.
 
-    What UTF-8 has no bytes for, as in names of files that Python could not decode, becomes `?`.
+    A character that UTF-8 cannot encode becomes `?`: Python uses surrogates for the bytes of file
+    names that it cannot decode.
     """
     data = note.encode(errors="replace")
     if len(data) <= limit:

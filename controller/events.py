@@ -48,8 +48,8 @@ from controller.eventkind import (
     Reference,
     Reporter,
     SeriesKey,
-    event_body,
-    series_patch,
+    create_event_body,
+    create_series_patch,
 )
 from controller.loggers import get_logger
 from controller.meta import Object, Version
@@ -65,13 +65,21 @@ R = TypeVar("R", bound=Object)
 EventType = Literal["Normal", "Warning"]
 
 QUEUE_LENGTH = 1000
+"""How many events wait to be written; further ones are dropped."""
 TRIES = 12
+"""How often a request is sent before its event is dropped."""
 RETRY_SECONDS = 10.0
+"""The delay between two tries, which jitter changes."""
 QUIET_SECONDS = 360.0
+"""A series ends after so long without its event."""
 REFRESH_SECONDS = 1800.0
+"""How often the count of a series that goes on is written."""
 FLUSH_SECONDS = 2.0
+"""How long events are still written when the process ends."""
 BURST = 25
+"""Tokens in a full bucket: events about one object in quick succession."""
 REFILL_SECONDS = 300.0
+"""How long it takes until a bucket has one token more."""
 MAX_BUCKETS = 4096
 """Number of objects whose buckets are kept; the one without events for longest is removed."""
 
@@ -84,24 +92,35 @@ class _QueuedEvent:
 
     key: SeriesKey
     note: str
-    at: datetime
+    happened_at: datetime
     stamp: int
 
 
 @dataclass(slots=True)
 class _Series:
-    """An event on the server and how often it happened; times are monotonic seconds."""
+    """An event on the server, and how often it happened since.
+
+    Args:
+        event: the Event as the server has it.
+        count: how often it happened.
+        last_time: when it happened last, in wall-clock time.
+        counted_at: when it happened last, in monotonic seconds.
+        written_count: the count that the server has.
+        written_at: when that count was written, in monotonic seconds.
+    """
 
     event: Event
     count: int
-    last: datetime
-    last_seen: float
-    written: int
+    last_time: datetime
+    counted_at: float
+    written_count: int
     written_at: float
 
 
 @dataclass(slots=True)
 class _Bucket:
+    """A token bucket; `filled_at` is when (monotonic seconds) its tokens were computed."""
+
     tokens: float
     filled_at: float
 
@@ -123,6 +142,7 @@ class SpamFilter(Generic[K]):
     def allow(self, key: K) -> bool:
         """Take a token of `key`; return whether there was one."""
         now = self._clock.monotonic()
+        # Taken out and put in again at the end: the first entry is the one unused for longest.
         bucket = self._buckets.pop(key, None) or _Bucket(BURST, now)
         refilled = bucket.tokens + (now - bucket.filled_at) / REFILL_SECONDS
         bucket.tokens, bucket.filled_at = min(float(BURST), refilled), now
@@ -152,7 +172,7 @@ class Recorder:
         jitter: returns numbers in [0, 1) that spread the retries.
 
     Raises:
-        ValueError: the server would refuse each event, as the component is no qualified name.
+        ValueError: the component is no qualified name, so the server would reject each event.
     """
 
     def __init__(
@@ -175,7 +195,7 @@ class Recorder:
         self._counter = dropped
         self._jitter = jitter
         self._queue: deque[_QueuedEvent] = deque()
-        self._recorded = anyio.Event()
+        self._work_added = anyio.Event()
         self._series: dict[SeriesKey, _Series] = {}
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
         self._stamp = 0
@@ -218,45 +238,56 @@ class Recorder:
         if len(self._queue) >= QUEUE_LENGTH:
             self._drop("full")
             return
-        other = Reference.to(*related) if related is not None else None
         key = SeriesKey(
-            Reference.to(resource, obj), type, reason=reason, action=action, related=other
+            Reference.from_object(resource, obj),
+            type,
+            reason=reason,
+            action=action,
+            related=Reference.from_object(*related) if related is not None else None,
         )
         now = self._clock.now()
-        # Unique within this process; two events of a burst may have the same time.
+        # The time in nanoseconds, at least 1 above the last stamp: two events of a burst may have
+        # the same time, and the stamp has to be unique.
         self._stamp = max(self._stamp + 1, int(now.timestamp() * 1e9))
-        self._queue.append(_QueuedEvent(key, escape_text(message), at=now, stamp=self._stamp))
-        self._recorded.set()
+        self._queue.append(
+            _QueuedEvent(key, escape_text(message), happened_at=now, stamp=self._stamp)
+        )
+        self._work_added.set()
 
     async def run(self) -> None:
-        """Write recorded events until cancelled, then what is left, for at most two seconds."""
+        """Write recorded events until cancelled, then the rest of them for two seconds at most."""
         try:
             while True:
                 await self._wait_for_work()
-                self._recorded = anyio.Event()
+                self._work_added = anyio.Event()
                 await self._write_queued()
-                await self._write_counts(self._due)
+                await self._write_counts(self._find_due_time)
         finally:
             with anyio.CancelScope(shield=True), self._clock.move_on_after(FLUSH_SECONDS):
                 await self._write_queued()
-                await self._write_counts(lambda _: -math.inf)
+                await self._write_counts(lambda _: -math.inf)  # every count is due at the end
 
     async def _wait_for_work(self) -> None:
         """Wait until an event is recorded or the count of a series has to be written."""
-        due = min((self._due(series) for series in self._series.values()), default=None)
+        due = min((self._find_due_time(series) for series in self._series.values()), default=None)
         if due is None:
-            await self._recorded.wait()
+            await self._work_added.wait()
             return
         with self._clock.move_on_after(due - self._clock.monotonic()):
-            await self._recorded.wait()
+            await self._work_added.wait()
 
-    def _due(self, series: _Series) -> float:
-        quiet = series.last_seen + QUIET_SECONDS
-        if series.count == series.written:
-            return quiet
-        return min(quiet, series.written_at + REFRESH_SECONDS)
+    def _find_due_time(self, series: _Series) -> float:
+        """Return when (monotonic seconds) a series ends, or its count has to be written before."""
+        end = series.counted_at + QUIET_SECONDS
+        if series.count == series.written_count:
+            return end
+        return min(end, series.written_at + REFRESH_SECONDS)
 
     async def _write_queued(self) -> None:
+        """Write all queued events; drop an event whose writing raises, so that others follow.
+
+        An event stays in the queue until it is written, so a cancelled write is made at the end.
+        """
         while self._queue:
             try:
                 await self._write(self._queue[0])
@@ -266,15 +297,17 @@ class Recorder:
             self._queue.popleft()
 
     async def _write(self, queued: _QueuedEvent) -> None:
-        """Create the event, or count one that repeats; the first repetition is written at once."""
+        """Create the event, or count it in its series if it repeats."""
         series = self._series.get(queued.key)
         now = self._clock.monotonic()
         if series is None:
             await self._create(queued)
             return
         series.count += 1
-        series.last, series.last_seen = queued.at, now
-        if series.count == 2:
+        series.last_time, series.counted_at = queued.happened_at, now
+        if (
+            series.count == 2
+        ):  # the first repetition makes the event a series; readers see that soon
             await self._write_count(queued.key, series)
 
     async def _create(self, queued: _QueuedEvent) -> None:
@@ -283,8 +316,12 @@ class Recorder:
         if not self._limits.allow((key.regarding, key.related)):
             self._drop("limited")
             return
-        body = event_body(
-            key, queued.note, reporter=self._reporter, at=queued.at, stamp=queued.stamp
+        body = create_event_body(
+            key,
+            queued.note,
+            reporter=self._reporter,
+            happened_at=queued.happened_at,
+            stamp=queued.stamp,
         )
         event = await self._send(
             lambda: self._client.create(EVENTS, key.regarding.event_namespace, body)
@@ -292,34 +329,46 @@ class Recorder:
         if event is not None:
             now = self._clock.monotonic()
             self._series[key] = _Series(
-                event, 1, last=queued.at, last_seen=now, written=1, written_at=now
+                event,
+                1,
+                last_time=queued.happened_at,
+                counted_at=now,
+                written_count=1,
+                written_at=now,
             )
 
-    async def _write_counts(self, due: Callable[[_Series], float]) -> None:
-        """Write the counts that are due, and remove the series that have ended."""
+    async def _write_counts(self, find_due_time: Callable[[_Series], float]) -> None:
+        """Write the counts that are due, and remove the series that have ended.
+
+        Args:
+            find_due_time: returns when (monotonic seconds) a series is due.
+        """
         now = self._clock.monotonic()
         for key, series in list(self._series.items()):
-            if due(series) > now:
+            if find_due_time(series) > now:
                 continue
-            if series.count > series.written:
+            if series.count > series.written_count:
                 await self._write_count(key, series)
-            if series.last_seen + QUIET_SECONDS <= now:
+            if series.counted_at + QUIET_SECONDS <= now:
                 self._series.pop(key, None)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         """Write how often an event occurred into its series."""
-        patch = series_patch(series.count, series.last)
-        at = Version.from_object(series.event)
-        event = await self._send(lambda: self._client.patch(EVENTS, at, patch))
+        patch = create_series_patch(series.count, series.last_time)
+        version = Version.from_object(series.event)
+        event = await self._send(lambda: self._client.patch(EVENTS, version, patch))
         if event is None:
-            # Deleted (events expire after an hour) or changed: the next one is a new event.
+            # Deleted (events expire after an hour) or changed: the next time it is a new event.
             self._series.pop(key, None)
             return
         series.event = event
-        series.written, series.written_at = series.count, self._clock.monotonic()
+        series.written_count, series.written_at = series.count, self._clock.monotonic()
 
     async def _send(self, request: Callable[[], Any]) -> Event | None:
-        """Send a request, up to TRIES times; return the event, or None if it was not written."""
+        """Send a request, up to TRIES times; return the event, or None if it was not written.
+
+        Only failures that may pass are retried.
+        """
         for attempt in range(TRIES):
             try:
                 event: Event = await request()
@@ -330,6 +379,7 @@ class Recorder:
                 share = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
                 await self._clock.sleep(RETRY_SECONDS * share)
             except (NotFound, AlreadyExists) as error:
+                # No fault: the namespace or event was deleted, or an earlier try has created it.
                 log.debug("Event not recorded", error=str(error))
                 return None
             except ControllerError as error:
@@ -341,5 +391,6 @@ class Recorder:
         return None
 
     def _drop(self, reason: str) -> None:
+        """Count a dropped event: `full`, `limited` or `refused`."""
         if self._counter is not None:
             self._counter.labels(reason).inc()

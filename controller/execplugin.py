@@ -1,7 +1,8 @@
 """Runs the credential plugin of a kubeconfig's user (`exec`), connected as kubectl connects it.
 
-kubernetes_asyncio has code for this, too. But it hides what a plugin asks on the terminal, and
-when the caller is cancelled, by Ctrl-C say, it leaves the plugin running and its pipes open.
+kubernetes_asyncio has code for this, too. But that code hides what a plugin asks on the terminal.
+When the caller is cancelled, by Ctrl-C for example, it leaves the plugin running and its pipes
+open.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ from typing_extensions import override
 from controller.errors import ConfigurationError
 
 ENDING_SECONDS = 1.0
-"""How long a plugin may take to end after its caller was cancelled, before it is killed: Ctrl-C
-reaches it, too, and it may have to switch the terminal's echo on again."""
+"""How long a plugin may take to end after its caller was cancelled, before it is killed. Ctrl-C
+reaches the plugin, too, which may have to switch the terminal's echo on again."""
 
 ANSWER_SECONDS = 60.0
-"""How long a plugin may run that asks nobody, before it is ended."""
+"""How long a plugin may run that does not read from the terminal, before it is ended."""
 
 _STDIN, _STDOUT, _STDERR = range(3)
 
@@ -29,51 +30,58 @@ _STDIN, _STDOUT, _STDERR = range(3)
 async def run_plugin(
     command: Sequence[str],
     environment: Mapping[str, str],
-    described: Mapping[str, Any],
+    exec_fields: Mapping[str, Any],
     *,
     may_ask: bool,
 ) -> dict[str, str]:
     """Run a plugin; return its `token`, or `clientCertificateData` and `clientKeyData`, if any.
 
-    What it writes to standard error is shown where that is a terminal, and else part of the error
-    if it fails. It may read from standard input where that is a terminal, unless its
-    interactiveMode is Never. A plugin that may not is ended when it runs for ANSWER_SECONDS.
+    The plugin's standard error is shown if ours is a terminal; otherwise it becomes part of the
+    error if the plugin fails. The plugin may read from standard input if that is a terminal,
+    unless its interactiveMode is Never. A plugin that may not read has ANSWER_SECONDS to end.
 
     Args:
         command: the program and its arguments.
-        environment: its variables, without KUBERNETES_EXEC_INFO.
-        described: the user's `exec`.
-        may_ask: whether it may use the terminal; if not, it is run as where there is none.
+        environment: the plugin's variables, without KUBERNETES_EXEC_INFO.
+        exec_fields: the field `exec` of the kubeconfig's user.
+        may_ask: whether the plugin may use the terminal; if not, it runs as without a terminal.
 
     Raises:
-        ConfigurationError: it failed or runs for too long, or its answer is no ExecCredential of
-            its apiVersion.
-        OSError: it cannot be started.
+        ConfigurationError: the plugin failed or runs for too long, or its answer is no
+            ExecCredential of its apiVersion.
+        OSError: the plugin cannot be started.
     """
-    version = described["apiVersion"]
-    reads = may_ask and described.get("interactiveMode") != "Never" and os.isatty(_STDIN)
-    info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": reads}}
+    version = exec_fields["apiVersion"]
+    may_read = may_ask and exec_fields.get("interactiveMode") != "Never" and os.isatty(_STDIN)
+    info = {"apiVersion": version, "kind": "ExecCredential", "spec": {"interactive": may_read}}
     variables = {**environment, "KUBERNETES_EXEC_INFO": json.dumps(info)}
-    stdin, stderr = None if reads else DEVNULL, None if may_ask and os.isatty(_STDERR) else PIPE
+    stdin = None if may_read else DEVNULL
+    stderr = None if may_ask and os.isatty(_STDERR) else PIPE
     try:
-        with anyio.fail_after(None if reads else ANSWER_SECONDS):
-            code, printed, said = await _run(command, variables, stdin=stdin, stderr=stderr)
+        with anyio.fail_after(None if may_read else ANSWER_SECONDS):  # a person may take longer
+            code, output, error_output = await _run_program(
+                command, variables, stdin=stdin, stderr=stderr
+            )
     except TimeoutError as error:
         raise ConfigurationError(
             f"exec: {command[0]} has not answered within {ANSWER_SECONDS:g} s and was ended; run"
             " it by hand to see what it waits for"
         ) from error
     if code != 0:
-        detail = said.decode(errors="replace").strip()
+        detail = error_output.decode(errors="replace").strip()
         raise ConfigurationError(f"exec: process returned {code}{f'. {detail}' if detail else ''}")
-    return _read_credentials(printed, version)
+    return _read_credentials(output, version)
 
 
-async def _run(
+async def _run_program(
     command: Sequence[str], environment: Mapping[str, str], stdin: int | None, stderr: int | None
 ) -> tuple[int | None, bytes, bytes]:
-    """Return the exit code of a program and what it wrote; it has ended, also if cancelled."""
-    with anyio.CancelScope(shield=True):  # cancelled in between, asyncio would leave it unwaited
+    """Run a program to its end; return its exit code, standard output and standard error.
+
+    A cancelled call, too, returns only after the program has ended.
+    """
+    # If this were cancelled, asyncio would never wait for the program.
+    with anyio.CancelScope(shield=True):
         transport, process = await asyncio.get_running_loop().subprocess_exec(
             _Process, *command, env=environment, stdin=stdin, stdout=PIPE, stderr=stderr
         )
@@ -84,12 +92,12 @@ async def _run(
         with anyio.CancelScope(shield=True):
             with anyio.move_on_after(ENDING_SECONDS):
                 await process.exited.wait()
-            transport.close()  # kills it if it still runs
+            transport.close()  # kills the program if it still runs
             await process.ended.wait()
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """Gathers what a program writes, and notes when it has exited."""
+    """Collects a program's output; sets `exited` at its exit, `ended` once its pipes close."""
 
     def __init__(self) -> None:
         self.out, self.err = bytearray(), bytearray()
@@ -97,21 +105,30 @@ class _Process(asyncio.SubprocessProtocol):
 
     @override
     def pipe_data_received(self, fd: int, data: bytes) -> None:
+        """Collect a part of the output."""
         (self.out if fd == _STDOUT else self.err).extend(data)
 
     @override
     def process_exited(self) -> None:
+        """Note that the program has exited; a child of it may hold the pipes open."""
         self.exited.set()
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        self.ended.set()  # it has exited, and all its pipes are closed
+        """Note that the program has exited and all its pipes are closed."""
+        self.ended.set()
 
 
-def _read_credentials(printed: bytes, version: object) -> dict[str, str]:
-    """Return the credentials in a plugin's answer; raise ConfigurationError if it is wrong."""
+def _read_credentials(output: bytes, version: object) -> dict[str, str]:
+    """Return the credentials in a plugin's answer; empty if it has neither token nor certificate.
+
+    A token comes before a certificate, and a certificate counts only with its key.
+
+    Raises:
+        ConfigurationError: the answer is no ExecCredential of the apiVersion `version`.
+    """
     try:
-        answer = json.loads(printed)
+        answer = json.loads(output)
     except ValueError as error:
         raise ConfigurationError(f"exec: failed to decode process output: {error}") from error
     for key in ("apiVersion", "kind", "status"):

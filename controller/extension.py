@@ -1,12 +1,12 @@
 """Informers and controllers that come and go while their manager runs.
 
-For kinds that may not be served yet, or no longer: an informer of the manager itself would fail
-until they are, and `/readyz` with it. An extension is made anew each time the kinds it needs are
-served; it shares the connection, the clock and the metrics of its manager, and may use informers
-of the manager besides its own.
+An extension is for kinds that may not be served yet, or no longer. An informer of the manager
+itself would fail until they are served, and `/readyz` would fail with it. A new extension is
+created each time the kinds it needs are served. It shares the connection, the clock and the
+metrics of its manager, and may use informers of the manager besides its own.
 
-Its controllers can be divided by shards like those of the manager. The service that runs it must
-then run in every replica.
+Its controllers can be divided by shards like the manager's controllers. The service that runs the
+extension must then run in every replica.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -42,19 +42,20 @@ class Extension:
 
     Args:
         transport: the API server.
-        clock: the manager's.
-        metrics: the manager's.
-        supervisor: the manager's.
-        informers: the manager's; they see the responses to this extension's writes, too.
-        jobs: the controllers whose keys are divided by shards; ours are added while they run.
-        shards: the shards that are held here; None if this process works on all keys.
+        clock: the manager's clock.
+        metrics: the manager's metrics.
+        supervisor: the manager's supervisor.
+        informers: the manager's informers; they get the responses to this extension's writes, too.
+        jobs: the controllers whose keys are divided by shards; the extension's are added while it
+            runs.
+        shards: the shards that this process holds; None if this process works on all keys.
         streams: whether lists may be read as initial events of watches.
-        measured: whether the informers have metrics and readiness checks; False where others of
-            the same kinds have.
-        readiness: the checks behind the manager's /readyz; those of our informers are added while
-            they run.
-        running_informers: those of the manager and of its extensions; ours are added while they
-            run.
+        measured: whether the informers have metrics and readiness checks; False if other
+            informers of the same kinds have them.
+        readiness: the checks behind the manager's /readyz; the checks of the extension's
+            informers are added while it runs.
+        running_informers: the informers of the manager and of its extensions; the extension's
+            are added while it runs.
     """
 
     def __init__(  # noqa: PLR0913 - what its manager shares with it
@@ -76,9 +77,9 @@ class Extension:
         self._metrics = metrics
         self._supervisor = supervisor
         self._watched: list[InformerMetrics | QueueMetrics] = []
-        of_informers = self._informer_metrics if measured else UnmeasuredInformer
-        own = Informers(transport, clock, streams=streams, metrics=of_informers)
-        self._informers = own
+        create_metrics = self._create_informer_metrics if measured else UnmeasuredInformer
+        own_informers = Informers(transport, clock, streams=streams, metrics=create_metrics)
+        self._informers = own_informers
         self._jobs: dict[str, ControllerJob] = {}
         self._sharded_jobs = jobs
         self._shards = shards
@@ -86,18 +87,21 @@ class Extension:
         self._running_informers = running_informers
         self._is_measured = measured
 
-        def show(resource: Resource[Any], obj: Object) -> None:
+        def apply_own_write(resource: Resource[Any], obj: Object) -> None:
             informers.apply_own_write(resource, obj)
-            own.apply_own_write(resource, obj)
+            own_informers.apply_own_write(resource, obj)
 
-        def hide(resource: Resource[Any], version: Version) -> None:
+        def mark_deleted(resource: Resource[Any], version: Version) -> None:
             informers.mark_deleted(resource, version)
-            own.mark_deleted(resource, version)
+            own_informers.mark_deleted(resource, version)
 
         self.client = Client(
-            transport, on_object=show, on_deleted=hide, absence_counter=AbsenceCounter(clock)
+            transport,
+            on_object=apply_own_write,
+            on_deleted=mark_deleted,
+            absence_counter=AbsenceCounter(clock),
         )
-        """A client whose responses enter these caches and the manager's."""
+        """A client whose responses enter the caches of the extension and of the manager."""
 
     def informer(
         self, resource: Resource[T], *, indexes: Mapping[str, IndexFunction[T]] | None = None
@@ -150,11 +154,11 @@ class Extension:
     async def run(self) -> None:
         """Run the informers and controllers until cancelled.
 
-        Their gauges and readiness checks end with them.
+        Their gauges and readiness checks are there only while they run.
         """
         checks = [informer.check() for informer in self._informers] if self._is_measured else []
-        tasks: list[Task] = [informer.run for informer in self._informers]
-        lasting = [
+        informer_tasks: list[Task] = [informer.run for informer in self._informers]
+        controller_tasks = [
             self._supervisor.lasting(f"controller/{name}", job.run)
             for name, job in self._jobs.items()
         ]
@@ -163,7 +167,7 @@ class Extension:
         self._readiness += checks
         self._running_informers.append(self._informers)
         try:
-            async with run_in_background(tasks), run_in_background(lasting):
+            async with run_in_background(informer_tasks), run_in_background(controller_tasks):
                 await anyio.sleep_forever()
         finally:
             self._running_informers.remove(self._informers)
@@ -174,7 +178,8 @@ class Extension:
             for metrics in self._watched:
                 metrics.unwatch()
 
-    def _informer_metrics(self, name: str) -> InformerMetrics:
+    def _create_informer_metrics(self, name: str) -> InformerMetrics:
+        """Return metrics for the informers of a kind, which `run` removes at its end."""
         metrics = self._metrics.informer(name)
         self._watched.append(metrics)
         return metrics

@@ -30,8 +30,8 @@ class FieldDifference:
     Args:
         paths: the paths to report, for example `spec.replicas`. There is more than one if several
             fields of a value with one owner differ.
-        desired: the desired value; absent if the manager owns the field and is to give it up.
-        stored: the stored value; absent if the object does not have the field.
+        desired: the desired value; _ABSENT if the manager owns the field and is to give it up.
+        stored: the stored value; _ABSENT if the object does not have the field.
     """
 
     paths: tuple[str, ...]
@@ -42,8 +42,8 @@ class FieldDifference:
     def digest(self) -> bytes:
         """The digest of path and values, for AppliedValues; empty for a field to give up.
 
-        An apply always gives such a field up. If the difference were remembered all the same, a
-        field that the body no longer has could stay for ever.
+        An apply always gives up a field that the body lacks, so such a difference never stays
+        after it. If the difference were remembered, the field could stay for ever.
         """
         if self.desired is _ABSENT:
             return b""
@@ -71,11 +71,11 @@ def find_differences(
     if meta:
         fields["metadata"] = meta
     yield from _compare_fields(
-        fields, stored, owned=_find_owned(stored, manager, api_version), path=""
+        fields, stored, owned=_find_owned_fields(stored, manager, api_version), path=""
     )
 
 
-def _find_owned(stored: Json, manager: str, api_version: str) -> Json:
+def _find_owned_fields(stored: Json, manager: str, api_version: str) -> Json:
     """Return the tree of fields that the manager owns by its applies; empty if it has none."""
     for entry in stored["metadata"].get("managedFields") or ():
         if (
@@ -94,14 +94,15 @@ def _compare_values(
 ) -> Iterator[FieldDifference]:
     """Compare a value that the manager owns: part by part if it owns parts, else as a whole.
 
-    Without owned parts the value has one owner, as an atomic list has, or is an empty map or list,
-    which the manager owns without what others put into it.
+    Without owned parts there are two cases. The value has one owner, as an atomic list has, and is
+    compared as a whole. Or the desired value is an empty map or list: the manager owns the map or
+    list, and not the parts that others put into it.
 
     Args:
         desired: the desired value.
-        stored: the stored value; may be absent.
-        owned: the tree of what the manager owns in the value.
-        path: of the value.
+        stored: the stored value; may be _ABSENT.
+        owned: the tree of the parts that the manager owns in the value.
+        path: the path of the value.
     """
     has_parts = any(name != "." for name in owned)
     if isinstance(desired, dict) and isinstance(stored, dict) and (has_parts or not desired):
@@ -109,11 +110,11 @@ def _compare_values(
     elif isinstance(desired, list) and isinstance(stored, list) and (has_parts or not desired):
         yield from _compare_entries(desired, stored, owned=owned, path=path)
     elif desired != stored:
-        yield FieldDifference(_name_unequal(desired, stored, path), desired, stored)
+        yield FieldDifference(_list_unequal_paths(desired, stored, path), desired, stored)
 
 
-def _name_unequal(desired: object, stored: object, path: str) -> tuple[str, ...]:
-    """Return the paths of the unequal fields of two maps; of any other two values, their path."""
+def _list_unequal_paths(desired: object, stored: object, path: str) -> tuple[str, ...]:
+    """Return the paths of the fields in which two maps differ; for other values, `path` alone."""
     if not isinstance(desired, dict) or not isinstance(stored, dict):
         return (path,)
     names = [name for name in desired if desired[name] != stored.get(name, _ABSENT)]
@@ -129,13 +130,13 @@ def _compare_fields(
         stored_value = stored.get(name, _ABSENT)
         owned_parts = owned.get(f"f:{name}")
         if owned_parts is None:  # never applied, or another manager has written it since
-            names = _name_unequal(value, stored_value, field_path)
+            names = _list_unequal_paths(value, stored_value, field_path)
             yield FieldDifference(names, value, stored_value)
         else:
             yield from _compare_values(value, stored_value, owned=owned_parts, path=field_path)
     for element in owned:
         name = element.removeprefix("f:")
-        if element != "." and name not in desired:
+        if element != "." and name not in desired:  # the manager applied the field earlier
             yield FieldDifference((f"{path}.{name}" if path else name,))
 
 
@@ -153,13 +154,19 @@ def _compare_entries(
     for index, entry in enumerate(desired):
         element = element_of.get(index)
         if element is None:  # never applied, or another manager has written it since
-            yield FieldDifference((f"{path}[{_label(entry)}]",), entry)
+            yield FieldDifference((f"{path}[{_describe_entry(entry)}]",), entry)
             continue
         stored_entry = next(
-            (other for other in stored if _is_named_by(element, elements[element], other)), _ABSENT
+            (
+                candidate
+                for candidate in stored
+                if _is_named_by(element, elements[element], candidate)
+            ),
+            _ABSENT,
         )
         entry_path = f"{path}[{element[2:]}]"
         yield from _compare_values(entry, stored_entry, owned=owned[element], path=entry_path)
+    # Elements that name no desired entry: the manager applied these entries earlier.
     for element in elements.keys() - set(element_of.values()):
         yield FieldDifference((f"{path}[{element[2:]}]",))
 
@@ -167,25 +174,25 @@ def _compare_entries(
 def _pair_entries(desired: Sequence[Any], elements: Json) -> dict[int, str]:
     """Return the path element that names each desired entry, by the index of the entry.
 
-    Entries with all their key fields choose first. A port without `protocol` would otherwise take
-    the element of the SCTP port of the same number.
+    Entries with all their key fields are paired first. A port without `protocol` would otherwise
+    get the element of the SCTP port of the same number.
 
     Args:
         desired: the entries of the list.
-        elements: key fields, or value, of each owned entry, by path element.
+        elements: by path element, the key fields or the value of each owned entry.
     """
     element_of: dict[int, str] = {}
-    free = dict(elements)
-    for has_all_keys in (True, False):
+    unpaired = dict(elements)
+    for needs_all_keys in (True, False):
         for index, entry in enumerate(desired):
             if index in element_of:
-                continue
-            for element, keys in free.items():
-                if has_all_keys and isinstance(entry, dict) and not keys.keys() <= entry.keys():
-                    continue
+                continue  # paired in the first round
+            for element, keys in unpaired.items():
+                if needs_all_keys and isinstance(entry, dict) and not keys.keys() <= entry.keys():
+                    continue  # left for the second round
                 if _is_named_by(element, keys, entry):
                     element_of[index] = element
-                    del free[element]
+                    del unpaired[element]
                     break
     return element_of
 
@@ -206,7 +213,7 @@ def _is_named_by(element: str, keys: Any, entry: Any) -> bool:
     )
 
 
-def _label(entry: object) -> str:
-    """Return a short text that tells entries of a list apart."""
+def _describe_entry(entry: object) -> str:
+    """Return a short text for an entry of a list: its name, the entry itself, or its JSON."""
     name = entry.get("name") if isinstance(entry, dict) else entry
     return str(name) if name is not None else msgspec.json.encode(entry).decode()[:60]

@@ -3,9 +3,9 @@
 Both writes carry the object's version as a precondition, because a merge patch replaces the whole
 list: without it, a finalizer that another program added or removed meanwhile would be undone.
 
-A finalizer that was added does not always keep the object, even though the server answered 200: a
-deletion whose request read the object before removes it all the same, for as long as that request
-may take (a minute). Reconcilers have to handle objects that are gone without having been released.
+A finalizer that was added does not always keep the object, even though the server answered 200. A
+deletion that read the object before the finalizer was added still removes it; such a request may
+take a minute. Reconcilers have to handle objects that are gone without having been released.
 """
 
 from typing import TypeVar
@@ -26,8 +26,8 @@ def has_finalizer(obj: Object, name: str) -> bool:
 async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str) -> T:
     """Add a finalizer to `obj`; return the object as the server stored it.
 
-    Does nothing and returns `obj` if it has the finalizer, or if it is being deleted: the server
-    refuses new finalizers then.
+    Does nothing and returns `obj` if `obj` has the finalizer, or is being deleted: the server
+    rejects new finalizers then.
 
     Args:
         client: for the write.
@@ -41,13 +41,15 @@ async def add_finalizer(client: Client, resource: Resource[T], obj: T, name: str
     """
     if has_finalizer(obj, name) or obj.metadata.terminating:
         return obj
-    return await _write(client, resource, obj=obj, finalizers=[*obj.metadata.finalizers, name])
+    return await _write_finalizers(
+        client, resource, obj=obj, finalizers=[*obj.metadata.finalizers, name]
+    )
 
 
 async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: str) -> T:
-    """Remove a finalizer from `obj`; return the object as it was in the server's response.
+    """Remove a finalizer from `obj`; return the object in the server's response.
 
-    Does nothing and returns `obj` if it does not have the finalizer.
+    Does nothing and returns `obj` if `obj` does not have the finalizer.
 
     Args:
         client: for the write.
@@ -57,13 +59,13 @@ async def remove_finalizer(client: Client, resource: Resource[T], obj: T, name: 
 
     Raises:
         Conflict: the object has changed since it was read.
-        NotFound: it was deleted before.
+        NotFound: the object was deleted before.
         ControllerError: the write failed.
     """
     if not has_finalizer(obj, name):
         return obj
-    rest = [other for other in obj.metadata.finalizers if other != name]
-    return await _write(client, resource, obj=obj, finalizers=rest)
+    finalizers = [finalizer for finalizer in obj.metadata.finalizers if finalizer != name]
+    return await _write_finalizers(client, resource, obj=obj, finalizers=finalizers)
 
 
 async def release_unreadable(
@@ -71,9 +73,9 @@ async def release_unreadable(
 ) -> None:
     """Remove a finalizer from an object that cannot be decoded, so that its deletion can end.
 
-    Do so when nothing outside of the object has to be released, or when that is known from
-    elsewhere: what the object holds cannot be read. Does nothing if the object is not being
-    deleted, does not have the finalizer, or has metadata that cannot be decoded.
+    Call this only if nothing outside of the object has to be released, or if the caller knows from
+    elsewhere what to release: the object itself cannot be read. Does nothing if the object is not
+    being deleted, does not have the finalizer, or has metadata that cannot be decoded.
 
     Args:
         client: for the write.
@@ -83,15 +85,18 @@ async def release_unreadable(
 
     Raises:
         Conflict: the object has changed since it was read.
-        NotFound: it was deleted before.
+        NotFound: the object was deleted before.
         ControllerError: the write failed.
     """
     if failure.metadata is None or not failure.metadata.terminating:
         return
-    # Of another type: the answer enters no cache, and cannot fail to be decoded either.
+    # With the type of its metadata alone, the response can be decoded, and enters no cache.
     await remove_finalizer(client, resource.metadata_only, MetadataOnly(failure.metadata), name)
 
 
-async def _write(client: Client, resource: Resource[T], obj: T, finalizers: list[str]) -> T:
+async def _write_finalizers(
+    client: Client, resource: Resource[T], obj: T, finalizers: list[str]
+) -> T:
+    """Replace the finalizers of `obj` if it is still at the same version."""
     patch = {"metadata": {"finalizers": finalizers}}
     return await client.patch(resource, Version.from_object(obj), patch)

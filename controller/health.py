@@ -54,7 +54,7 @@ PING = Check("ping", lambda: None)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The response to a probe."""
+    """The response to a probe: whether all checks pass, and the text of the page."""
 
     healthy: bool
     body: str
@@ -71,17 +71,20 @@ def report(
         verbose: show all lines, and the reasons.
         exclude: names of checks that are not run.
     """
-    results = [(check.name, _run(check)) for check in checks if check.name not in exclude]
+    results = [(check.name, _run_check(check)) for check in checks if check.name not in exclude]
     healthy = all(failing is None for _, failing in results)
     if healthy and not verbose:
         return Report(True, "ok")
-    lines = [_line(name, failing, verbose=verbose) for name, failing in results]
+    lines = [_format_line(name, failing, verbose=verbose) for name, failing in results]
     lines.append(f"{page} check {'passed' if healthy else 'failed'}\n")
     return Report(healthy, "\n".join(lines))
 
 
-def _run(check: Check) -> Failing | None:
-    """Return the result of a check; a failure if the check itself fails."""
+def _run_check(check: Check) -> Failing | None:
+    """Return the result of a check; a Failing if it raises or returns anything else.
+
+    A check of a user must not end the probe, and a wrong result must not pass for healthy.
+    """
     try:
         result: object = call_plain(check.run)
     except Exception as error:
@@ -93,7 +96,8 @@ def _run(check: Check) -> Failing | None:
     return Failing("the check returned a wrong result", why)
 
 
-def _line(name: str, failing: Failing | None, *, verbose: bool) -> str:
+def _format_line(name: str, failing: Failing | None, *, verbose: bool) -> str:
+    """Return the line of a check; the reason of a failure only with `verbose`."""
     if failing is None:
         return f"[+]{name} ok"
     why = failing.why if verbose and failing.why else "reason withheld"

@@ -14,10 +14,14 @@ from controller.loggers import get_logger
 from controller.pages import Bind, Guard, Page, PageRequest
 
 SHUTDOWN_SECONDS = 1.0
+"""How long running requests may take when a server ends."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Return whether a failure is one of ours; for a request that is no HTTP a 400 is enough."""
+    """Return whether a log line of aiohttp is about our code, and not about a malformed request.
+
+    A client that sends no valid HTTP gets a 400; a line in our log would help nobody.
+    """
     return not record.exc_info or not isinstance(record.exc_info[1], HttpProcessingError)
 
 
@@ -35,10 +39,10 @@ async def serve(
     tls: ssl.SSLContext | None = None,
     guard: Guard | None = None,
 ) -> AsyncIterator[int]:
-    """Serve pages inside the context, which returns the port.
+    """Serve pages for the time of the context, which yields the port.
 
     Args:
-        bind: the address.
+        bind: the address to listen on.
         pages: by URL path; a page gets the requests below its path, too.
         subject: the name of the service, for error messages.
         tls: None for plain HTTP.
@@ -49,8 +53,8 @@ async def serve(
     """
     app = web.Application()
     for path, page in pages.items():
-        app.router.add_get(path, _handler(page, guard))
-        app.router.add_get(path + "/{tail:.+}", _handler(page, guard))
+        app.router.add_get(path, _create_handler(page, guard))
+        app.router.add_get(path + "/{tail:.+}", _create_handler(page, guard))
     async with listening(app, bind, subject, tls=tls) as port:
         yield port
 
@@ -65,14 +69,16 @@ async def listening(
     drain_seconds: float = SHUTDOWN_SECONDS,
     cancel_abandoned: bool = False,
 ) -> AsyncIterator[int]:
-    """Serve `app` for the time of the context, which returns the port.
+    """Serve `app` for the time of the context, which yields the port.
 
     Args:
-        bind: the address.
+        app: the application.
+        bind: the address to listen on.
         subject: the name of the service, for error messages.
         tls: None for plain HTTP.
         drain_seconds: how long running requests may take when the context ends.
-        cancel_abandoned: cancel requests whose client has gone, as streams would not end.
+        cancel_abandoned: cancel requests whose client has closed the connection. A stream would
+            not end otherwise.
 
     Raises:
         ConfigurationError: the address cannot be listened on.
@@ -102,11 +108,13 @@ async def listening(
             await runner.cleanup()
 
 
-def _handler(page: Page, guard: Guard | None) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return the aiohttp handler of a page; the guard, if there is one, may answer first."""
+def _create_handler(
+    page: Page, guard: Guard | None
+) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """Return the aiohttp handler of a page; a response of the guard comes before the page."""
 
     async def handle(request: web.Request) -> web.Response:
-        """Answer one request, after the guard has let it pass."""
+        """Answer a request with the response of the guard, else with that of the page."""
         response = None
         if guard is not None:
             authorization = request.headers.get("Authorization", "")

@@ -28,12 +28,13 @@ from controller.errors import (
     Unauthorized,
     error_from_response,
 )
-from controller.proxies import shown_proxy
+from controller.proxies import hide_proxy_password
 from controller.transport import NO_QUERY, Transport
 
 _WARNING = re.compile(r'299 [^\s"]+ "((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(r"\\(.)")
 CONNECT_SECONDS = 10.0
+"""Seconds until a TCP connection must be open."""
 HEADERS_SECONDS = 30.0
 """Seconds until a watch's response headers must have come; servers send them at once."""
 MAX_BYTES = 512 * 1024 * 1024
@@ -79,7 +80,7 @@ class HttpTransport(Transport):
         self._leases: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._is_closed = False
-        self._under_way: set[anyio.CancelScope] = set()
+        self._running_scopes: set[anyio.CancelScope] = set()
         self._open_watches: set[aiohttp.ClientResponse] = set()
 
     @property
@@ -99,7 +100,8 @@ class HttpTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        session = self._session_for(path)
+        """Send a request, and once more with new credentials after a 401."""
+        session = self._get_session(path)
         headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -110,7 +112,7 @@ class HttpTransport(Transport):
             "headers": headers,
             "timeout": aiohttp.ClientTimeout(total=total, sock_connect=CONNECT_SECONDS),
         }
-        url = self._url(path, query)
+        url = self._build_url(path, query)
         try:
             return await self._exchange(session, method, url=url, arguments=arguments)
         except Unauthorized:
@@ -124,10 +126,11 @@ class HttpTransport(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch, and once more with new credentials after a 401."""
         if self._watches is None:
-            self._watches = self._session(limit=0)
+            self._watches = self._open_session(limit=0)
         session = self._watches
-        url = self._url(path, query)
+        url = self._build_url(path, query)
         try:
             response = await self._open_watch(session, url, accept)
         except Unauthorized:
@@ -144,10 +147,11 @@ class HttpTransport(Transport):
 
     @override
     async def aclose(self) -> None:
+        """Close all connections; requests under way raise NoAnswer."""
         self._is_closed = True
-        # Left to itself, aiohttp raises RuntimeError or CancelledError to some of those who wait,
-        # and lets those wait for ever whose response has begun.
-        for scope in self._under_way:
+        # Closing aiohttp's sessions raises RuntimeError or CancelledError in some requests that
+        # are under way, and lets a request wait for ever whose response has begun.
+        for scope in self._running_scopes:
             scope.cancel()
         for response in self._open_watches:
             response.close()
@@ -158,33 +162,41 @@ class HttpTransport(Transport):
         await self._endpoint.credentials.aclose()
 
     async def _renew_credentials(self, subject: str, seconds: float | None) -> bool:
-        """Get other credentials after a 401; return whether they changed.
+        """Get new credentials after a 401; return whether they differ from the old ones.
+
+        Args:
+            subject: the request, for the message.
+            seconds: how long that may take; None for no limit.
 
         Raises:
-            NoAnswer: there were none within `seconds`; `subject` is the request, for the message.
+            NoAnswer: there were no new credentials within `seconds`, or the transport was closed.
         """
-        with self._until_closed(), _waiting_for_credentials(subject, seconds):
+        with self._cancel_on_close(), _limit_credentials_wait(subject, seconds):
             return await self._endpoint.credentials.renew()
         raise AssertionError("a closed transport raises NoAnswer")
 
-    def _session_for(self, path: str) -> aiohttp.ClientSession:
-        """Return the session of a request.
+    def _get_session(self, path: str) -> aiohttp.ClientSession:
+        """Return the session for requests to a path; it is opened at the first request.
 
-        Leases have connections of their own. Behind all other requests of a busy process a renewal
-        would wait for a connection until the lease is lost.
+        Leases have connections of their own. In a busy process a renewal could otherwise wait for
+        a free connection until the lease is lost.
         """
         if path.startswith(LEASES_PATH):
             if self._leases is None:
-                self._leases = self._session(limit=MOST_LEASE_CONNECTIONS)
+                self._leases = self._open_session(limit=MOST_LEASE_CONNECTIONS)
             return self._leases
         if self._requests is None:
-            self._requests = self._session(limit=MOST_CONNECTIONS)
+            self._requests = self._open_session(limit=MOST_CONNECTIONS)
         return self._requests
 
-    def _session(self, *, limit: int) -> aiohttp.ClientSession:
-        """Return a new session of at most `limit` connections, 0 for any; none if closed."""
+    def _open_session(self, *, limit: int) -> aiohttp.ClientSession:
+        """Return a new session of at most `limit` connections; 0 means no limit.
+
+        Raises:
+            NoAnswer: the transport was closed, so nothing would close the session.
+        """
         self._check_open()
-        return _session(self._endpoint, limit=limit)
+        return _create_session(self._endpoint, limit=limit)
 
     def _check_open(self) -> None:
         """Raise NoAnswer if the transport was closed."""
@@ -192,53 +204,56 @@ class HttpTransport(Transport):
             raise NoAnswer(f"the connections to {self._endpoint.server} were closed")
 
     @contextmanager
-    def _until_closed(self) -> Iterator[None]:
-        """Let `aclose` end what runs in the context, which then raises NoAnswer."""
+    def _cancel_on_close(self) -> Iterator[None]:
+        """Let `aclose` cancel the code inside the context, which then raises NoAnswer."""
         self._check_open()
         with anyio.CancelScope() as scope:
-            self._under_way.add(scope)
+            self._running_scopes.add(scope)
             try:
                 yield
             except RuntimeError as error:
-                # aiohttp's to who reads on before the cancellation comes.
+                # aiohttp raises this for a read after `aclose` and before the cancellation comes.
                 if self._is_closed:
                     raise NoAnswer(f"the connection was closed: {error}") from error
                 raise
             finally:
-                self._under_way.discard(scope)
+                self._running_scopes.discard(scope)
         if scope.cancelled_caught:
-            self._check_open()  # it is not: only `aclose` cancels
+            self._check_open()  # raises NoAnswer, because only `aclose` cancels this scope
 
-    def _url(self, path: str, query: Mapping[str, str]) -> URL:
-        tail = f"?{urlencode(query)}" if query else ""
-        return URL(f"{self._endpoint.server}{path}{tail}", encoded=True)
+    def _build_url(self, path: str, query: Mapping[str, str]) -> URL:
+        """Return the URL of a request; yarl must not encode it, as it is encoded already."""
+        query_part = f"?{urlencode(query)}" if query else ""
+        return URL(f"{self._endpoint.server}{path}{query_part}", encoded=True)
 
     async def _exchange(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
     ) -> bytes:
         """Send a request; return the body of a 2xx response, raise an error for any other."""
         try:
-            with self._until_closed():
+            with self._cancel_on_close():
                 response = await self._send(session, method, url=url, arguments=arguments)
                 async with response:
                     data = await self._read_body(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _connection_error(f"{method} {url}", error, self._endpoint.proxy) from error
+            raise _create_connection_error(
+                f"{method} {url}", error, self._endpoint.proxy
+            ) from error
         if not 200 <= response.status <= 299:
-            raise _response_error(response, data)
+            raise _create_response_error(response, data)
         if self.on_warning is not None:
-            for warning in warning_texts(response.headers.getall("Warning", ())):
+            for warning in parse_warnings(response.headers.getall("Warning", ())):
                 self.on_warning(warning)
         return data
 
     async def _open_watch(
         self, session: aiohttp.ClientSession, url: URL, accept: str
     ) -> aiohttp.ClientResponse:
-        """Return the 200 response of a watch, its body not yet read."""
+        """Return the 200 response of a watch, whose body the caller reads; raise for any other."""
         timeout = aiohttp.ClientTimeout(sock_connect=CONNECT_SECONDS)
         headers = {"Accept": accept}
         try:
-            with self._until_closed():
+            with self._cancel_on_close():
                 with anyio.fail_after(HEADERS_SECONDS):
                     arguments = {"headers": headers, "timeout": timeout}
                     response = await self._send(session, "GET", url=url, arguments=arguments)
@@ -248,16 +263,16 @@ class HttpTransport(Transport):
                     with anyio.fail_after(HEADERS_SECONDS):
                         data = await self._read_body(response)
         except (aiohttp.ClientError, OSError) as error:
-            raise _connection_error(f"watch {url}", error, self._endpoint.proxy) from error
-        raise _response_error(response, data)
+            raise _create_connection_error(f"watch {url}", error, self._endpoint.proxy) from error
+        raise _create_response_error(response, data)
 
     async def _send(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
     ) -> aiohttp.ClientResponse:
-        """Send a request; return the response once its headers are there."""
+        """Send a request; return the response, whose headers have come and whose body has not."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
-        with _waiting_for_credentials(f"{method} {url}", arguments["timeout"].total):
+        with _limit_credentials_wait(f"{method} {url}", arguments["timeout"].total):
             authorization = await endpoint.credentials.authorization()
         if authorization:
             headers["Authorization"] = authorization
@@ -268,7 +283,7 @@ class HttpTransport(Transport):
             response = await session.request(
                 method,
                 url,
-                allow_redirects=False,  # no API server redirects; the token must not leave it
+                allow_redirects=False,  # no API server redirects; nobody else must get the token
                 proxy=endpoint.proxy or None,
                 server_hostname=endpoint.server_name or None,
                 ssl=tls if tls is not None else True,
@@ -297,11 +312,11 @@ class HttpTransport(Transport):
 
 
 @contextmanager
-def _waiting_for_credentials(subject: str, seconds: float | None) -> Iterator[None]:
-    """Raise NoAnswer if the credentials for a request are not there within so many seconds.
+def _limit_credentials_wait(subject: str, seconds: float | None) -> Iterator[None]:
+    """Raise NoAnswer if the code inside, which gets credentials, takes longer than `seconds`.
 
     Args:
-        subject: the request, for the message.
+        subject: the request that needs the credentials, for the message.
         seconds: None for no limit.
     """
     try:
@@ -326,12 +341,15 @@ class _Chunks(AsyncIterator[bytes]):
 
     @override
     async def __anext__(self) -> bytes:
+        """Return the next chunk, as soon as any bytes have come."""
         try:
             chunk = await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
-            raise _connection_error(f"watch {self._response.url}", error, self._proxy) from error
+            raise _create_connection_error(
+                f"watch {self._response.url}", error, self._proxy
+            ) from error
         except RuntimeError as error:
-            # aiohttp's failure for reads between our closing of a connection and its end.
+            # aiohttp raises this for a read after we have closed the connection.
             if not self._is_closed():
                 raise
             raise NoAnswer(f"watch {self._response.url}: {error}") from error
@@ -340,12 +358,12 @@ class _Chunks(AsyncIterator[bytes]):
         return chunk
 
 
-def _session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
+def _create_session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
     """Return a session with at most `limit` connections to the endpoint."""
     connector = aiohttp.TCPConnector(
         limit=limit,
         ssl=endpoint.tls if endpoint.tls is not None else True,
-        socket_factory=_keepalive_socket,
+        socket_factory=_create_keepalive_socket,
     )
     return aiohttp.ClientSession(
         connector=connector,
@@ -358,7 +376,7 @@ def _session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
     )
 
 
-def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def _create_keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Return a socket that finds out about a dead peer within a minute, by TCP keep-alive."""
     family, kind, protocol, _, _ = address
     sock = socket.socket(family, kind, protocol)
@@ -370,15 +388,15 @@ def _keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     return sock
 
 
-def _connection_error(subject: str, error: Exception, proxy: str) -> ControllerError:
+def _create_connection_error(subject: str, error: Exception, proxy: str) -> ControllerError:
     """Return the error of a request that has no response.
 
     Args:
         subject: the request, for the message.
-        error: what aiohttp or the system raised.
+        error: the error of aiohttp or of the system.
         proxy: URL of the proxy that the request went through; empty for none.
     """
-    through = f" through the proxy {shown_proxy(proxy)}" if proxy else ""
+    through = f" through the proxy {hide_proxy_password(proxy)}" if proxy else ""
     if isinstance(error, aiohttp.ClientHttpProxyError):
         # The response to CONNECT: the request itself was never sent.
         return NoAnswer(
@@ -387,15 +405,18 @@ def _connection_error(subject: str, error: Exception, proxy: str) -> ControllerE
     if isinstance(error, aiohttp.ClientResponseError):
         return MalformedAnswer(f"{subject}: the response{through} is not HTTP: {error.message}")
     if isinstance(error, aiohttp.ClientConnectorError):
-        # Its own text names the TLS context by its address in memory.
+        # str(error) has the TLS context's address in memory, which helps nobody.
         why = error.strerror or str(error.os_error)
         if isinstance(error, aiohttp.ClientProxyConnectionError):
-            return NoAnswer(f"{subject}: cannot connect to the proxy {shown_proxy(proxy)}: {why}")
+            return NoAnswer(
+                f"{subject}: cannot connect to the proxy {hide_proxy_password(proxy)}: {why}"
+            )
         return NoAnswer(f"{subject}: cannot connect to {error.host}:{error.port}{through}: {why}")
     return NoAnswer(f"{subject}{through}: {str(error) or type(error).__name__}")
 
 
-def _response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
+def _create_response_error(response: aiohttp.ClientResponse, data: bytes) -> ControllerError:
+    """Return the error for a response other than 2xx; `data` is its body."""
     return error_from_response(
         response.status,
         response.content_type,
@@ -405,11 +426,11 @@ def _response_error(response: aiohttp.ClientResponse, data: bytes) -> Controller
     )
 
 
-def warning_texts(headers: Iterable[str]) -> list[str]:
+def parse_warnings(headers: Iterable[str]) -> list[str]:
     """Return the texts of `Warning` headers (RFC 7234, `299 - "text"`), in order, each once.
 
-    API servers send them for deprecated kinds and for warnings of webhooks. Other codes than 299
-    are for caches and proxies and are left out.
+    API servers send such headers for deprecated kinds and for warnings of webhooks. Codes other
+    than 299 are for caches and proxies, and are left out.
     """
     warnings = (warning for value in headers for warning in _WARNING.findall(value))
     return list(dict.fromkeys(_ESCAPED.sub(r"\1", warning) for warning in warnings))

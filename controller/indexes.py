@@ -1,4 +1,4 @@
-"""What a cache keeps beside its objects: field indexes, and tombstones of what was deleted."""
+"""Field indexes of a cache, and tombstones of objects that our requests deleted."""
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ _NONE: AbstractSet[str] = frozenset()
 
 
 class IndexFailure(Exception):
-    """An index function raised, or returned what is no collection of texts."""
+    """An index function raised, or its result is no collection of texts."""
 
 
 class NotIndexed(str):
@@ -59,7 +59,7 @@ class Indexes(Generic[T]):
         return self._keys[index].get(value, ())
 
     def find_index_failure(self, obj: T) -> NotIndexed | None:
-        """Return why an index function raises for `obj`, before anything changes; else None."""
+        """Return why `obj` cannot be indexed; None if it can. No index changes."""
         try:
             self.compute_values(obj)
         except IndexFailure as failure:
@@ -68,7 +68,10 @@ class Indexes(Generic[T]):
         return None
 
     def compute_values(self, obj: T) -> Mapping[str, AbstractSet[str]]:
-        """Return the values of an object by index name, before anything changes.
+        """Return the values of an object by index name; no index changes.
+
+        The latest result is kept, so that each function is called once for an event: first by
+        `find_index_failure`, then by `move`.
 
         Raises:
             IndexFailure: a function raised, or returned no collection of texts.
@@ -81,7 +84,6 @@ class Indexes(Generic[T]):
                 values[name] = call_for_texts(function, obj)
             except Exception as error:
                 raise IndexFailure(f"index {name!r} raised {safe_repr(error)}") from error
-        # Kept for the `move` that follows, so that each function is called once for an event.
         self._latest = (obj, values)
         return values
 
@@ -89,19 +91,19 @@ class Indexes(Generic[T]):
         """Move `key` from the values of `old` to those of `new`; None stands for no object.
 
         Raises:
-            IndexFailure: a function raised for `new`; nothing has changed. Does not happen for an
-                object whose `compute_values` were asked for before.
+            IndexFailure: a function raised for `new`; no index has changed. Callers avoid this
+                error by `find_index_failure`.
         """
-        after = self.compute_values(new) if new is not None else {}
-        before = self._find_listed_values(key, old)
+        new_values = self.compute_values(new) if new is not None else {}
+        old_values = self._find_listed_values(key, old)
         for name, lists in self._keys.items():
-            removed, entered = before.get(name, _NONE), after.get(name, _NONE)
-            for value in removed - entered:
+            old_of_index, new_of_index = old_values.get(name, _NONE), new_values.get(name, _NONE)
+            for value in old_of_index - new_of_index:
                 keys = lists[value]
                 del keys[bisect_left(keys, key)]
                 if not keys:
                     del lists[value]
-            for value in entered - removed:
+            for value in new_of_index - old_of_index:
                 insort(lists.setdefault(value, []), key)
 
     def _find_listed_values(self, key: Key, old: T | None) -> Mapping[str, AbstractSet[str]]:
@@ -111,7 +113,7 @@ class Indexes(Generic[T]):
         try:
             return self.compute_values(old)
         except IndexFailure:
-            # The function is not pure: it returned when the object came. So look everywhere.
+            # Not a pure function: it did not raise when the object came. So search all lists.
             return {
                 name: {value for value, keys in lists.items() if key in keys}
                 for name, lists in self._keys.items()
@@ -121,33 +123,40 @@ class Indexes(Generic[T]):
 class Tombstones:
     """The uids of objects that the server deleted for us, while the watch may still show them.
 
-    Events and lists that lag behind may still contain such an object; a uid is never used again,
-    so it is hidden. So is an earlier object of the same name, which was deleted before that one
-    could be created. A tombstone is removed when the deletion is delivered or a newer list comes.
-    (The response to a deletion does not hold the deletion's resourceVersion, so the position
-    alone cannot tell.)
+    Events and lists that lag behind may still contain such an object. It is hidden, because a uid
+    is never used again. An earlier object of the same name is hidden, too: it was deleted before
+    the server could create the later one. A tombstone is removed when the deletion is delivered,
+    or when a newer list lacks the object. The position alone cannot tell, because the response to
+    a deletion does not have the deletion's resourceVersion.
     """
 
     def __init__(self) -> None:
+        # By key and uid: a resourceVersion that the deleted object had.
         self._revisions: dict[Key, dict[str, int]] = {}
 
     def __len__(self) -> int:
         return sum(len(uids) for uids in self._revisions.values())
 
     def add(self, key: Key, uid: str, revision: int) -> None:
-        """Hide the object with that uid; `revision` is at most that of its last version."""
+        """Hide the object with that uid.
+
+        Args:
+            key: namespace and name of the object.
+            uid: the uid of the object.
+            revision: a resourceVersion that the object had, best its last one.
+        """
         self._revisions.setdefault(key, {})[uid] = revision
 
     def hide_deleted(self, obj: T | None) -> T | None:
-        """Return `obj`, or None if it or a later object of its name has a tombstone."""
+        """Return `obj`; None if `obj`, or a later object of its name, has a tombstone."""
         if obj is None or not self._revisions:
             return obj
         metadata = obj.metadata
         revisions = self._revisions.get(metadata.key)
         if revisions is None:
             return obj
-        hidden = metadata.uid in revisions or metadata.revision <= max(revisions.values())
-        return None if hidden else obj
+        is_deleted = metadata.uid in revisions or metadata.revision <= max(revisions.values())
+        return None if is_deleted else obj
 
     def remove(self, key: Key, uid: str) -> None:
         """Remove the tombstone of an object whose deletion was delivered."""
@@ -158,13 +167,18 @@ class Tombstones:
 
     def remove_absent(self, revision: int, uids: Container[str]) -> None:
         """Remove the tombstones of objects that a list at `revision` no longer contains."""
-        for key, known in list(self._revisions.items()):
-            kept = {uid: at for uid, at in known.items() if at > revision or uid in uids}
-            if kept:
-                self._revisions[key] = kept
+        for key, revisions in list(self._revisions.items()):
+            # A list below a tombstone's revision may be older than the object, and lack it, too.
+            remaining = {
+                uid: deleted_revision
+                for uid, deleted_revision in revisions.items()
+                if deleted_revision > revision or uid in uids
+            }
+            if remaining:
+                self._revisions[key] = remaining
             else:
                 del self._revisions[key]
 
     def clear(self) -> None:
-        """Remove all: the history of the deletions was replaced."""
+        """Remove all tombstones, because the history with the deletions was replaced."""
         self._revisions.clear()

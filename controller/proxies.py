@@ -99,7 +99,7 @@ def check_proxy(proxy: str, where: str) -> str:
     return proxy
 
 
-def shown_proxy(proxy: str) -> str:
+def hide_proxy_password(proxy: str) -> str:
     """Return the URL of a proxy for messages: without user name and password."""
     parts = urlsplit(proxy)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -25,7 +25,7 @@ from controller.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from controller.httptransport import MOST_CONNECTIONS, HttpTransport, warning_texts
+from controller.httptransport import MOST_CONNECTIONS, HttpTransport, parse_warnings
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -390,10 +390,10 @@ async def test_warnings_in_response_headers_are_reported() -> None:
     ],
 )
 def test_each_warning_is_returned_once(values: list[str], texts: list[str]) -> None:
-    assert warning_texts(values) == texts
+    assert parse_warnings(values) == texts
 
 
 @given(st.lists(st.text(st.characters(min_codepoint=32, max_codepoint=126)), unique=True))
 def test_escaped_warnings_are_unescaped(texts: list[str]) -> None:
     escaped = [warning.replace("\\", "\\\\").replace('"', '\\"') for warning in texts]
-    assert warning_texts([f'299 - "{warning}"' for warning in escaped]) == texts
+    assert parse_warnings([f'299 - "{warning}"' for warning in escaped]) == texts
