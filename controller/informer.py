@@ -1,4 +1,4 @@
-"""An informer watches one kind in one scope, keeps its cache current, and calls all handlers."""
+"""An informer watches one kind in one scope, keeps its cache current, and calls its handlers."""
 
 import random
 from collections import deque
@@ -52,9 +52,9 @@ class Registration:
     """A handler's registration at an informer.
 
     Args:
-        close: ends the calls; further calls of it do nothing.
-        replay: calls the handler with every object in the cache once more, as at the beginning,
-            some of them at each step of the iterator that it returns.
+        close: ends the calls of the handler; calling `close` again does nothing.
+        replay: returns an iterator whose steps call the handler with every object in the cache
+            once more, some objects at each step.
     """
 
     close: Callable[[], None]
@@ -76,7 +76,7 @@ class Informer(Generic[T]):
         longest_pause: seconds at which delays after failures stop growing.
         randomness: for jitter.
         streams: read lists as initial events of watches, until the server shows that it cannot.
-        begins_newest: read the newest state first, and not any that the server has at hand.
+        begins_newest: read the newest state first, not a state of the server's watch cache.
         max_list_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
     """
@@ -102,11 +102,11 @@ class Informer(Generic[T]):
         self.resource = resource
         self._clock = clock
         self._scope = Scope(namespace, labels, fields)
-        # Weak, so that an informer of a closed cluster goes at once, by its reference count.
-        admits, listed = _hold_weakly(self._admits), _hold_weakly(self._note_listed)
+        # Weak, so that Python frees the informer of a closed cluster at once, by reference count.
+        admits, listed = _hold_weakly(self._is_admitted), _hold_weakly(self._note_listed)
         self.cache = Cache(resource, indexes=indexes, admits=admits)
         """The objects."""
-        self._selects = _label_predicate(labels)
+        self._selects = _create_label_predicate(labels)
         self._reflector = Reflector(
             transport,
             clock,
@@ -147,9 +147,9 @@ class Informer(Generic[T]):
 
     @property
     def refusal(self) -> ControllerError | None:
-        """Why the server refuses list or watch to us (401, 403); None while it does not.
+        """Why the server rejects our list or watch (401, 403); None while it accepts them.
 
-        The cache shows the past then, until a role or the credentials are put right.
+        Until a role or the credentials are put right, the cache shows the past.
         """
         return self._reflector.refused
 
@@ -185,6 +185,7 @@ class Informer(Generic[T]):
         kind = self.resource.full_name
 
         def run() -> Failing | None:
+            """Return the first failure: an error, no list yet, or a handler that keeps raising."""
             error = self.last_error
             if error is not None:
                 verb = error.verb if isinstance(error, SourceError) else "watch"
@@ -201,11 +202,15 @@ class Informer(Generic[T]):
         """Show `obj`, the response to a write of ours, until the watch delivers it."""
         if self.cache.apply_own_write(obj):
             self._drop_delivered()
+            # The oldest write decides the lag, so the newest can be left out.
             if len(self._own_writes) < MOST_OWN_WRITES:
                 self._own_writes.append((obj.metadata.revision, self._clock.monotonic()))
 
     def _drop_delivered(self) -> None:
-        """Forget the writes of ours that the watch has delivered, also where nobody scrapes."""
+        """Forget the writes of ours that the watch has delivered.
+
+        Each write calls this, too, so the list stays short where no metrics are read.
+        """
         writes, position = self._own_writes, self.cache.position
         while writes and writes[0][0] <= position:
             writes.popleft()
@@ -218,18 +223,21 @@ class Informer(Generic[T]):
         """
         scope = self._scope
         if scope.namespace and version.namespace != scope.namespace:
-            return
+            return  # the cache never has this object
+        # With selectors the object may be outside of the scope. The watch would then deliver no
+        # deletion, and its tombstone would stay.
         if not scope.query or version.key in self.cache:
             self.cache.mark_deleted(version)
 
     def retry_now(self) -> None:
-        """Retry a list or watch that failed at once: what the server serves has changed."""
+        """Retry a failed list or watch without further delay: the served kinds have changed."""
         self._reflector.retry_now()
 
     def on_cluster_changed(self) -> None:
         """List the newest state at the next request: the transport leads to another cluster now.
 
-        The cache stays as it is until then; the running watch fails soon, as its server is gone.
+        The cache stays as it is until then. The running watch fails soon, because its connection
+        leads to the old server.
         """
         self._reflector.on_cluster_changed()
 
@@ -237,19 +245,20 @@ class Informer(Generic[T]):
         """Call `handler` with every object in the cache, then with every change from now on.
 
         The objects in the cache come before this method returns, as changes with `initial` set.
-        The handler is synchronous. If it raises, that is logged, further changes are delivered,
-        and the object is delivered again after half a minute.
+        The handler is synchronous. If it raises, the error is logged, further changes are
+        delivered, and the object is delivered again after half a minute.
 
         Args:
             handler: is called.
-            replayed: False to leave out the objects in the cache: where there may be very many,
-                let `run_in_slices` run the registration's `replay` afterwards.
+            replayed: False to leave out the objects in the cache. If there may be very many of
+                them, let `run_in_slices` run the registration's `replay` afterwards.
 
         Raises:
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of an informer", "change")
-        registered = partial(handler)  # hashable, and another for each registration of a handler
+        # A new object for each registration: the same handler may be registered twice.
+        registered = partial(handler)
 
         def deliver(change: Change[T]) -> None:
             try:
@@ -263,8 +272,9 @@ class Informer(Generic[T]):
 
         def replay() -> Iterator[None]:
             for batch in batches(tuple(self.cache)):
-                for known in batch:
-                    obj = self.cache.get(known.metadata.key)
+                for listed_object in batch:
+                    # Read again: it may have changed or gone since the first step.
+                    obj = self.cache.get(listed_object.metadata.key)
                     if obj is not None:
                         deliver(Change(None, obj, initial=True))
                 yield
@@ -279,9 +289,9 @@ class Informer(Generic[T]):
     ) -> Registration:
         """Call `handler` with the keys of objects that cannot be decoded or indexed.
 
-        It is called with those of now, with each at each later version, and when such an object is
-        deleted or can be read again. It is synchronous; what it raises is treated as for
-        `add_handler`.
+        The handler is called with the present ones first, then with the key of each version that
+        cannot be read, and when such an object is deleted or can be read again. It is synchronous.
+        If it raises, the key is delivered again later, as `add_handler` does with objects.
 
         Args:
             handler: is called.
@@ -291,7 +301,8 @@ class Informer(Generic[T]):
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of unreadable objects", "key")
-        registered = partial(handler)  # hashable, and another for each registration of a handler
+        # A new object for each registration: the same handler may be registered twice.
+        registered = partial(handler)
 
         def deliver(key: Key) -> None:
             try:
@@ -319,7 +330,7 @@ class Informer(Generic[T]):
         await self._synced.wait()
 
     async def wait_attempted(self) -> None:
-        """Return once the first list has been delivered, or an attempt to get it has failed."""
+        """Return once the first list has been delivered, or a first request has failed."""
         await self._attempted.wait()
 
     async def run(self) -> None:
@@ -331,18 +342,18 @@ class Informer(Generic[T]):
     async def drop_objects(self) -> None:
         """Remove all objects from the cache, and deliver them as deleted, after `run` has ended.
 
-        The last state of the objects is not known: they may exist, and are not watched any more.
+        The objects may still exist; they are not watched any more.
         """
         cache = self.cache
         if len(cache) or cache.unreadable:
             await run_in_slices(cache.replace_in_slices((), cache.highest_revision))
 
     async def finish_deliveries(self) -> None:
-        """Call handlers that raised again, for some minutes at most, after `run` has ended."""
+        """Retry the handlers that raised, for some minutes at most, after `run` has ended."""
         await self._undelivered.finish()
 
     async def finish_deliveries_now(self) -> None:
-        """Call handlers that raised a last time, after `run` has ended."""
+        """Call the handlers that raised one last time, after `run` has ended."""
         await self._undelivered.finish_now()
 
     async def _keep_current(self) -> None:
@@ -358,7 +369,7 @@ class Informer(Generic[T]):
             await self._clock.sleep(RESTART_SECONDS)
 
     def _note_listed(self) -> None:
-        """Note that a list has entered the cache: the informer is synced from now on."""
+        """Note that a list has entered the cache, so that the informer is synced."""
         self._failure = None
         if self.cache.replaced_histories != self._replaced_histories:
             # The watch never delivers writes of a history that was replaced.
@@ -368,14 +379,14 @@ class Informer(Generic[T]):
         self._attempted.set()
 
     def _note_attempt(self) -> None:
-        """Note that a list or watch has failed."""
+        """Note that a list or watch has failed, which ends `wait_attempted`."""
         self._attempted.set()
 
-    def _admits(self, obj: T) -> bool:
+    def _is_admitted(self, obj: T) -> bool:
         """Return whether the response to a write of ours is about an object that is watched.
 
-        Only the server can evaluate field selectors: with one, an object counts as watched if it
-        is in the cache.
+        Only the server can evaluate field selectors. With a field selector an object counts as
+        watched if it is in the cache.
         """
         scope = self._scope
         if scope.namespace and obj.metadata.namespace != scope.namespace:
@@ -385,8 +396,12 @@ class Informer(Generic[T]):
         return not scope.fields and self._selects(obj.metadata.labels)
 
 
-def _label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
-    """Return whether labels are selected; none are by a selector that only the server can read."""
+def _create_label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
+    """Return a predicate for the labels that a label selector selects.
+
+    A selector that we cannot parse, but perhaps the server can, selects none: an own write then
+    appears in the cache with its event.
+    """
     try:
         return label_selector(labels)
     except BadRequest:
@@ -396,7 +411,7 @@ def _label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
 def _hold_weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that calls a method without keeping the method's object alive.
 
-    It returns None once the object is gone.
+    The function does nothing and returns None once the object is gone.
     """
     reference = WeakMethod(method)
 

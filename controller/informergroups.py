@@ -1,4 +1,7 @@
-"""Informers of one kind that come and go, one for a cluster or namespace, and their handlers."""
+"""Informers of one kind in clusters or namespaces that come and go, and their handlers.
+
+A member is such a cluster or namespace, with an informer of its own.
+"""
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
@@ -26,12 +29,12 @@ class _Subscription(Generic[M, T]):
     def replay(self) -> Iterator[None]:
         """Call the handler with all objects of all members once more, in slices."""
         for member, registration in list(self.registrations.items()):
-            if self.registrations.get(member) is registration:
+            if self.registrations.get(member) is registration:  # else it left between two slices
                 yield from registration.replay()
 
 
 class InformerGroup(Generic[M, T]):
-    """The informers of the members of a group; handlers hear of members that come later, too."""
+    """The informers of the members of a group; a handler is registered at later members, too."""
 
     def __init__(self) -> None:
         self.informers: dict[M, Informer[T]] = {}
@@ -39,10 +42,10 @@ class InformerGroup(Generic[M, T]):
         self._subscriptions: list[_Subscription[M, T]] = []
 
     def subscribe(self, register: Register[M, T], *, replayed: bool = True) -> Registration:
-        """Register a handler at the informers of all members, also of those that come later.
+        """Register a handler at the informers of all present and later members.
 
         Args:
-            register: is called with each member.
+            register: registers the handler at the informer of one member.
             replayed: whether the handler is called with the objects that are in the caches now.
         """
         subscription = _Subscription(register)
@@ -54,7 +57,7 @@ class InformerGroup(Generic[M, T]):
         return Registration(partial(self._unsubscribe, subscription), subscription.replay)
 
     def attach(self, member: M, informer: Informer[T]) -> None:
-        """Use `informer` for a member, which has come."""
+        """Add a member and its informer; call all handlers with the objects in its cache."""
         self.informers[member] = informer
         for subscription in self._subscriptions:
             registration = subscription.registrations[member] = subscription.register(
@@ -63,13 +66,14 @@ class InformerGroup(Generic[M, T]):
             exhaust(registration.replay())
 
     def detach(self, member: M) -> None:
-        """Remove a member, which has gone; the handlers hear nothing more from its informer."""
+        """Remove a member, whose informer then calls no handler any more."""
         self.informers.pop(member, None)
         for subscription in self._subscriptions:
             if registration := subscription.registrations.pop(member, None):
                 registration.close()
 
     def _unsubscribe(self, subscription: _Subscription[M, T]) -> None:
+        """Remove a handler from all members; does nothing at a second call."""
         if subscription in self._subscriptions:
             self._subscriptions.remove(subscription)
         for registration in subscription.registrations.values():

@@ -1,4 +1,4 @@
-"""The informers of one manager, made when they are first asked for."""
+"""The informers of one manager, created at their first request."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -18,11 +18,11 @@ T = TypeVar("T", bound=Object)
 
 AnyInformer = Informer[Any] | NamespacesInformer[Any]
 Place = tuple[Scope, NamespaceSet | None]
-"""What an informer watches of a kind."""
+"""The part of a kind that an informer watches: a scope, and a set of namespaces or None."""
 
 
 class Informers:
-    """The informers of one manager, made when they are first asked for.
+    """The informers of one manager, created at their first request.
 
     There is one for each kind, scope and set of namespaces. All informers of a kind decode its
     objects to one type, so that the response to a write fits the cache of each.
@@ -51,6 +51,7 @@ class Informers:
         self._indexes: dict[AnyInformer, Mapping[str, IndexFunction[Any]]] = {}
 
     def __iter__(self) -> Iterator[AnyInformer]:
+        """Iterate over the informers of all kinds; others may be added meanwhile."""
         return iter(list(self._indexes))
 
     def get_or_create(
@@ -59,8 +60,8 @@ class Informers:
         """Return the informer of a kind and scope.
 
         Raises:
-            ValueError: the kind is watched as another type, or this informer was asked for before
-                with other indexes.
+            ValueError: the kind is watched as another type, or this informer exists with other
+                indexes.
         """
         create = partial(self._create, resource, scope, indexes)
         return cast(
@@ -91,7 +92,8 @@ class Informers:
         Indexes(indexes or {})  # checks the functions now, and not with the first namespace
 
         def create() -> NamespacesInformer[T]:
-            # The newest state: what was written to a namespace before it came back is shown.
+            # The newest state first: a state of the watch cache could be from before the namespace
+            # left the set, and lack objects that were written since.
             return NamespacesInformer(
                 resource,
                 namespaces,
@@ -115,27 +117,31 @@ class Informers:
         indexes: Mapping[str, IndexFunction[T]] | None,
         create: Callable[[], AnyInformer],
     ) -> AnyInformer:
-        """Return the informer of a kind at a place; make it if there is none."""
+        """Return the informer of a kind at a place; create it if there is none.
+
+        Raises:
+            ValueError: the kind is watched as another type, or the informer has other indexes.
+        """
         name = resource.full_name
-        alike = self._informers.setdefault(name, {})
-        if other := next(
-            (informer for informer in alike.values() if informer.resource != resource), None
+        informers = self._informers.setdefault(name, {})
+        if conflicting := next(
+            (informer for informer in informers.values() if informer.resource != resource), None
         ):
             raise ValueError(
-                f"{name} is watched as {_describe(other.resource)} already, so it cannot be"
+                f"{name} is watched as {_describe(conflicting.resource)} already, so it cannot be"
                 f" watched as {_describe(resource)}: use one Resource for it everywhere"
             )
-        requested = dict(indexes or {})
-        known = alike.get(place)
-        if known is None:
-            known = alike[place] = create()
-            self._indexes[known] = requested
-            self._measure(name, alike)
-        elif self._indexes[known] != requested:
+        requested_indexes = dict(indexes or {})
+        informer = informers.get(place)
+        if informer is None:
+            informer = informers[place] = create()
+            self._indexes[informer] = requested_indexes
+            self._register_gauges(name, informers)
+        elif self._indexes[informer] != requested_indexes:
             raise ValueError(
                 f"the informer of {name} exists with other indexes: ask for it once and share it"
             )
-        return known
+        return informer
 
     def _create(
         self,
@@ -145,7 +151,7 @@ class Informers:
         *,
         begins_newest: bool = False,
     ) -> Informer[T]:
-        """Make the informer of a kind in a scope."""
+        """Create the informer of a kind in a scope."""
         return Informer(
             resource,
             self._transport,
@@ -156,30 +162,35 @@ class Informers:
             indexes=indexes,
             streams=self._streams,
             begins_newest=begins_newest,
-            observer=self._find_metrics(resource.full_name),
+            observer=self._get_or_create_metrics(resource.full_name),
         )
 
-    def _measure(self, name: str, alike: Mapping[Place, AnyInformer]) -> None:
-        """Give a kind its gauges: one series for all its informers."""
-        metrics = self._find_metrics(name)
+    def _register_gauges(self, name: str, informers: Mapping[Place, AnyInformer]) -> None:
+        """Let the gauges of a kind read its informers: one series for all of them.
+
+        Args:
+            name: the full name of the kind.
+            informers: all informers of the kind, also those that are added later.
+        """
+        metrics = self._get_or_create_metrics(name)
         metrics.watch(
-            lambda: max(member.silent_seconds for member in alike.values()),
-            lambda: max(member.lag_seconds for member in alike.values()),
-            lambda: sum(len(member.cache) for member in alike.values()),
+            lambda: max(informer.silent_seconds for informer in informers.values()),
+            lambda: max(informer.lag_seconds for informer in informers.values()),
+            lambda: sum(len(informer.cache) for informer in informers.values()),
         )
         metrics.watch_gaps(
-            lambda: sum(len(sibling.cache.unreadable) for sibling in alike.values()),
-            lambda: sum(sibling.unlisted for sibling in alike.values()),
+            lambda: sum(len(informer.cache.unreadable) for informer in informers.values()),
+            lambda: sum(informer.unlisted for informer in informers.values()),
         )
 
-    def _find_metrics(self, name: str) -> InformerMetrics:
+    def _get_or_create_metrics(self, name: str) -> InformerMetrics:
         """Return the metrics of a kind, made at the first call."""
         if name not in self._metrics:
             self._metrics[name] = self._create_metrics(name)
         return self._metrics[name]
 
     def retry_now(self, full_name: str) -> None:
-        """Retry lists and watches of a kind that failed at once.
+        """Retry the failed lists and watches of a kind without further delay.
 
         Args:
             full_name: plural and group of the kind.
@@ -194,21 +205,22 @@ class Informers:
                 informer.apply_own_write(obj)
 
     def mark_deleted(self, resource: Resource[Any], version: Version) -> None:
-        """Hide an object that a request of ours deleted in the caches of its kind."""
+        """Hide an object that a request of ours deleted, in all caches of its kind."""
         for informer in self._informers.get(resource.full_name, {}).values():
             informer.mark_deleted(version)
 
 
 def _describe(resource: Resource[Any]) -> str:
+    """Return a resource's type and API version, for messages."""
     return f"{resource.type.__name__} of {resource.api_version}"
 
 
 def _check_namespaces(resource: Resource[Any], namespaces: object, scope: Scope) -> None:
-    """Raise for what cannot be watched in a set of namespaces.
+    """Raise an error for a kind that cannot be watched in the given set of namespaces.
 
     Raises:
         TypeError: `namespaces` is no NamespaceSet.
-        ValueError: the kind is cluster-scoped, or one namespace is named besides.
+        ValueError: the kind is cluster-scoped, or the scope names a namespace, too.
     """
     name = resource.full_name
     if not isinstance(namespaces, NamespaceSet):

@@ -1,11 +1,13 @@
-"""What a manager runs: controllers, once the kinds they watch are listed, and services.
+"""Runs the parts of a manager: controllers, once the kinds they watch are listed, and services.
 
 A service is a coroutine function that runs next to the controllers, a periodic job for example.
-One that raises is started again after a delay, so that one odd object does not end it for good.
-One that has nothing more to do waits until it is cancelled: to return is an error (supervisor.py).
+A service that raises is started again after a delay, so that one odd object does not end it for
+good. A service that has nothing more to do must wait until it is cancelled; to return is an error
+(supervisor.py).
 
-With shards (shards.py) all of that runs in every replica, but a controller reconciles only keys of
-the shards that are held here, and the services for the leader run where `LEADING_SHARD` is held.
+With shards (shards.py) controllers and services run in every replica. But a controller reconciles
+only keys of the shards that its process holds, and the services for the leader run only in the
+process that holds `LEADING_SHARD`.
 """
 
 from collections.abc import (
@@ -38,48 +40,57 @@ from controller.triggers import KeySink, Trigger, Watch
 Service = Callable[[], Awaitable[None]]
 
 LEADING_SHARD = 0
-"""Who holds it also runs what is not done by keys: the services for the leader."""
+"""The process that holds this shard also runs the services for the leader, which have no keys."""
 
 log = get_logger(__name__)
 
 
 @dataclass(slots=True)
 class _Filter:
-    """Passes keys on to a queue: those of the shards that are held here, or of one of them."""
+    """Passes on to a queue the keys of the shards that this process holds.
+
+    Args:
+        queue: gets the keys.
+        partition: the controller's keys in this process.
+        only_shard: while set, only the keys of this shard pass.
+    """
 
     queue: KeySink
     partition: Partition
-    only: int | None = None
+    only_shard: int | None = None
 
     def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
-        """Queue a key unless it is of another shard."""
-        is_wanted = self.only is None or self.partition.shard(key) == self.only
-        if is_wanted and self.partition.owns(key):
+        """Queue a key, unless it is of a shard that does not pass."""
+        is_in_shard = self.only_shard is None or self.partition.shard(key) == self.only_shard
+        if is_in_shard and self.partition.owns(key):
             self.queue.add_after(key, seconds, priority=priority)
 
-    def restricted_to(self, shard: int, steps: Iterator[None]) -> Iterator[None]:
-        """Run the steps of an iterator, and pass on keys of one shard only while each runs."""
+    def restrict_to(self, shard: int, steps: Iterator[None]) -> Iterator[None]:
+        """Run the steps of an iterator; while a step runs, only keys of `shard` pass.
+
+        Between two steps other tasks run, whose keys are of any shard.
+        """
         while True:
-            self.only = shard
+            self.only_shard = shard
             try:
                 next(steps)
             except StopIteration:
                 return
             finally:
-                self.only = None
+                self.only_shard = None
             yield
 
 
 class ControllerJob:
     """Runs a controller once all its triggers are ready; other controllers do not wait for it.
 
-    Where a controller watches kinds in a set of namespaces, it hears of a namespace once all these
-    kinds were listed there: until then a reconciler would take objects for absent. A namespace
-    that cannot be listed keeps no other from being served.
+    If a controller watches kinds in a set of namespaces, it gets the keys of a namespace once all
+    these kinds were listed there. Before that a reconciler would take objects for absent. A
+    namespace that cannot be listed delays no other namespace.
 
     Args:
-        controller: what is run.
-        triggers: what feeds its queue.
+        controller: the controller.
+        triggers: enqueue keys for the controller.
         partition: the controller's keys in this process; None for all.
     """
 
@@ -116,8 +127,11 @@ class ControllerJob:
         self.controller.stop()
 
     async def _run_controller(self) -> None:
-        # Connected only now, so that the first reconciliation finds all caches filled, and the
-        # queue of a standby does not fill up while another replica leads.
+        """Connect the triggers to the queue, and run the controller until it is stopped.
+
+        The triggers are connected only now. So the first reconciliation finds all caches filled,
+        and the queue of a standby does not fill up while another replica leads.
+        """
         queue = self._filter or self.controller.queue
         connections = [
             _NamespaceConnections(watches, partial(self._connect, queue=queue), self._disconnect)
@@ -142,28 +156,31 @@ class ControllerJob:
             self._registrations = []
 
     async def _connect(self, trigger: Trigger, queue: KeySink) -> Registration:
-        """Enqueue what a trigger says from now on, then the keys of the objects in its cache."""
+        """Enqueue the keys of a trigger's changes from now on, and of the objects in its cache."""
         registration = trigger.connect(queue, replayed=False)
         self._registrations.append(registration)
         await run_in_slices(registration.replay())
         return registration
 
     def _disconnect(self, registration: Registration) -> None:
-        """Enqueue nothing more for a registration."""
+        """Close a registration, so that it enqueues no more keys."""
         registration.close()
         self._registrations.remove(registration)
 
     async def _wait_startable(self) -> None:
-        """Return once the required kinds are listed, each in one namespace of a set at least."""
+        """Return once the required kinds are listed, each in at least one namespace of a set."""
         for trigger in self._triggers:
             if not isinstance(trigger, Watch) or trigger.is_required:
                 await trigger.wait_ready()
 
     async def enqueue_shard(self, shard: int) -> None:
-        """Queue all keys of a shard that is held here from now on, if the controller runs."""
+        """Queue all keys of a shard that this process has begun to hold.
+
+        Does nothing if the controller does not run yet: its start queues all keys.
+        """
         if self._filter is not None:
             for registration in tuple(self._registrations):
-                await run_in_slices(self._filter.restricted_to(shard, registration.replay()))
+                await run_in_slices(self._filter.restrict_to(shard, registration.replay()))
 
 
 SetWatch = tuple[Watch[Any], NamespacesInformer[Any]]
@@ -193,40 +210,40 @@ class _NamespaceConnections:
         return informer.namespaces
 
     async def run(self, changes: NamespaceChanges) -> None:
-        """Connect namespaces that come, and disconnect those that have gone, until cancelled.
+        """Connect and disconnect namespaces as `changes` names them, until cancelled.
 
         Args:
-            changes: of the set.
+            changes: the names of namespaces that enter or leave the set, or were listed.
         """
         while True:
             await changes.wait()
             await self.update(changes.take())
 
     async def update(self, names: Iterable[str]) -> None:
-        """Connect what is listed now, and disconnect namespaces whose objects were dropped.
+        """Connect namespaces that are listed now; disconnect those whose objects were dropped.
 
-        One that left and came back before all its informers noticed has new informers of some
-        kinds alone: it is connected anew as well.
+        A namespace that left the set and came back has new informers. If only some of its kinds
+        have new informers, because the others had not noticed yet, it is connected again as well.
 
         Args:
-            names: of the namespaces that have changed.
+            names: the names of the namespaces that have changed.
         """
         for name in names:
             listed = [source.find_listed(name) for _, source in self.watches]
             connected = self._informers.get(name)
             if connected is not None:
-                is_there = any(
-                    source.has(name, informer)
+                has_connected_informer = any(
+                    source.is_attached(name, informer)
                     for (_, source), informer in zip(self.watches, connected, strict=True)
                 )
-                if is_there and (None in listed or listed == connected):
-                    continue
+                if has_connected_informer and (None in listed or listed == connected):
+                    continue  # nothing to connect yet: it is unchanged, or a new list is to come
                 del self._informers[name]
                 for registration in self._registrations.pop(name):
                     self.disconnect(registration)
             informers = [informer for informer in listed if informer is not None]
             if name not in self.namespaces or len(informers) < len(listed):
-                continue
+                continue  # it has left the set, or a kind is not listed in it yet
             self._informers[name] = informers
             registrations = self._registrations[name] = []
             for (watch, _), informer in zip(self.watches, informers, strict=True):
@@ -239,20 +256,20 @@ def _is_in_set(trigger: Trigger) -> bool:
 
 
 def _group_by_set(triggers: Sequence[Trigger]) -> list[list[SetWatch]]:
-    """Return the Watches that are connected together: those of one set that are required.
+    """Return groups of Watches that are connected together: the required Watches of each set.
 
-    One that is not required stands alone.
+    A Watch that is not required is a group of its own, so that no other waits for its lists.
     """
-    together: dict[NamespaceSet, list[SetWatch]] = {}
-    alone: list[list[SetWatch]] = []
+    required: dict[NamespaceSet, list[SetWatch]] = {}
+    optional: list[list[SetWatch]] = []
     for trigger in triggers:
         if isinstance(trigger, Watch) and isinstance(trigger.informer, NamespacesInformer):
             watch = (trigger, trigger.informer)
             if trigger.is_required:
-                together.setdefault(trigger.informer.namespaces, []).append(watch)
+                required.setdefault(trigger.informer.namespaces, []).append(watch)
             else:
-                alone.append([watch])
-    return [*together.values(), *alone]
+                optional.append([watch])
+    return [*required.values(), *optional]
 
 
 class Services:
@@ -271,6 +288,7 @@ class Services:
 
         Args:
             name: for logs and metrics.
+            run: the service.
             leader_only: run it only while holding the lease, else in every replica.
 
         Raises:
@@ -284,8 +302,8 @@ class Services:
         """Return the tasks of the services for the leader alone, or of those for every replica."""
         return [
             self._supervisor.restarting(name, run)
-            for name, (run, only) in self._services.items()
-            if only == leader_only
+            for name, (run, is_leader_only) in self._services.items()
+            if is_leader_only == leader_only
         ]
 
 
@@ -293,7 +311,7 @@ class LeaderServices:
     """Runs the services for the leader again and again, whenever `begin` was called.
 
     Args:
-        tasks: returns what is run.
+        tasks: returns the tasks of the services.
     """
 
     def __init__(self, tasks: Callable[[], Sequence[Task]]) -> None:
@@ -308,7 +326,7 @@ class LeaderServices:
             begun = self._begun
             await begun.wait()
             if begun is not self._begun:
-                continue  # ended before this task had its turn
+                continue  # `end` was called before this task went on
             try:
                 with anyio.CancelScope() as self._scope:
                     async with run_in_background(self._tasks()):
@@ -324,7 +342,7 @@ class LeaderServices:
 
     async def end(self) -> None:
         """Cancel the services, and return once they have ended."""
-        if self._begun.is_set():  # else `run` waits for this very event
+        if self._begun.is_set():  # an event that is not set stays: `run` waits for it
             self._begun = anyio.Event()
         if self._scope is not None:
             self._scope.cancel()
@@ -332,11 +350,12 @@ class LeaderServices:
 
 
 class ShardWork:
-    """What is done in this process for the shards that are held here.
+    """Begins and ends the work of this process for a shard.
 
     Args:
-        shards: those that are held; changed by `begin` and `end`.
-        jobs: the controllers; those of an extension come and go while it runs.
+        shards: the shards that this process holds; changed by `begin` and `end`.
+        jobs: the controllers; the controllers of an extension come and go while it runs.
+        services: the services for the leader, which run with LEADING_SHARD.
         clock: for the grace period.
     """
 
@@ -353,7 +372,7 @@ class ShardWork:
         self._clock = clock
 
     async def begin(self, shard: int) -> None:
-        """Reconcile the keys of a shard from now on, first all that there are."""
+        """Reconcile the keys of a shard from now on, beginning with all that caches have."""
         self.shards.held.add(shard)
         for job in tuple(self._jobs):
             await job.enqueue_shard(shard)
@@ -361,9 +380,10 @@ class ShardWork:
             self._services.begin()
 
     async def end(self, shard: int, grace_seconds: float = 0.0) -> None:
-        """Begin nothing more for a shard; return once nothing is done for it.
+        """Begin no more work for a shard; return once no work is done for it.
 
         Args:
+            shard: the shard.
             grace_seconds: how long running reconciliations may go on before they are cancelled.
         """
         self.shards.held.discard(shard)
@@ -380,6 +400,7 @@ class ShardWork:
                 job.partition.forget(shard)
 
     async def _wait_idle(self, shard: int) -> None:
+        """Return once no controller reconciles a key of a shard."""
         for job in tuple(self._jobs):
             if job.partition is not None:
                 await job.partition.wait_idle(shard)

@@ -19,6 +19,7 @@ def export_lazily(
     namespace = sys.modules[package].__dict__
 
     def get_attribute(name: str) -> Any:
+        """Import a name, and keep it in the package, so that Python calls this once for it."""
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value = getattr(import_module(f"{package}.{module_of[name]}"), name)
@@ -26,6 +27,7 @@ def export_lazily(
         return value
 
     def list_names() -> list[str]:
+        """Return the names of the package, with those that are not imported yet."""
         return sorted({*namespace, *module_of})
 
     return get_attribute, list_names

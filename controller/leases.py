@@ -1,5 +1,8 @@
 """Leader election with a Lease, by client-go's rules.
 
+The spec of the Lease is called the record. It names the holder and has the time of the last
+renewal.
+
     acquire ─→ hold ─→ LeaderLost        the caller's work is cancelled with it
                  └──── release           after the caller's work has ended
 
@@ -7,10 +10,10 @@ Whether the lease has expired is measured from the moment at which **this proces
 change last, never with the times in the record. So clocks that differ do no harm (clocks that run
 at different speeds might).
 
-The renew deadline counts from the moment at which the last successful renewal was *sent*. The
-others see the renewal later than that. So when the deadline has passed, there are at least
-`lease_duration - renew_deadline` seconds left in which no other can lead. client-go counts from
-the response and gives each round a new deadline, which is up to `retry_period` later. If the
+The renew deadline counts from the moment at which the last successful renewal was *sent*. Other
+processes see the renewal later than that. So when the deadline has passed, there are at least
+`lease_duration - renew_deadline` seconds left in which no other process can lead. client-go counts
+from the response and gives each round a new deadline, which is up to `retry_period` later. If the
 record has another holder, leading ends at once.
 
 This separates leaders as long as processes run. A process that is frozen and continues after its
@@ -36,7 +39,7 @@ from controller.supervisor import call_guarded
 MARGIN = 1.2
 """The renew deadline is longer than so many retry periods; the value is client-go's."""
 SOONEST, SPREAD = 0.4, 0.4
-"""A candidate tries again after this share of the retry period, and up to that much later.
+"""A candidate tries again after a share of the retry period: SOONEST, plus up to SPREAD.
 
 So a lease that is released is held again within the period. client-go's candidates wait for one to
 2.2 periods, while no replica works; one small request in a second is not worth that.
@@ -44,7 +47,7 @@ So a lease that is released is held again within the period. client-go's candida
 RELEASED_SECONDS = 1
 """The lease duration in the record of a released lease."""
 OVERDUE_SECONDS = 20.0
-"""A leader that works so long after its lease has expired is stuck; the value is client-go's."""
+"""A leader that still works so long after its lease expired is stuck; the value is client-go's."""
 MOST_QUIET_FAILURES = 4
 """After so many failed attempts in a row, the next failure is an error."""
 ERROR_SECONDS = 60.0
@@ -109,12 +112,15 @@ class LeaseSettings:
 
     @property
     def request_seconds(self) -> float:
-        """The timeout of one request, so that one that hangs does not cost the lease."""
+        """The timeout of one request: half the deadline, so that there is time for a retry."""
         return max(1.0, self.renew_deadline / 2)
 
     @property
     def ending_seconds(self) -> float:
-        """How long after the loss of the lease work may take to end before others can lead."""
+        """How long work may take to end after the lease is lost.
+
+        0.8 of the time until another process can lead, so that work ends before.
+        """
         return 0.8 * (self.lease_duration - self.renew_deadline)
 
 
@@ -123,11 +129,17 @@ class LeaderLost(ControllerError):
 
 
 class FailedAttempts:
-    """The failed attempts at a lease since the last one that the server answered as expected.
+    """The failed attempts at a lease since the last attempt that the server answered as expected.
 
-    A few are normal while a server restarts, and are logged at info. Attempts that go on failing
-    never lead to a lease, and nothing is reconciled, although the process looks like a standby. So
-    they are logged as errors, with what to do, once in ERROR_SECONDS.
+    A few failures are normal while a server restarts, and are logged at info. Attempts that go on
+    failing never lead to a lease, and nothing is reconciled, although the process looks like a
+    standby. So they are logged as errors, with advice, once in ERROR_SECONDS.
+
+    Args:
+        clock: for the time between two errors.
+        lease: namespace and name of the lease.
+        count: called at each failed attempt, for a metric.
+        verbs: the verbs that a role has to grant, for the advice.
     """
 
     def __init__(
@@ -141,16 +153,16 @@ class FailedAttempts:
         self._lease = lease
         self._count = count
         self._verbs = verbs
-        self._in_a_row = 0
+        self._consecutive = 0
         self._error_at = -math.inf
         self.problem = ""
-        """Why the last attempt failed; empty if it did not."""
+        """Why the last attempt failed; empty if it succeeded."""
 
     def note_success(self) -> None:
         """Forget the failures."""
-        if self._in_a_row > MOST_QUIET_FAILURES:
+        if self._consecutive > MOST_QUIET_FAILURES:
             log.info("Leader election requests succeed again", lease=str(self._lease))
-        self._in_a_row = 0
+        self._consecutive = 0
         self._error_at = -math.inf
         self.problem = ""
 
@@ -158,26 +170,26 @@ class FailedAttempts:
         """Count a failed attempt and log it.
 
         Args:
-            problem: why it failed.
-            error: what was raised; None if the request timed out.
+            problem: why the attempt failed.
+            error: the error of the request; None if the request timed out.
         """
-        self._in_a_row += 1
+        self._consecutive += 1
         self._count()
         self.problem = problem
-        if self._in_a_row <= MOST_QUIET_FAILURES:
+        if self._consecutive <= MOST_QUIET_FAILURES:
             log.info("Leader election request failed", lease=str(self._lease), error=problem)
         elif self._clock.monotonic() - self._error_at >= ERROR_SECONDS:
             self._error_at = self._clock.monotonic()
             log.error(
                 "Leader election does not work, this process reconciles nothing without a lease",
                 lease=str(self._lease),
-                attempts=self._in_a_row,
+                attempts=self._consecutive,
                 error=problem,
                 advice=self._advise(error),
             )
 
     def _advise(self, error: Exception | None) -> str:
-        """Return the advice for an error of a lease's requests."""
+        """Return what a person can do about an error of a lease's requests."""
         namespace = self._lease.namespace
         if isinstance(error, Forbidden):
             return (
@@ -191,14 +203,19 @@ class FailedAttempts:
 
 @dataclass(frozen=True, slots=True)
 class _Observed:
-    """The record as last read or written, and when (monotonic seconds) it was seen to change."""
+    """The lease as last read or written.
+
+    Args:
+        lease: the lease.
+        since: when (monotonic seconds) this process first saw its present record.
+    """
 
     lease: Lease
     since: float
 
-    def is_before(self, other: Lease) -> bool:
-        """Return whether another record of the same lease was written later."""
-        return other.metadata.revision > self.lease.metadata.revision
+    def is_older_than(self, lease: Lease) -> bool:
+        """Return whether `lease` is a later version of the same lease."""
+        return lease.metadata.revision > self.lease.metadata.revision
 
 
 class Elector:
@@ -227,10 +244,13 @@ class Elector:
         self._jitter = jitter
         self._observed: _Observed | None = None
         self._renewed_at = 0.0
+        # Whether the lease may be ours: a request that writes our record was sent.
         self._claimed = False
+        # From the acquisition to `release`, which is called when the leader's work has ended.
         self._working = False
-        self._failed = FailedAttempts(clock, settings.key, count_failure)
-        self._failures: list[tuple[str, Exception | None]] = []
+        self._failed_attempts = FailedAttempts(clock, settings.key, count_failure)
+        self._request_failures: list[tuple[str, Exception | None]] = []
+        # While candidate: when (monotonic seconds) a process held the lease last; else None.
         self._holder_known_at: float | None = None
         self.leading = False
         """Whether this process holds the lease."""
@@ -248,28 +268,29 @@ class Elector:
         self.leading = self._working = True
         log.info("Acquired lease", lease=str(self._settings.key))
 
-    def note(self, lease: Lease) -> None:
-        """Take in the record as another task has read it; an older one than known is ignored.
+    def note_record(self, lease: Lease) -> None:
+        """Note the lease as another task has read it; an older version is ignored.
 
-        A candidate that begins to look late has to wait for a whole lease duration, as it cannot
-        tell when the record was written. One that was told of it all along does not.
+        A candidate cannot tell when a record was written. It waits for a lease duration from the
+        moment at which it first sees the record. So an elector that gets each record before it
+        becomes a candidate waits less. The leader ignores the call: it knows its own record.
         """
-        known = self._observed
-        if not self.leading and (known is None or known.is_before(lease)):
+        observed = self._observed
+        if not self.leading and (observed is None or observed.is_older_than(lease)):
             self._remember(lease)
 
     async def hold(self) -> None:
         """Renew the lease until cancelled.
 
         Raises:
-            LeaderLost: it was not renewed in time, or has another holder.
+            LeaderLost: the lease was not renewed in time, or has another holder.
         """
         while True:
             remaining = self._renewed_at + self._settings.renew_deadline - self._clock.monotonic()
             with self._clock.move_on_after(remaining) as scope:
                 await self._renew()
             if scope.cancelled_caught:
-                raise self._lost(f"not renewed within {self._settings.renew_deadline:g} s")
+                raise self._stop_leading(f"not renewed within {self._settings.renew_deadline:g} s")
 
     async def release(self) -> None:
         """Release the lease, so that the next leader does not wait until it expires.
@@ -279,21 +300,21 @@ class Elector:
         """
         self._working = False
         if not self._claimed:
-            return
+            return  # our record was never written, or the lease is lost
         self.leading = self._claimed = False
-        self._failures.clear()
-        if await self._with_timeout(self._release):
+        self._request_failures.clear()
+        if await self._try_request(self._release):
             log.info("Released lease", lease=str(self._settings.key))
-        elif self._failures:
+        elif self._request_failures:
             log.info(
                 "The lease could not be released and expires by itself",
                 lease=str(self._settings.key),
-                error=self._failures[-1][0],
+                error=self._request_failures[-1][0],
             )
 
     @property
     def overdue_seconds(self) -> float:
-        """Seconds since the lease expired while the leader's work had not ended; normally 0.
+        """Seconds since the lease expired, if the leader's work has not ended; else 0.
 
         Work that does not end although the lease is lost (because of a deadlock, or because it
         ignores cancellation) has to be ended by a liveness probe.
@@ -304,25 +325,25 @@ class Elector:
         return max(0.0, self._clock.monotonic() - expired_at)
 
     @property
-    def without_holder(self) -> Failing | None:
-        """The failure of readiness while neither this process nor another one holds the lease.
+    def holder_failure(self) -> Failing | None:
+        """The failure of readiness if no process can hold the lease; None otherwise.
 
-        A lease that expires is taken within a retry period. One that has no holder for the lease's
-        duration, while this process tries, is a lease that nothing can hold.
+        A lease that expires is taken within a retry period. If it has no holder for a whole lease
+        duration while this process tries to take it, no process can hold it.
         """
         if self._holder_known_at is None:
-            return None
+            return None  # this process holds the lease, or is no candidate
         seconds = self._clock.monotonic() - self._holder_known_at
         if seconds <= self._settings.lease_duration:
-            return None
-        why = self._failed.problem or "it has expired"
+            return None  # the lease may still be taken
+        why = self._failed_attempts.problem or "it has expired"
         return Failing(
             "no process holds the lease", f"{self._settings.key} for {seconds:.0f} s: {why}"
         )
 
     def check_holder(self) -> Check:
         """Return a readiness check that fails while no process can hold the lease."""
-        return Check("leader-election", lambda: self.without_holder)
+        return Check("leader-election", lambda: self.holder_failure)
 
     def check(self) -> Check:
         """Return a liveness check that fails when the work continues after the lease expired."""
@@ -336,126 +357,151 @@ class Elector:
         return Check("leader-election", run)
 
     async def _renew(self) -> None:
+        """Renew the lease after a retry period; repeat failed attempts until cancelled.
+
+        Raises:
+            LeaderLost: another process holds the lease.
+        """
         await self._clock.sleep(self._settings.retry_period)
         while not await self._attempt():
-            if self._held_by_other():
-                raise self._lost("it is held by another process")
+            if self._is_held_by_other():
+                raise self._stop_leading("it is held by another process")
             await self._clock.sleep(self._settings.retry_period)
 
-    def _lost(self, why: str) -> LeaderLost:
+    def _stop_leading(self, why: str) -> LeaderLost:
+        """Note that the lease is lost; return the error for the caller to raise."""
         self.leading = self._claimed = False
         return LeaderLost(f"leader election lost: lease {self._settings.key}: {why}")
 
-    def _held_by_other(self) -> bool:
+    def _is_held_by_other(self) -> bool:
+        """Return whether the observed record names another process as holder, expired or not."""
         holder = self._observed.lease.spec.holderIdentity if self._observed else None
         return bool(holder) and holder != self._settings.identity
 
     async def _attempt(self) -> bool:
-        """Take or renew the lease once; return False if another holds it or a request failed."""
-        self._failures.clear()
+        """Take or renew the lease once; return whether this process holds it now.
+
+        That another process holds the lease is no failed attempt: the server answered.
+        """
+        self._request_failures.clear()
         is_leader = await self._take_or_renew()
-        if is_leader or not self._failures:
-            self._failed.note_success()
+        if is_leader or not self._request_failures:
+            self._failed_attempts.note_success()
         else:
-            self._failed.note_failure(*self._failures[-1])
+            self._failed_attempts.note_failure(*self._request_failures[-1])
         return is_leader
 
     async def _take_or_renew(self) -> bool:
-        """Make the requests of an attempt; the failed ones are in `_failures` afterwards."""
-        sent = self._clock.monotonic()
-        if self.leading and await self._with_timeout(self._write_record):
-            self._renewed_at = sent
+        """Make the requests of an attempt; return whether this process holds the lease now.
+
+        Failures are added to `_request_failures`.
+        """
+        sent_at = self._clock.monotonic()
+        if self.leading and await self._try_request(self._write_record):
+            self._renewed_at = sent_at
             return True
         # The record that we know may be outdated, so read it before the next write.
-        if not await self._with_timeout(self._observe):
+        if not await self._try_request(self._read_record):
             return False
-        if self._held_by_other() and not self._has_expired():
+        if self._is_held_by_other() and not self._has_expired():
             if self._holder_known_at is not None:
                 self._holder_known_at = self._clock.monotonic()
             return False
-        sent = self._clock.monotonic()
-        if not await self._with_timeout(self._write_record):
+        sent_at = self._clock.monotonic()
+        if not await self._try_request(self._write_record):
             return False
-        self._renewed_at = sent
+        self._renewed_at = sent_at
         return True
 
     def _has_expired(self) -> bool:
+        """Return whether the observed record has not changed for its lease duration."""
         assert self._observed is not None
         seconds = self._observed.lease.spec.leaseDurationSeconds or 0
         return self._observed.since + seconds <= self._clock.monotonic()
 
-    async def _with_timeout(self, request: Callable[[], Awaitable[None]]) -> bool:
-        """Make a request; return whether it succeeded in time."""
+    async def _try_request(self, request: Callable[[], Awaitable[None]]) -> bool:
+        """Make a request; return whether it succeeded in time.
+
+        Errors are noted in `_request_failures` and not raised: the attempt is repeated.
+        """
         try:
             with self._clock.move_on_after(self._settings.request_seconds) as scope:
                 await call_guarded(request)
         except Conflict as error:
-            # Another process has written the lease in between: what it says is read next.
+            # No failure: another process wrote the lease in between. The next attempt reads it.
             log.info("Leader election request failed", error=str(error))
             return False
         except ControllerError as error:
-            self._failures.append((str(error), error))
+            self._request_failures.append((str(error), error))
             return False
         except Exception as error:
             # A bug, ours or the transport's: the deadline decides whether leading ends by it.
             log.exception("Leader election request failed")
-            self._failures.append((repr(error), error))
+            self._request_failures.append((repr(error), error))
             return False
         if scope.cancelled_caught:
-            self._failures.append((f"no answer within {self._settings.request_seconds:g} s", None))
+            self._request_failures.append(
+                (f"no answer within {self._settings.request_seconds:g} s", None)
+            )
         return not scope.cancelled_caught
 
-    async def _observe(self) -> None:
+    async def _read_record(self) -> None:
         """Read the lease, and note since when its record has not changed."""
         try:
             lease = await self._client.get(LEASES, self._settings.key)
         except NotFound:
-            # Deleted under its holder, who works until it has noticed, and writes it again.
-            if not self._held_by_other() or self._has_expired():
+            # A holder whose lease was deleted works on until it notices, and then creates the
+            # lease again. So its record counts until it expires.
+            if not self._is_held_by_other() or self._has_expired():
                 self._observed = None
             return
         self._remember(lease)
 
     def _remember(self, lease: Lease) -> None:
         """Note a lease; an unchanged record keeps the time at which it was first observed."""
-        known = self._observed
-        unchanged = known is not None and known.lease.spec == lease.spec
-        since = known.since if known is not None and unchanged else self._clock.monotonic()
+        observed = self._observed
+        if observed is not None and observed.lease.spec == lease.spec:
+            since = observed.since
+        else:
+            since = self._clock.monotonic()
         self._observed = _Observed(lease, since)
 
     async def _write_record(self) -> None:
         """Create the lease with our record, or replace the record that was observed."""
-        # Set before the response: if that is lost, the lease may be ours all the same.
+        # Set before the request: if the response is lost, the lease may be ours all the same.
         self._claimed = True
         if self._observed is None:
             key = self._settings.key
             metadata = {"name": key.name, "labels": dict(self._settings.labels)}
-            body = {"metadata": metadata, "spec": self._record(LeaseSpec())}
+            body = {"metadata": metadata, "spec": self._build_record(LeaseSpec())}
             self._remember(await self._client.create(LEASES, key.namespace, body))
         else:
             lease = self._observed.lease
-            self._remember(await self._replace(lease, self._record(lease.spec)))
+            self._remember(await self._replace(lease, self._build_record(lease.spec)))
 
-    def _record(self, old: LeaseSpec) -> dict[str, Any]:
-        """Return the spec of the lease with us as holder, renewed now."""
+    def _build_record(self, old: LeaseSpec) -> dict[str, Any]:
+        """Return the spec of the lease with this process as holder, renewed now.
+
+        A new holder sets acquireTime, and counts a transition unless the lease is new.
+        """
         now = rfc3339_micro(self._clock.now())
-        ours = old.holderIdentity == self._settings.identity
-        fresh = old == LeaseSpec()
+        is_renewal = old.holderIdentity == self._settings.identity
+        is_first = old == LeaseSpec()
         transitions = old.leaseTransitions or 0
         return {
             "holderIdentity": self._settings.identity,
             "leaseDurationSeconds": math.ceil(self._settings.lease_duration),
-            "acquireTime": old.acquireTime if ours and old.acquireTime else now,
+            "acquireTime": old.acquireTime if is_renewal and old.acquireTime else now,
             "renewTime": now,
-            "leaseTransitions": transitions if ours or fresh else transitions + 1,
+            "leaseTransitions": transitions if is_renewal or is_first else transitions + 1,
         }
 
     async def _release(self) -> None:
-        """Give the lease back if it is still held, so that another replica need not wait."""
+        """Remove the holder from the record if that is still this process."""
         while True:
             lease = await self._client.get(LEASES, self._settings.key)
             if lease.spec.holderIdentity != self._settings.identity:
-                return
+                return  # it expired and another process took it, or our write never arrived
             now = rfc3339_micro(self._clock.now())
             record = {
                 "holderIdentity": "",
@@ -471,6 +517,7 @@ class Elector:
             return
 
     async def _replace(self, lease: Lease, record: dict[str, Any]) -> Lease:
+        """Replace the record of a lease; keep labels and annotations of others."""
         meta = lease.metadata
         labels = {**meta.labels, **self._settings.labels}
         metadata = {"labels": labels, "annotations": dict(meta.annotations)}

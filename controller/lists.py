@@ -1,13 +1,14 @@
 """Reading all objects of a kind: in pages, or as the initial events of a watch.
 
-Pages: `list_all` puts the pages of a LIST together. All of them show the state at the first page's
+Pages: `list_all` puts the pages of a LIST together. All pages show the state at the first page's
 resourceVersion.
 
 Initial events (`sendInitialEvents`, the WatchList feature): the server sends every object as
 ADDED, in no order of resourceVersions, and then a bookmark with the annotation
-`k8s.io/initial-events-end`. Events after that bookmark continue the same watch. Before it nothing
-may be used: an object that has not come yet may still exist, and none of the resourceVersions is
-one to resume from. So `InitialEvents` collects them, and the cache gets them all at once.
+`k8s.io/initial-events-end`. Events after that bookmark continue the same watch. Before the
+bookmark no event may be used: an object that has not come yet may still exist, and a watch cannot
+resume from any of the resourceVersions. So `InitialEvents` collects the events, and the cache gets
+all of them at once.
 
 A proxy may hold back or drop that bookmark. client-go then waits for ever and logs a warning; here
 the list must be complete within a deadline.
@@ -43,18 +44,18 @@ STREAM_SECONDS = 30.0
 """Deadline for all initial events of a watch."""
 
 
-def list_query(revision: str) -> dict[str, str]:
+def create_list_query(revision: str) -> dict[str, str]:
     """Return the query parameters of a list.
 
     Args:
         revision: `0` for any state in the server's watch cache, a resourceVersion for a state not
-            older than it, empty for the newest state. Only the last is read in pages: the server
-            answers the others from its watch cache, at once.
+            older than it, empty for the newest state. Only the newest state is read in pages: the
+            server answers the other requests from its watch cache, in one response.
     """
     return {"resourceVersion": revision} if revision else {"limit": str(PAGE_SIZE)}
 
 
-def stream_query(revision: str) -> dict[str, str]:
+def create_stream_query(revision: str) -> dict[str, str]:
     """Return the query parameters of a watch with initial events.
 
     Args:
@@ -77,7 +78,7 @@ async def list_all(
     """Return all objects, in however many pages the server sends them.
 
     If the continue token of a later page has expired, the list is read again without pages, as
-    client-go's pager does: another token might expire again.
+    another token might expire, too. client-go's pager does the same.
 
     Args:
         transport: the server.
@@ -95,9 +96,9 @@ async def list_all(
             transport, resource, namespace=namespace, query=query, limit=limit
         )
     except _TokenExpired:
-        whole = {name: value for name, value in query.items() if name != "limit"}
+        unpaged_query = {name: value for name, value in query.items() if name != "limit"}
         return await _list_pages(
-            transport, resource, namespace=namespace, query=whole, limit=limit
+            transport, resource, namespace=namespace, query=unpaged_query, limit=limit
         )
 
 
@@ -112,7 +113,11 @@ async def _list_pages(
     query: Mapping[str, str],
     limit: ReadLimit,
 ) -> Page[T]:
-    """Read a list page by page, and return it as one."""
+    """Read a list page by page, and return all pages as one.
+
+    Raises:
+        _TokenExpired: the server has forgotten the state that the first page shows.
+    """
     path = resource.collection(namespace)
     accept = resource.accept_list
     limit.reset()
@@ -120,13 +125,15 @@ async def _list_pages(
     page = await _decode_page(resource, data)
     limit.add_page(resource.plural, len(data), len(page.items) + len(page.unreadable))
     items, unreadable = list(page.items), dict(page.unreadable)
-    # The continue token holds the resourceVersion; the server refuses a request with both.
-    rest = {k: v for k, v in query.items() if not k.startswith("resourceVersion")}
+    # The continue token holds the resourceVersion; the server rejects a request with both.
+    next_query = {
+        name: value for name, value in query.items() if not name.startswith("resourceVersion")
+    }
     while page.continuation:
-        rest["continue"] = page.continuation
+        next_query["continue"] = page.continuation
         try:
             data = await transport.request(
-                "GET", path, query=rest, accept=accept, timeout=PAGE_SECONDS
+                "GET", path, query=next_query, accept=accept, timeout=PAGE_SECONDS
             )
         except Expired as error:
             raise _TokenExpired from error
@@ -141,10 +148,10 @@ async def _decode_page(resource: Resource[T], data: bytes) -> Page[T]:
     """Decode a list response, and let other tasks run between slices of it.
 
     Raises:
-        MalformedAnswer: it is no list, or has no resourceVersion.
+        MalformedAnswer: `data` is no list, or has no resourceVersion.
     """
     slices = decode_page_in_slices(resource, data)
-    while (page := next(slices)) is None:
+    while (page := next(slices)) is None:  # the page comes after the last slice
         await checkpoint()
     return page
 
@@ -154,7 +161,7 @@ class InitialEvents(Generic[T]):
 
     Args:
         revision: the list may not be older than this resourceVersion; empty for the newest.
-        deadline: monotonic seconds by which it must be complete.
+        deadline: when (monotonic seconds) the list must be complete.
     """
 
     def __init__(self, revision: str, deadline: float) -> None:
@@ -166,12 +173,15 @@ class InitialEvents(Generic[T]):
         self._unreadable: dict[Key, str] = {}
 
     def add(self, event: ObjectEvent[T] | Bookmark) -> Page[T] | None:
-        """Add an event; return the list if the event completes it, else None."""
+        """Add an event; return the list if the event completes it, else None.
+
+        A server may send changes among the initial events, so the last event of an object counts.
+        """
         match event:
             case Bookmark(revision, initial_end=True):
                 return Page(tuple(self._items.values()), revision, self._unreadable)
             case Bookmark():
-                pass
+                pass  # an ordinary bookmark says nothing about the end of the list
             case Unreadable(key, _, reason, deleted):
                 self._items.pop(key, None)
                 self._unreadable[key] = reason

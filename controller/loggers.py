@@ -1,4 +1,4 @@
-"""Loggers that import structlog when they write their first line, and what lines have in common.
+"""Loggers that import structlog when they write their first line, and fields for all lines.
 
     log = get_logger(__name__)
     log.info("Scaled", replicas=3)
@@ -34,7 +34,7 @@ class Logger:
         self._logger: FilteringBoundLogger | None = None
 
     def debug(self, event: str, *values: Any, **fields: Any) -> None:
-        """Log a line of the level debug; `values` are what the event's %-signs stand for."""
+        """Log a line of the level debug; `values` replace the %-signs in `event`."""
         if not _is_muted.get():
             self._load().debug(event, *values, **fields)
 
@@ -59,9 +59,9 @@ class Logger:
             self._load().exception(event, *values, **fields)
 
     def _load(self) -> "FilteringBoundLogger":
-        """Return structlog's logger."""
+        """Return structlog's logger; import structlog at the first call."""
         if self._logger is None:
-            import structlog  # noqa: PLC0415 - see above
+            import structlog  # noqa: PLC0415 - a command that logs nothing need not load it
 
             self._logger = structlog.get_logger(self._name)  # noqa: TID251 - the one place
         return self._logger
@@ -85,7 +85,10 @@ def with_fields(**fields: Any) -> Iterator[None]:
 def add_fields(
     _logger: object, _method: str, line: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Add the fields of `with_fields` to a line that lacks them: a processor of structlog."""
+    """Add the fields of `with_fields` to a line; fields of the line itself stay.
+
+    This is a processor of structlog, which calls it with three arguments.
+    """
     for name, value in _fields.get({}).items():
         line.setdefault(name, value)
     return line

@@ -43,13 +43,13 @@ def configure_logs(
     """
     if output not in get_args(Format):
         raise ValueError(f"log format {output!r} is unknown: use {' or '.join(get_args(Format))}")
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
+    level_number = logging.getLevelNamesMapping().get(level.upper())
+    if level_number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
     shared = tuple(_shared_processors())
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        wrapper_class=structlog.make_filtering_bound_logger(number),
+        wrapper_class=structlog.make_filtering_bound_logger(level_number),
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
@@ -60,10 +60,11 @@ def configure_logs(
             foreign_pre_chain=shared, processors=_render_processors(output, colors=target.isatty())
         )
     )
-    logging.basicConfig(handlers=[handler], level=number, force=True)
+    logging.basicConfig(handlers=[handler], level=level_number, force=True)
 
 
 def _shared_processors() -> Iterable[Processor]:
+    """Yield the processors for lines of structlog and of the standard library's loggers."""
     yield add_fields
     yield structlog.contextvars.merge_contextvars
     yield structlog.stdlib.add_logger_name
@@ -95,18 +96,18 @@ def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
         structlog.processors.EventRenamer("msg"),
         _order_keys,
         structlog.processors.JSONRenderer(
-            _as_json, sort_keys=False, default=str, ensure_ascii=False
+            _render_json, sort_keys=False, default=str, ensure_ascii=False
         ),
     ]
 
 
-def _as_json(line: object, **options: Any) -> str:
-    """Return a line without spaces after colons: runbooks look for `"level":"error"`."""
+def _render_json(line: object, **options: Any) -> str:
+    """Return a line as JSON without spaces after colons, as runbooks search `"level":"error"`."""
     return escape_json(json.dumps(line, separators=(",", ":"), **options))
 
 
 def _escape_values(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Escape values, which may be texts of objects; a stack has several lines."""
+    """Escape control characters in texts, which may come from objects; keep lines of a stack."""
     return {
         key: (escape_lines if key in {"stack", "exception"} else escape_text)(value)
         if isinstance(value, str)
@@ -116,12 +117,13 @@ def _escape_values(_logger: object, _method: str, line: EventDict) -> EventDict:
 
 
 def _write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:
-    """Write a plain traceback whose lines are escaped."""
+    """Write a plain traceback, with control characters in its lines escaped."""
     plain = StringIO()
     structlog.dev.plain_traceback(plain, exc_info)
     stream.write(escape_lines(plain.getvalue()))
 
 
 def _order_keys(_logger: object, _method: str, line: EventDict) -> EventDict:
+    """Return a line with the keys of KEY_ORDER first, then all others by name."""
     first = {key: line[key] for key in KEY_ORDER if key in line}
     return {**first, **{key: line[key] for key in sorted(line) if key not in first}}

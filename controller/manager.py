@@ -142,9 +142,9 @@ class Manager:
         )
         self._jobs: dict[str, ControllerJob] = {}
         self._sharded_jobs: list[ControllerJob] = []
-        """The controllers of the manager, and those of its extensions that run now."""
+        """The controllers of the manager, and of its extensions while these run."""
         self._services = Services(self._supervisor)
-        self._leader_services = LeaderServices(self._leader_tasks)
+        self._leader_services = LeaderServices(self._create_leader_tasks)
         self._started = False
         self._has_recorders = False
         self._listening = anyio.Event()
@@ -182,10 +182,10 @@ class Manager:
         fields: str = "",
         indexes: Mapping[str, IndexFunction[T]] | None = None,
     ) -> Informer[T] | NamespacesInformer[T]:
-        """Return the informer of a kind and scope, made at the first call and shared after that.
+        """Return the informer of a kind and scope; it is created at the first call, then shared.
 
-        The type of `resource` decides what is kept; for MetadataOnly the server sends nothing
-        else.
+        The cache keeps the fields that the type of `resource` has. For MetadataOnly the server
+        sends only metadata.
 
         Args:
             resource: the kind.
@@ -199,8 +199,8 @@ class Manager:
         Raises:
             TypeError: `resource` is no Resource, `namespaces` is no NamespaceSet, or another
                 argument is no text.
-            ValueError: the kind is watched as another type, this informer was asked for before
-                with other indexes, or a cluster-scoped kind is to be watched in namespaces.
+            ValueError: the kind is watched as another type, this informer exists with other
+                indexes, or a cluster-scoped kind is to be watched in namespaces.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
@@ -220,7 +220,7 @@ class Manager:
 
     @property
     def informers(self) -> tuple[AnyInformer, ...]:
-        """The informers of this manager, in the order in which they were asked for."""
+        """The informers of this manager, in the order of their creation."""
         return tuple(self._informers)
 
     @property
@@ -246,7 +246,7 @@ class Manager:
         Args:
             name: unique in the process; the label of metrics and the `controller` of log lines.
             reconcile: reconciles one key.
-            watches: what puts keys into its queue.
+            watches: the Watches and ClusterWatches that put keys into its queue.
             concurrency: how many keys are reconciled at once.
             timeout_seconds: how long one reconciliation may take; None for no limit.
             retries: the back-off after errors, and how often a key is tried; by default 5 ms,
@@ -257,13 +257,14 @@ class Manager:
             shard_by: from a key to the key whose shard it belongs to, if there are shards. It may
                 read caches and must not raise; it returns None for a key that every replica may
                 reconcile. By default each key belongs to its own shard.
-            forget: called with each key that was reconciled here when its shard has gone, to drop
-                what is remembered of it and may be out of date later.
+            forget: called when this process no longer holds a shard, with each key of it that was
+                reconciled here. Drop what you remember of the key: it may be out of date later.
 
         Raises:
             ValueError: there is a controller of that name, or `watches` is empty.
-            TypeError: `group`, `shard_by` or `forget` is async, a function cannot be called as it
-                is to be, an entry of `watches` is no Watch, or `retries` is no Retries.
+            TypeError: `group`, `shard_by` or `forget` is async, a function does not take the
+                arguments that it gets, an entry of `watches` is no Watch, or `retries` is no
+                Retries.
             RuntimeError: the manager runs already.
         """
         self._check_not_started()
@@ -295,11 +296,13 @@ class Manager:
     def add_service(self, name: str, run: Service, *, leader_only: bool = True) -> None:
         """Add a coroutine function to run next to the controllers, a periodic job for example.
 
-        If it raises, that is logged and it is started again. It runs until it is cancelled: if
-        it returns before the manager was stopped, `run` raises UnexpectedEnd.
+        If the function raises, the error is logged and the function is started again. It must run
+        until it is cancelled: if it returns before the manager was stopped, `run` raises
+        UnexpectedEnd.
 
         Args:
             name: for logs and metrics.
+            run: the coroutine function.
             leader_only: run it only while holding the lease, else in every replica.
 
         Raises:
@@ -320,9 +323,11 @@ class Manager:
         """Return an empty set of further informers and controllers, to run inside a service.
 
         Args:
-            sharded: reconcile only keys of the shards that are held here, if there are shards. The
-                service must run in every replica then (`leader_only` of `add_service`).
-            measured: whether its informers have metrics; False where others of the same kinds do.
+            sharded: reconcile only keys of the shards that this process holds, if there are
+                shards. The service must run in every replica then (`leader_only` of
+                `add_service`).
+            measured: whether its informers have metrics; False if other informers of the same
+                kinds have them.
         """
         return Extension(
             self._transport,
@@ -339,10 +344,11 @@ class Manager:
         )
 
     def retry_informers(self, full_name: str) -> None:
-        """Retry lists and watches of a kind that failed at once, those of extensions too.
+        """Retry the failed lists and watches of a kind without further delay, in extensions, too.
 
-        For a caller that knows that they may succeed now: the kind's CustomResourceDefinition has
-        changed, for example. Otherwise an informer that has failed for long waits half a minute.
+        For a caller that knows that they may succeed now, because the kind's
+        CustomResourceDefinition has changed, for example. Otherwise an informer that has failed
+        for long waits half a minute.
 
         Args:
             full_name: plural and group of the kind.
@@ -355,7 +361,7 @@ class Manager:
 
         Args:
             component: the reporting controller, a qualified name such as `example.com/widgets`.
-            client: for its requests; the manager's own by default.
+            client: for the recorder's requests; the manager's client by default.
 
         Raises:
             ValueError: there is a recorder of that component, or the component is no qualified
@@ -370,7 +376,7 @@ class Manager:
         return recorder
 
     def add_readiness_check(self, check: Check) -> None:
-        """Add a check behind /readyz: of what a service needs before the process is of use.
+        """Add a check behind /readyz, which fails until the process can do its work.
 
         Args:
             check: called at each probe, so it has to be quick.
@@ -389,9 +395,10 @@ class Manager:
         self._serving.readiness.append(check)
 
     def add_liveness_check(self, check: Check) -> None:
-        """Add a check behind /healthz: of what only a new process can repair.
+        """Add a check behind /healthz, which fails for a fault that only a new process repairs.
 
-        kubelet restarts the container when the check fails, so leave out what other systems cause.
+        kubelet restarts the container when the check fails. So a check of another system, whose
+        faults a restart does not repair, does not belong here.
 
         Args:
             check: called at each probe, so it has to be quick.
@@ -479,8 +486,8 @@ class Manager:
             tasks.append(self._supervisor.lasting("mutation detector", detector.run))
         tasks += self._services.tasks(leader_only=False)
         async with (
-            self._election() as wait_to_lead,
-            self._serving.pages(self._readiness),
+            self._join_election() as wait_to_lead,
+            self._serving.pages(self._list_readiness_checks),
             self._serving.webhooks(),
             run_in_background(tasks),
         ):
@@ -493,7 +500,7 @@ class Manager:
         jobs = self._jobs.values()
         async with (
             run_in_background(
-                [self._leader_services.run] if self.shards else self._leader_tasks()
+                [self._leader_services.run] if self.shards else self._create_leader_tasks()
             ),
             run_in_background(
                 [
@@ -509,12 +516,17 @@ class Manager:
                 for job in jobs:
                     await job.ended.wait()
 
-    def _leader_tasks(self) -> list[Task]:
+    def _create_leader_tasks(self) -> list[Task]:
+        """Return the tasks of the services that only the leader runs."""
         return [*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]
 
     @asynccontextmanager
-    async def _sharing(self, shards: Shards) -> AsyncIterator[WaitToLead]:
-        """Take part in the elections for shards; with shards, no replica waits to lead."""
+    async def _join_shard_elections(self, shards: Shards) -> AsyncIterator[WaitToLead]:
+        """Take part in the elections for shards for the time of the context.
+
+        With shards every replica runs the controllers, so it yields a WaitToLead that leads at
+        once.
+        """
         settings = self.options.lease_settings()
         leases = ShardLeases(
             self.client,
@@ -525,36 +537,43 @@ class Manager:
             ),
             grace_seconds=self.options.grace_seconds,
             report=lambda name, count: self.metrics.leader_status.labels(name).set(count),
-            count_failure=self._count_failed_attempt(),
+            count_failure=self._create_failure_counter(),
         )
         self._serving.liveness.append(leases.check())
         self._serving.readiness.append(leases.check_reading())
         async with hold_shards(leases, self.lost), without_election() as wait_to_lead:
             yield wait_to_lead
 
-    def _election(self) -> AbstractAsyncContextManager[WaitToLead]:
+    def _join_election(self) -> AbstractAsyncContextManager[WaitToLead]:
+        """Return a context that takes part in the election that the options ask for.
+
+        That is one for each shard, one for the lease, or none, so that this process leads at once.
+        """
         if self.shards is not None:
-            return self._sharing(self.shards)
+            return self._join_shard_elections(self.shards)
         if not self.options.leader_elect:
             return without_election()
         elector = Elector(
             self.client,
             self.clock,
             self.options.lease_settings(),
-            count_failure=self._count_failed_attempt(),
+            count_failure=self._create_failure_counter(),
         )
         self._serving.liveness.append(elector.check())
         self._serving.readiness.append(elector.check_holder())
         status = self.metrics.leader_status.labels(self.options.lease_name)
         return with_election(elector, status.set, self.lost)
 
-    def _count_failed_attempt(self) -> Callable[[], None]:
+    def _create_failure_counter(self) -> Callable[[], None]:
         """Return the function that counts a failed attempt at the process's lease or shards."""
         return self.metrics.election_failures.labels(self.options.lease_name).inc
 
-    def _readiness(self) -> list[Check]:
-        # A Service leads to replicas that are ready, and a kind that is converted here cannot be
-        # listed before one is: its informer must not keep all of them from being ready.
+    def _list_readiness_checks(self) -> list[Check]:
+        """Return the checks behind /readyz, without informers of kinds that we convert.
+
+        The API server converts such a kind through a Service, which leads only to ready replicas.
+        So the kind cannot be listed before a replica is ready, and no replica may wait for that.
+        """
         informers = [
             informer.check()
             for informer in self._informers
@@ -563,5 +582,6 @@ class Manager:
         return [PING, *self._serving.readiness, *informers]
 
     def _check_not_started(self) -> None:
+        """Raise RuntimeError if `run` was called: the parts that run are fixed by then."""
         if self._started:
             raise RuntimeError("the manager runs already: add everything first, and run it once")

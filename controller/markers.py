@@ -1,7 +1,8 @@
-"""What types say of their fields and of themselves in a schema, for pydantic to read on demand.
+"""Markers in types for JSON schemas: limits, CEL rules, list types. pydantic reads them.
 
 pydantic's own `Field` and `with_config` would do, but they load pydantic, which costs a command
-that only reads objects a tenth of its CPU. Only who makes a schema loads it.
+that only reads objects a tenth of its CPU. With these markers only code that generates a schema
+loads it.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,10 +18,10 @@ T = TypeVar("T")
 Config = Mapping[str, Any]
 """The configuration of a model: pydantic's ConfigDict."""
 Extra = dict[str, Any] | Callable[[dict[str, Any]], None]
-"""What is added to a schema, or what changes it."""
+"""An addition to a schema, or a function that changes the schema in place."""
 
 LIMITS = "x-controller-limits"
-"""The key of a JSON schema under which a field's limits are, until the schema is structural."""
+"""The key of a field's limits in a JSON schema; the generator of structural schemas removes it."""
 LIMIT_KEYWORDS = {
     "ge": ("minimum",),
     "le": ("maximum",),
@@ -28,14 +29,14 @@ LIMIT_KEYWORDS = {
     "max_length": ("maxLength", "maxItems", "maxProperties"),
     "pattern": ("pattern",),
 }
-"""The keywords of JSON schema of which one says a limit of FieldSchema, by its attribute."""
+"""By attribute of FieldSchema, the keywords of JSON schema; the field's type decides which."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FieldSchema:
-    """What the schema says of a field beyond its type; goes into Annotated.
+    """The limits of a field beyond its type, for its schema; goes into Annotated.
 
-    The attributes are those of pydantic's Field of the same names.
+    The attributes have the names and meanings of the parameters of pydantic's Field.
     """
 
     ge: int | None = None
@@ -47,7 +48,7 @@ class FieldSchema:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> "CoreSchema":
         """Return the schema of the field's type with these limits; called by pydantic."""
-        from pydantic import Field  # noqa: PLC0415 - it is loaded: it called
+        from pydantic import Field  # noqa: PLC0415 - pydantic calls this, so it is loaded
 
         schema: CoreSchema = handler.generate_schema(
             Annotated[
@@ -67,8 +68,8 @@ class FieldSchema:
     def __get_pydantic_json_schema__(self, core: "CoreSchema", handler: Any) -> dict[str, Any]:
         """Return the JSON schema of the field with its limits under LIMITS; called by pydantic.
 
-        pydantic drops a limit that its JSON schema cannot say of the type. The generator of
-        structural schemas has to know it: it adds the limit or names the field.
+        pydantic drops a limit that JSON schema cannot express for the type. The generator of
+        structural schemas needs each limit: it adds the limit, or reports the field.
         """
         schema: dict[str, Any] = handler(core)
         limits = {name: getattr(self, name) for name in LIMIT_KEYWORDS}
@@ -78,15 +79,15 @@ class FieldSchema:
 
 @dataclass(frozen=True, slots=True)
 class SchemaOf:
-    """The schema of a field that is kept as plain JSON: that of another type; goes into Annotated.
+    """Gives a field of plain JSON the schema of another type; goes into Annotated.
 
-    For parts that only other controllers read. The API server validates them by the type's schema.
-    Objects are decoded without it, so a value that it does not know makes no object unreadable,
-    and only who makes a schema loads it.
+    For parts of objects that only other controllers read. The API server validates them by the
+    type's schema. Objects are decoded without that type, so a value that the type does not know
+    makes no object unreadable, and only code that generates a schema loads the module.
 
     Args:
         module: the full name of the module with the type.
-        name: of the type.
+        name: the name of the type.
     """
 
     module: str
@@ -94,14 +95,15 @@ class SchemaOf:
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> "CoreSchema":
         """Return a schema that validates by the other type and keeps the JSON; for pydantic."""
-        from pydantic_core import core_schema  # noqa: PLC0415 - it is loaded: pydantic called
+        from pydantic_core import core_schema  # noqa: PLC0415 - pydantic calls this: it is loaded
 
         def keep_valid(value: Any, validate: Callable[[Any], Any]) -> Any:
+            """Raise for a value that the type rejects; return the value as it is, undecoded."""
             validate(value)
             return value
 
-        other = handler.generate_schema(getattr(import_module(self.module), self.name))
-        return core_schema.no_info_wrap_validator_function(keep_valid, other)
+        type_schema = handler.generate_schema(getattr(import_module(self.module), self.name))
+        return core_schema.no_info_wrap_validator_function(keep_valid, type_schema)
 
 
 class Rule(NamedTuple):
@@ -109,10 +111,10 @@ class Rule(NamedTuple):
 
     Args:
         cel: the rule.
-        message: what is wrong if it does not hold.
-        at: which field of `self` it is about, `.poolRefs` say; empty for `self` as a whole.
-        reason: of the refusal's cause.
-        expression: CEL for the message, where it quotes the value.
+        message: what is wrong if the rule does not hold.
+        at: the field of `self` that is wrong, for example `.poolRefs`; empty for all of `self`.
+        reason: the reason in the server's Status; empty for the server's default.
+        expression: CEL that computes a message with the value in it; empty for `message`.
     """
 
     cel: str
@@ -135,8 +137,9 @@ class Rule(NamedTuple):
 def rules(*cel: Rule) -> dict[str, Any]:
     """Return the schema extension for CEL rules.
 
-    Each has to be cheap by the API server's estimate, which takes every list and text to be as
-    long as the schema allows: what a rule walks through has maxItems and maxLength.
+    The API server rejects a rule that it estimates as costly. The estimate takes every list and
+    text to be as long as the schema allows, so the lists and texts of a rule need maxItems and
+    maxLength.
     """
     return {"x-kubernetes-validations": [rule.to_schema() for rule in cel]}
 
@@ -144,13 +147,14 @@ def rules(*cel: Rule) -> dict[str, Any]:
 def list_map(*keys: str) -> dict[str, Any]:
     """Return the schema extension for a list whose entries are told apart by `keys`.
 
-    Server-side apply merges such a list entry by entry; without this a list has one owner.
+    Server-side apply merges such a list entry by entry. Without the extension one manager owns the
+    whole list.
     """
     return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
 
 
 def with_config(config: Config) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator that gives a dataclass its configuration, as pydantic's does."""
+    """Return a class decorator that gives a dataclass its configuration for pydantic."""
 
     def set_config(model: type[T]) -> type[T]:
         model.__pydantic_config__ = config  # type: ignore[attr-defined] # pydantic's protocol

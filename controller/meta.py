@@ -15,23 +15,23 @@ from typing import Any, NamedTuple, Protocol, Self
 from typing_extensions import override
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
-_set = object.__setattr__
+_set_field = object.__setattr__
 
 
 def intern_fields(obj: object, *fields: str) -> None:
-    """Replace texts of an object by the one copy that all objects with the same text share.
+    """Replace texts in fields of an object by the one copy that all objects share.
 
     For `__post_init__` of frozen dataclasses that are cached by the thousand: a decoder makes a
-    copy of a namespace or a phase for each object, which is most of what the object takes.
+    copy of a namespace or a phase for each object, and the copies take most of its memory.
 
     Args:
-        obj: just made.
-        fields: which hold a text, or None.
+        obj: the new object.
+        fields: the names of the fields; each holds a text or None.
     """
     for name in fields:
         value = getattr(obj, name)
         if value:
-            _set(obj, name, intern(value))
+            _set_field(obj, name, intern(value))
 
 
 class Key(NamedTuple):
@@ -55,9 +55,9 @@ class OwnerReference:
         kind: the owner's kind.
         name: the owner's name.
         uid: the owner's uid; an owner created again has another one.
-        controller: whether it is the controlling owner; None where it does not say, for no.
-        blockOwnerDeletion: whether foreground deletion of the owner waits for the object; None
-            where it does not say, for no.
+        controller: whether it is the controlling owner; None, if the field is missing, means no.
+        blockOwnerDeletion: whether foreground deletion of the owner waits for the object; None,
+            if the field is missing, means no.
     """
 
     apiVersion: str
@@ -78,14 +78,14 @@ class ObjectMeta:
         name: unique within the namespace and kind.
         namespace: empty for cluster-scoped objects.
         uid: unique; an object created again has another one.
-        resourceVersion: of the last change; ordered within one kind.
+        resourceVersion: the version by the last change; ordered within one kind.
         generation: incremented when the spec changes.
         creationTimestamp: when the object was created.
-        deletionTimestamp: when its deletion was requested; None if it was not.
-        labels: can be selected by.
-        annotations: cannot be selected by.
-        finalizers: the object is deleted when this is empty.
-        ownerReferences: the object is deleted with these.
+        deletionTimestamp: when its deletion was requested; None if no one requested it.
+        labels: values that selectors can select by.
+        annotations: values that selectors cannot select by.
+        finalizers: a requested deletion waits until this is empty.
+        ownerReferences: the owners; the object is deleted when none of them exists any more.
     """
 
     name: str = ""
@@ -101,16 +101,16 @@ class ObjectMeta:
     ownerReferences: tuple[OwnerReference, ...] = ()
 
     def __post_init__(self) -> None:
-        intern_fields(self, "namespace")
+        intern_fields(self, "namespace")  # thousands of objects have the same few of these texts
         if self.finalizers:
-            _set(self, "finalizers", tuple(map(intern, self.finalizers)))
+            _set_field(self, "finalizers", tuple(map(intern, self.finalizers)))
         # Cached objects are shared: an attempt to change their labels must raise.
         if type(self.labels) is dict:
             labels = {intern(name): intern(value) for name, value in self.labels.items()}
-            _set(self, "labels", MappingProxyType(labels))
+            _set_field(self, "labels", MappingProxyType(labels))
         if type(self.annotations) is dict:
             annotations = {intern(name): value for name, value in self.annotations.items()}
-            _set(self, "annotations", MappingProxyType(annotations))
+            _set_field(self, "annotations", MappingProxyType(annotations))
 
     @property
     def key(self) -> Key:
@@ -135,10 +135,10 @@ class ObjectMeta:
 
 
 def parse_revision(revision: str) -> int | None:
-    """Return a resourceVersion that a person may have edited as a number; None if it is none.
+    """Return a text that may be a resourceVersion as a number; None if it cannot be one.
 
-    The API server counts with 64 bits, so text of more than 20 digits is no resourceVersion.
-    `int` raises ValueError for 4,300 digits and more.
+    A person may have edited the text. The API server counts with 64 bits, so a text of more than
+    20 digits is no resourceVersion; `int` raises ValueError for 4,300 digits and more.
     """
     is_number = len(revision) <= _MOST_DIGITS and revision.isascii() and revision.isdecimal()
     return int(revision) if is_number else None
@@ -152,9 +152,9 @@ class Writer:
     """One entry of `metadata.managedFields`: the last write of one manager, not its fields.
 
     Args:
-        manager: its name.
-        subresource: what was written; empty for the object itself.
-        time: when that last changed anything, RFC 3339; text, as it is hardly ever looked at.
+        manager: the name of the manager.
+        subresource: the subresource that was written; empty for the object itself.
+        time: when that write last changed anything, RFC 3339; text, because few readers need it.
     """
 
     manager: str = ""
@@ -177,7 +177,7 @@ class TracedMeta(ObjectMeta):
 
 
 class Object(Protocol):
-    """Anything with metadata; all that the framework requires of a kind's type."""
+    """Anything with metadata: the framework requires no more of a kind's type."""
 
     @property
     def metadata(self) -> ObjectMeta:
@@ -187,10 +187,10 @@ class Object(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MetadataOnly:
-    """An object of any kind, of which only the metadata is asked for, sent and kept.
+    """The metadata of an object of any kind; other fields are neither requested nor kept.
 
-    For controllers that need no more than names, labels, owners or finalizers: as the type of a
-    Resource it makes informers ask the API server for PartialObjectMetadata.
+    For controllers that need only names, labels, owners or finalizers. With this as the type of a
+    Resource, informers ask the API server for PartialObjectMetadata.
 
     Args:
         metadata: the metadata, as of every object.
@@ -240,8 +240,8 @@ class Version:
 class Untyped:
     """An object of any kind; the `type` of a Resource whose fields are not known in advance.
 
-    It costs more memory than a class that names the fields which are read, because everything is
-    kept. What is in `body` is shared with all readers of a cache: never change it.
+    It takes more memory than a class with a few fields, because it keeps all fields. All readers
+    of a cache share `body`: never change it.
 
     Args:
         metadata: the metadata, as of every object.

@@ -37,6 +37,7 @@ RECONCILE_SECONDS = (
 REQUEST_SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 60)
 LAG_SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 RESULTS = ("success", "error", "requeue", "requeue_after")
+"""The values of the label `result` of reconciliations."""
 
 
 class ReconcileMetrics:
@@ -83,14 +84,17 @@ class InformerMetrics(WatchObserver):
 
     @override
     def note_restart(self, reason: str) -> None:
+        """Count a watch that ended for a reason of REASONS."""
         self._restarts[reason].inc()
 
     @override
     def note_undelivered(self) -> None:
+        """Count a change on which a handler raised."""
         self._undelivered.inc()
 
     @override
     def note_listed(self) -> None:
+        """Count a complete list."""
         self._lists.inc()
 
     def watch(
@@ -105,13 +109,13 @@ class InformerMetrics(WatchObserver):
         self._families.cache_objects.labels(self._name).set_function(lambda: float(objects()))
 
     def watch_gaps(self, unreadable: Callable[[], int], unlisted: Callable[[], int]) -> None:
-        """Read the gauges of what is missing in the caches from these functions at each scrape."""
+        """Read the gauges of unreadable objects and missing lists from these at each scrape."""
         families = self._families
         families.unreadable.labels(self._name).set_function(lambda: float(unreadable()))
         families.unlisted.labels(self._name).set_function(lambda: float(unlisted()))
 
     def unwatch(self) -> None:
-        """Remove the gauges, which would go on to show, and to keep, a cache that has ended."""
+        """Remove the gauges: their functions would keep a cache alive that nothing feeds."""
         families = self._families
         for gauge in (
             families.watch_silence,
@@ -124,7 +128,7 @@ class InformerMetrics(WatchObserver):
 
 
 class UnmeasuredInformer(InformerMetrics):
-    """Keeps no metrics: of an informer of a kind that another informer in the process has, too.
+    """Keeps no metrics, for an informer of a kind that another informer of the process measures.
 
     Args:
         name: the kind's full name.
@@ -167,7 +171,7 @@ class Metrics:
     """All metrics of one manager.
 
     Args:
-        registry: where they are registered; a new registry by default.
+        registry: where the metrics are registered; a new registry by default.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -194,7 +198,7 @@ class Metrics:
             buckets=REQUEST_SECONDS,
             registry=self.registry,
         )
-        self.leader_status = self._gauge(
+        self.leader_status = self._create_gauge(
             "leader_election_master_status",
             "Whether this process holds the lease: 1 if it does, 0 if it is a standby.",
             "name",
@@ -213,7 +217,7 @@ class Metrics:
             registry=self.registry,
         )
         for reason in ("full", "limited", "refused"):
-            self.events_dropped.labels(reason)
+            self.events_dropped.labels(reason)  # creates the series with the value 0
         self.loop_lag = Histogram(
             "controller_event_loop_lag_seconds",
             "By how many seconds the event loop ran timers late.",
@@ -247,12 +251,13 @@ class Metrics:
     def requests(self, server: str) -> RequestObserver:
         """Return an observer that counts requests to the API server with the URL `server`.
 
-        Only use it for the few servers that are known when the process starts: the label `host` is
-        the server's, and one value per tenant would be too many.
+        Only use it for the few servers that are known when the process starts. The label `host`
+        has a value for each server, and one for each tenant would be too many.
         """
         host = urlsplit(server).netloc
 
         def observe(method: str, code: str, seconds: float) -> None:
+            """Count a request; the arguments are those of RequestObserver."""
             self._requests_total.labels(code, method, host).inc()
             self._request_seconds.labels(method, host).observe(seconds)
 
@@ -262,8 +267,8 @@ class Metrics:
         """Return all metrics, and their media type.
 
         Args:
-            accept: the request's header Accept; where it asks for OpenMetrics, the answer is that,
-                else it is Prometheus' text format.
+            accept: the request's header Accept, which may ask for OpenMetrics; by default the
+                format is Prometheus' text format.
         """
         encode, content_type = choose_encoder(accept)
         return encode(self._exposed), content_type
@@ -276,14 +281,18 @@ class Metrics:
             ["controller", "result"],
             registry=self.registry,
         )
-        self.reconcile_errors = self._reconcile_counter("reconcile_errors", "ended in an error")
-        self.terminal_errors = self._reconcile_counter(
+        self.reconcile_errors = self._create_reconcile_counter(
+            "reconcile_errors", "ended in an error"
+        )
+        self.terminal_errors = self._create_reconcile_counter(
             "terminal_reconcile_errors", "ended in an error that is not retried"
         )
-        self.reconcile_panics = self._reconcile_counter(
+        self.reconcile_panics = self._create_reconcile_counter(
             "reconcile_panics", "raised an exception that is not an error of the API: a bug"
         )
-        self.reconcile_timeouts = self._reconcile_counter("reconcile_timeouts", "ran out of time")
+        self.reconcile_timeouts = self._create_reconcile_counter(
+            "reconcile_timeouts", "ran out of time"
+        )
         self.reconcile_seconds = Histogram(
             "controller_runtime_reconcile_time_seconds",
             "How long a reconciliation took.",
@@ -291,12 +300,12 @@ class Metrics:
             buckets=RECONCILE_SECONDS,
             registry=self.registry,
         )
-        self.max_concurrent = self._gauge(
+        self.max_concurrent = self._create_gauge(
             "controller_runtime_max_concurrent_reconciles",
             "How many keys the controller processes at once at most.",
             "controller",
         )
-        self.active_workers = self._gauge(
+        self.active_workers = self._create_gauge(
             "controller_runtime_active_workers",
             "How many keys the controller is processing.",
             "controller",
@@ -322,31 +331,32 @@ class Metrics:
             ["resource"],
             registry=self.registry,
         )
-        self.watch_silence = self._gauge(
+        self.watch_silence = self._create_gauge(
             "controller_watch_last_event_age_seconds",
             "Seconds since the last list, event or bookmark of a kind.",
             "resource",
         )
-        self.cache_lag = self._gauge(
+        self.cache_lag = self._create_gauge(
             "controller_cache_lag_seconds",
             "Seconds since the oldest own write that the watch has not delivered; 0 if none.",
             "resource",
         )
-        self.cache_objects = self._gauge(
+        self.cache_objects = self._create_gauge(
             "controller_cache_objects", "Objects of a kind in the cache.", "resource"
         )
-        self.unreadable = self._gauge(
+        self.unreadable = self._create_gauge(
             "controller_cache_unreadable_objects",
             "Objects of a kind whose latest version cannot be decoded or indexed.",
             "resource",
         )
-        self.unlisted = self._gauge(
+        self.unlisted = self._create_gauge(
             "controller_informers_not_listed",
             "Informers of a kind, one for each namespace and selector, without a first list.",
             "resource",
         )
 
-    def _reconcile_counter(self, name: str, ended: str) -> Counter:
+    def _create_reconcile_counter(self, name: str, ended: str) -> Counter:
+        """Register a counter of reconciliations with an end; `ended` completes its description."""
         return Counter(
             f"controller_runtime_{name}_total",
             f"Reconciliations that {ended}.",
@@ -354,15 +364,16 @@ class Metrics:
             registry=self.registry,
         )
 
-    def _gauge(self, name: str, documentation: str, label: str) -> Gauge:
+    def _create_gauge(self, name: str, documentation: str, label: str) -> Gauge:
+        """Register a gauge with one label."""
         return Gauge(name, documentation, [label], registry=self.registry)
 
 
 class _WithoutCreated(Collector):
     """Collects another registry without the `_created` series.
 
-    prometheus_client adds one to each counter and histogram. Go's client has none, no query reads
-    them, and they are a fifth of all lines. The switch against them is global.
+    prometheus_client adds such a series to each counter and histogram. Go's client has none, no
+    query reads them, and they are a fifth of all lines. prometheus_client's own switch is global.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -370,9 +381,10 @@ class _WithoutCreated(Collector):
 
     @override
     def collect(self) -> Iterator[Metric]:
+        """Yield copies of the registry's metric families without those series."""
         for family in self._registry.collect():
-            kept = Metric(family.name, family.documentation, family.type, family.unit)
-            kept.samples = [
+            copy = Metric(family.name, family.documentation, family.type, family.unit)
+            copy.samples = [
                 sample for sample in family.samples if not sample.name.endswith("_created")
             ]
-            yield kept
+            yield copy

@@ -1,10 +1,10 @@
-"""Detecting code that changes cached objects in place.
+"""Detects code that changes cached objects in place.
 
 All readers of a cache share its objects. Objects are frozen, but dicts and lists in them are not:
-a change there is seen by all other readers until the next event. This detector, like client-go's
-KUBE_CACHE_MUTATION_DETECTOR, keeps each object as JSON and compares that every few seconds. It
-needs the memory of every object twice, so it is for tests and debugging. (The repr of an object
-would take three times as long to make.)
+all other readers see a change there until the next event. This detector, like client-go's
+KUBE_CACHE_MUTATION_DETECTOR, keeps each object as JSON too, and compares both every few seconds.
+It needs the memory of every object twice, so it is for tests and debugging. Rejected: the repr of
+an object, which takes three times as long as JSON.
 """
 
 from collections.abc import Iterable
@@ -20,17 +20,18 @@ from controller.meta import Key, Object
 
 CHECK_SECONDS = 5.0
 _EXCERPT = 200
+"""Characters of an object's JSON in a message."""
 
 
 class ObjectMutated(Exception):
-    """A cached object was changed in place, instead of making a new object."""
+    """Code changed a cached object in place, instead of creating a new object."""
 
 
 class MutationDetector:
-    """Compares the cached objects of informers with what they were.
+    """Compares the cached objects of informers with their state on entering the cache.
 
     Args:
-        informers: whose caches.
+        informers: the informers whose caches are checked.
         clock: for the delays.
     """
 
@@ -46,7 +47,8 @@ class MutationDetector:
         """
         with ExitStack() as stack:
             records = [
-                stack.enter_context(closing(_Record(informer))) for informer in self._informers
+                stack.enter_context(closing(_CacheRecord(informer)))
+                for informer in self._informers
             ]
             while True:
                 await self._clock.sleep(CHECK_SECONDS)
@@ -54,54 +56,60 @@ class MutationDetector:
                     record.check()
 
 
-class _Record:
-    """Finds changes in place of one informer's objects, by their JSON on entering the cache."""
+class _CacheRecord:
+    """Finds changes in place of one informer's objects, by their JSON on entering the cache.
+
+    An object that was replaced since the last check is checked once more: it may have been changed
+    before.
+    """
 
     def __init__(self, informer: AnyInformer) -> None:
         self._kind = informer.resource.kind
-        self._seen: dict[Key, tuple[Object, bytes]] = {}
+        self._present: dict[Key, tuple[Object, bytes]] = {}
         self._replaced: list[tuple[Key, Object, bytes]] = []
         self._registration = informer.add_handler(self._on_change)
 
     def close(self) -> None:
-        """Record nothing more."""
+        """Stop recording objects."""
         self._registration.close()
 
     def check(self) -> None:
-        """Compare all objects in the cache, and those that were replaced since the last call.
+        """Compare all objects in the cache, and the objects replaced since the last call.
 
         Raises:
             ObjectMutated: an object was changed in place.
         """
         replaced, self._replaced = self._replaced, []
-        present = [(key, obj, before) for key, (obj, before) in self._seen.items()]
-        for key, obj, before in (*replaced, *present):
-            now = _encode(obj)
-            if now != before:
+        present = [(key, obj, original) for key, (obj, original) in self._present.items()]
+        for key, obj, original in (*replaced, *present):
+            encoded = _encode(obj)
+            if encoded != original:
                 raise ObjectMutated(
                     f"{self._kind} {key} was changed in place, in the cache that all readers"
                     " share: make a new object instead."
-                    f" {_difference(before.decode(), now.decode())}"
+                    f" {_describe_difference(original.decode(), encoded.decode())}"
                 )
 
     def _on_change(self, change: Change[Any]) -> None:
-        """Keep the new object with its encoded form, and the replaced one for the next check."""
+        """Keep the new object with its JSON, and the replaced object for the next check."""
         if change.old is not None:
             key = change.old.metadata.key
-            if (known := self._seen.pop(key, None)) is not None:
-                self._replaced.append((key, *known))
+            if (entry := self._present.pop(key, None)) is not None:
+                self._replaced.append((key, *entry))
         if change.new is not None:
-            self._seen[change.new.metadata.key] = (change.new, _encode(change.new))
+            self._present[change.new.metadata.key] = (change.new, _encode(change.new))
 
 
 def _encode(obj: Object) -> bytes:
-    """Return an object as JSON; of what msgspec cannot write, its repr."""
+    """Return an object as JSON, with the repr of each value that msgspec cannot encode."""
     return msgspec.json.encode(obj, enc_hook=repr)
 
 
-def _difference(before: str, after: str) -> str:
-    """Return excerpts of two texts from shortly before where they begin to differ."""
+def _describe_difference(before: str, after: str) -> str:
+    """Return excerpts of two texts that begin 40 characters before their first difference."""
     pairs = enumerate(zip(before, after, strict=False))
-    start = next((at for at, (old, new) in pairs if old != new), min(len(before), len(after)))
+    start = next(
+        (index for index, (old, new) in pairs if old != new), min(len(before), len(after))
+    )
     begin = max(0, start - 40)
     return f"Before: …{before[begin:][:_EXCERPT]}… Now: …{after[begin:][:_EXCERPT]}…"

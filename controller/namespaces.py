@@ -1,14 +1,14 @@
 """Namespaces that come and go, and informers of one kind in each of them.
 
-For operators whose roles are bound in single namespaces: they may not list a kind everywhere. Each
-namespace has a list and a watch of its own, and a cache with a position of its own, so one that is
-refused delays no other.
+For operators whose roles are bound in single namespaces, so that they may not list a kind in all
+namespaces. Each namespace has a list, a watch and a cache of its own. So a namespace that the
+server refuses delays no other.
 
     NamespaceSet ─→ NamespacesInformer ─→ an Informer for each namespace ─→ handlers
      add, remove         one cache to read
 
-A namespace that leaves the set takes its objects with it: they are delivered as deleted, in slices
-as those of a list are, by the cache of the namespace itself.
+When a namespace leaves the set, its own cache delivers its objects as deleted, in slices, as for a
+list.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,34 +36,34 @@ log = get_logger(__name__)
 
 
 class NamespaceChanges:
-    """The names about which something has changed since a reader last took them.
+    """The names of changed namespaces, until one reader takes them.
 
-    A reader looks at these names alone. With thousands of namespaces, each of which is listed at a
-    time of its own, a look at all names at each change would keep the event loop busy.
+    The reader then looks only at these names. There may be thousands of namespaces, which are
+    listed at different times; to look at all names at each change would keep the event loop busy.
 
     Args:
-        names: those that the reader does not know yet.
+        names: the first names for the reader.
     """
 
     def __init__(self, names: Iterable[str]) -> None:
         self._names = dict.fromkeys(names)
-        self._noted = anyio.Event()
+        self._name_added = anyio.Event()
 
-    def note(self, name: str) -> None:
+    def add(self, name: str) -> None:
         """Add a name, and wake the reader."""
         self._names[name] = None
-        self._noted.set()
+        self._name_added.set()
 
     def take(self) -> list[str]:
-        """Return the names since the last call, in the order in which they were noted."""
+        """Return the names that were added since the last call, in that order."""
         names, self._names = list(self._names), {}
-        self._noted = anyio.Event()
+        self._name_added = anyio.Event()
         return names
 
     async def wait(self) -> None:
         """Return once there is a name to take."""
         if not self._names:
-            await self._noted.wait()
+            await self._name_added.wait()
 
 
 class NamespaceSet:
@@ -72,7 +72,7 @@ class NamespaceSet:
     The set is kept in memory: each process fills its own, also one that waits to lead.
 
     Args:
-        names: at first.
+        names: the first namespaces.
 
     Raises:
         TypeError: a name is no text.
@@ -82,7 +82,7 @@ class NamespaceSet:
     def __init__(self, names: Iterable[str] = ()) -> None:
         if isinstance(names, str):
             raise TypeError(f"NamespaceSet needs a list of names: write NamespaceSet([{names!r}])")
-        self._names = {_check_name(name) for name in names}
+        self._names = {_require_name(name) for name in names}
         self._readers: list[NamespaceChanges] = []
 
     def __iter__(self) -> Iterator[str]:
@@ -96,9 +96,9 @@ class NamespaceSet:
 
     @contextmanager
     def changes(self) -> Iterator[NamespaceChanges]:
-        """Give the changes of the set, and of what informers have listed of it.
+        """Yield the names of namespaces that enter or leave the set, or are listed by an informer.
 
-        At first they have the names of the set.
+        The first names are all names of the set.
         """
         reader = NamespaceChanges(self)
         self._readers.append(reader)
@@ -111,22 +111,22 @@ class NamespaceSet:
         """Wake the readers of `changes`.
 
         Args:
-            name: of the namespace that came, was listed, or has gone.
+            name: the namespace that entered the set, was listed, or has left.
         """
         for reader in self._readers:
-            reader.note(name)
+            reader.add(name)
 
     def add(self, name: str) -> None:
-        """Watch a namespace from now on; it need not exist, nor be granted yet.
+        """Watch a namespace from now on; it need not exist, and roles need not grant it yet.
 
         Args:
-            name: of the namespace.
+            name: the name of the namespace.
 
         Raises:
-            TypeError: it is no text.
-            ValueError: it is empty, which would mean all namespaces.
+            TypeError: the name is no text.
+            ValueError: the name is empty, which would mean all namespaces.
         """
-        if _check_name(name) not in self._names:
+        if _require_name(name) not in self._names:
             self._names.add(name)
             self.note_change(name)
 
@@ -136,20 +136,20 @@ class NamespaceSet:
         Its objects leave the caches shortly after that, and handlers get them as deleted.
 
         Args:
-            name: of the namespace.
+            name: the name of the namespace.
         """
         if name in self._names:
             self._names.remove(name)
             self.note_change(name)
 
     def replace(self, names: Iterable[str]) -> None:
-        """Add what is missing, and remove what is not in `names`.
+        """Add the namespaces of `names` that the set lacks, and remove all others.
 
         Args:
-            names: of all namespaces to watch.
+            names: the names of all namespaces to watch.
 
         Raises:
-            TypeError, ValueError: as for `add`; nothing has changed then.
+            TypeError, ValueError: as for `add`; the set has not changed then.
         """
         target = NamespaceSet(names)
         for name in set(self._names).difference(target):
@@ -158,17 +158,17 @@ class NamespaceSet:
             self.add(name)
 
     def follow(self, namespaces: Informer[Any]) -> Registration:
-        """Add the namespaces that an informer shows, and remove those that it shows no more.
+        """Keep the set equal to the namespaces in an informer's cache.
 
-        With a label selector the label decides. It works in every process, also in one that waits
-        to lead.
+        If the informer has a label selector, the label decides. The set is current in every
+        process, also while it waits to lead.
 
         Args:
-            namespaces: whose objects count, those that its selectors leave in.
+            namespaces: the informer of namespaces.
 
         Raises:
-            TypeError: it is no informer.
-            ValueError: it is the informer of another kind.
+            TypeError: `namespaces` is no informer.
+            ValueError: `namespaces` is the informer of another kind.
         """
         if not isinstance(namespaces, Informer):
             raise TypeError(
@@ -181,13 +181,14 @@ class NamespaceSet:
                 f" {namespaces.resource.full_name}"
             )
 
-        def note(change: Change[Any]) -> None:
+        def update_set(change: Change[Any]) -> None:
+            """Add or remove the namespace that changed."""
             if change.new is not None:
                 self.add(change.new.metadata.name)
             elif change.old is not None:
                 self.remove(change.old.metadata.name)
 
-        return namespaces.add_handler(note)
+        return namespaces.add_handler(update_set)
 
 
 @dataclass(eq=False, slots=True)
@@ -195,8 +196,8 @@ class _Member(Generic[T]):
     """The informer of one namespace.
 
     Args:
-        informer: lists and watches it.
-        was_attempted: whether its first list has succeeded or failed.
+        informer: lists and watches the namespace.
+        was_attempted: whether the namespace's first list has succeeded or failed.
         watching: is cancelled when the namespace leaves the set.
         finishing: is cancelled when the namespace comes back, while handlers that raised on its
             last changes are called again.
@@ -209,7 +210,7 @@ class _Member(Generic[T]):
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the namespace is in the set no longer, and its objects are being dropped."""
+        """Whether the namespace has left the set, and its objects are being dropped."""
         return self.watching.cancel_called
 
 
@@ -225,6 +226,7 @@ class UnreadableInNamespaces(Mapping[Key, str]):
 
     @override
     def __getitem__(self, key: Key) -> str:
+        """Return why an object is unreadable; raise KeyError if it is not."""
         return self._informers[key.namespace].cache.unreadable[key]
 
     @override
@@ -243,7 +245,7 @@ class NamespacesCache(Generic[T]):
 
     Args:
         resource: the kind.
-        informers: by namespace; it changes.
+        informers: by namespace; the mapping changes with the set.
         indexes: the names of the indexes.
     """
 
@@ -259,7 +261,7 @@ class NamespacesCache(Generic[T]):
         self._unreadable = UnreadableInNamespaces(informers)
 
     def get(self, key: Key) -> T | None:
-        """Return the object with that `key`, or None.
+        """Return the object with that `key`; None if the caches have none.
 
         Raises:
             TypeError: `key` is no Key, but an object or a text, for example.
@@ -275,7 +277,7 @@ class NamespacesCache(Generic[T]):
             KeyError: there is no index of that name.
         """
         if index not in self._indexes:
-            raise KeyError(index)
+            raise KeyError(index)  # also while there is no cache that would raise it
         return tuple(
             chain.from_iterable(
                 informer.cache.by_index(index, value)
@@ -285,7 +287,7 @@ class NamespacesCache(Generic[T]):
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether that of each namespace is, as `Cache.history_confirmed` says."""
+        """Whether `Cache.history_confirmed` is true in each namespace."""
         return all(informer.cache.history_confirmed for informer in self._informers.values())
 
     @property
@@ -301,20 +303,21 @@ class NamespacesCache(Generic[T]):
         return sum(len(informer.cache) for informer in self._informers.values())
 
     def __contains__(self, key: object) -> bool:
+        """Return whether there is an object with that key; False for a value that is no Key."""
         return isinstance(key, Key) and self.get(key) is not None
 
 
 class NamespacesInformer(Generic[T]):
     """An informer of one kind in the namespaces of a set.
 
-    A namespace that is refused (401, 403) is retried like a kind that is, and named in the log, in
-    `failures` and by the metric of informers without a list. The others are served meanwhile, and
-    readiness does not depend on it while at least one namespace can be listed.
+    A namespace that the server refuses (401, 403) is retried with back-off. The log, `failures`
+    and the metric of informers without a list name it. The other namespaces are served meanwhile.
+    Readiness does not depend on a refused namespace while at least one namespace can be listed.
 
     Args:
         resource: the kind.
-        namespaces: those that are watched; it may change.
-        create: makes the informer of a namespace.
+        namespaces: the namespaces that are watched; the set may change.
+        create: creates the informer of a namespace.
         scope: the selectors; the namespace is empty.
         indexes: the names of the indexes.
     """
@@ -339,7 +342,7 @@ class NamespacesInformer(Generic[T]):
         self._attempted: set[str] = set()
         """The namespaces in the set whose first list has succeeded or failed."""
         self._was_listed = False
-        """Whether the namespaces were listed once; those that come later are not waited for."""
+        """Whether the namespaces were listed once; readiness does not wait for later ones."""
         self.cache: NamespacesCache[T] = NamespacesCache(resource, self._group.informers, indexes)
         """The objects in all namespaces."""
 
@@ -350,8 +353,10 @@ class NamespacesInformer(Generic[T]):
 
     @property
     def failures(self) -> Mapping[str, ControllerError]:
-        """Why list or watch fails, by namespace; a namespace that is current is not in it."""
-        errors = {name: member.informer.last_error for name, member in self._current.items()}
+        """By namespace, why list or watch fails; without namespaces whose cache is current."""
+        errors = {
+            name: member.informer.last_error for name, member in self._current_members.items()
+        }
         return {name: error for name, error in errors.items() if error is not None}
 
     @property
@@ -361,7 +366,7 @@ class NamespacesInformer(Generic[T]):
 
     @property
     def lag_seconds(self) -> float:
-        """Seconds since the oldest write of ours that no watch has delivered; 0 for none."""
+        """Seconds since the oldest write of ours that its watch has not delivered; 0 for none."""
         return max((informer.lag_seconds for informer in self._informers), default=0.0)
 
     @property
@@ -371,61 +376,69 @@ class NamespacesInformer(Generic[T]):
 
     @property
     def _informers(self) -> Iterable[Informer[T]]:
+        """The informers of all namespaces, also of those that are leaving."""
         return self._group.informers.values()
 
     @property
-    def _current(self) -> dict[str, _Member[T]]:
+    def _current_members(self) -> dict[str, _Member[T]]:
         """The members whose namespace is in the set."""
         return {name: member for name, member in self._members.items() if not member.is_leaving}
 
     @property
     def _is_synced(self) -> bool:
-        """Whether each namespace was tried, and one was listed, if there are any."""
+        """Whether a first list was tried in each namespace and at least one succeeded.
+
+        True for an empty set.
+        """
         if len(self._attempted) < len(self.namespaces):
-            return False  # at once: this is asked at each list of a namespace
+            return False  # the quick way: this is read after the list of each namespace
         names = tuple(self.namespaces)
         return self._attempted.issuperset(names) and (
             not names or any(self.find_listed(name) is not None for name in names)
         )
 
     def find_listed(self, namespace: str) -> Informer[T] | None:
-        """Return the informer of a namespace in the set that was listed; else None.
+        """Return the informer of a namespace; None unless it is in the set and was listed.
 
         Args:
-            namespace: its name.
+            namespace: the name of the namespace.
         """
         member = self._members.get(namespace)
         if member is None or member.is_leaving or member.informer.unlisted:
             return None
         return member.informer
 
-    def has(self, namespace: str, informer: Informer[T]) -> bool:
+    def is_attached(self, namespace: str, informer: Informer[T]) -> bool:
         """Return whether an informer still delivers changes to the handlers.
 
         Args:
-            namespace: its name.
-            informer: of the namespace, as `find_listed` returned it.
+            namespace: the name of the namespace.
+            informer: the informer of the namespace that `find_listed` returned.
         """
         return self._group.informers.get(namespace) is informer
 
     def check(self) -> Check:
         """Return a readiness check that fails while a namespace that may be listed is not.
 
-        It also fails while all namespaces are refused. A namespace that came to the set when the
-        others were listed counts once its first list fails by something else than a refusal.
+        The check also fails while the server refuses all namespaces. A namespace that enters the
+        set after the others were listed does not count until its first list has been tried.
         """
         kind = self.resource.full_name
         parts = ("informer", kind, "namespaces", self.scope.labels, self.scope.fields)
         return Check("/".join(part for part in parts if part), self._find_failing)
 
     def _find_failing(self) -> Failing | None:
-        kind, current = self.resource.full_name, self._current
+        """Return the first failure of a namespace that is not refused; None if there is none.
+
+        Refusals count only if all namespaces are refused.
+        """
+        kind, current = self.resource.full_name, self._current_members
         refused: dict[str, ControllerError] = {}
         for name in self.namespaces:
             member = current.get(name)
             if member is None or not member.was_attempted:
                 if self._was_listed:
-                    continue
+                    continue  # it has just entered the set; the other namespaces are served
                 return Failing(f"{kind} not listed yet", f"in namespace {name}")
             informer = member.informer
             if informer.refusal is not None:
@@ -466,7 +479,7 @@ class NamespacesInformer(Generic[T]):
 
         Args:
             handler: is called as by `Informer.add_unreadable_handler`.
-            replayed: as there.
+            replayed: False to leave out the objects that are unreadable now.
 
         Raises:
             TypeError: the handler is async or cannot be called.
@@ -480,7 +493,8 @@ class NamespacesInformer(Generic[T]):
     def apply_own_write(self, obj: T) -> None:
         """Show `obj`, the response to a write of ours, until the watch delivers it."""
         member = self._members.get(obj.metadata.namespace)
-        if member is not None and not member.is_leaving:  # else nothing would remove it again
+        # The watch of a namespace that leaves has ended, and would never remove the object again.
+        if member is not None and not member.is_leaving:
             member.informer.apply_own_write(obj)
 
     def mark_deleted(self, version: Version) -> None:
@@ -494,19 +508,19 @@ class NamespacesInformer(Generic[T]):
             informer.mark_deleted(version)
 
     def retry_now(self) -> None:
-        """Retry lists and watches that failed at once: what the server serves has changed."""
+        """Retry failed lists and watches without further delay: the served kinds have changed."""
         for informer in self._informers:
             informer.retry_now()
 
     async def wait_synced(self) -> None:
-        """Return once every namespace was tried and one was listed, or the set is empty."""
+        """Return once each namespace was tried and one was listed, or the set is empty."""
         with self.namespaces.changes() as changes:
             while not self._is_synced:
                 changes.take()
                 await changes.wait()
 
     async def run(self) -> None:
-        """Keep the cache current until cancelled, whatever fails and whichever namespaces come."""
+        """Keep the caches of the namespaces in the set current until cancelled."""
         with self.namespaces.changes() as changes:
             async with anyio.create_task_group() as group:
                 while True:
@@ -516,27 +530,27 @@ class NamespacesInformer(Generic[T]):
                             self._leave(name)
                         elif member is None:
                             group.start_soon(self._serve, name, self._attach(name))
-                        elif member.is_leaving:
-                            member.finishing.cancel()
+                        elif member.is_leaving:  # it came back: `_serve` ends with the old
+                            member.finishing.cancel()  # informer at once, and starts a new one
                     self._was_listed = self._was_listed or (
                         len(self.namespaces) > 0 and self._is_synced
                     )
                     await changes.wait()
 
     def _attach(self, name: str) -> _Member[T]:
-        """Make the informer of a namespace; it has the handlers before its first list."""
+        """Create the informer of a namespace, and register all handlers before its first list."""
         member = self._members[name] = _Member(self._create(name))
         self._group.attach(name, member.informer)
         return member
 
     def _leave(self, name: str) -> None:
-        """Watch a namespace no longer, which is in the set no longer."""
+        """Stop watching a namespace that has left the set; `_serve` drops its objects."""
         self._attempted.discard(name)
         if name in self._members:
             self._members[name].watching.cancel()
 
     async def _serve(self, name: str, member: _Member[T]) -> None:
-        """Watch a namespace until it leaves the set; begin anew if it came back meanwhile."""
+        """Watch a namespace until it leaves the set; start again if it came back meanwhile."""
         while True:
             await self._watch_until_left(name, member)
             await self._drop_objects(member)
@@ -557,9 +571,9 @@ class NamespacesInformer(Generic[T]):
     async def _drop_objects(self, member: _Member[T]) -> None:
         """Deliver the objects of a namespace that has left as deleted, to each handler.
 
-        A handler that raises is called again later, but not for ever: it would keep the informer
-        of a namespace that is gone. If the namespace comes back, it is called a last time at once,
-        because the new informer must not deliver objects before the old one has ended.
+        A handler that raises is retried for some minutes, not for ever: its informer would stay in
+        memory. If the namespace comes back meanwhile, the handler is called one last time without
+        a delay, because the new informer must not deliver objects before the old one has ended.
         """
         await member.informer.drop_objects()
         with member.finishing:
@@ -568,7 +582,7 @@ class NamespacesInformer(Generic[T]):
             await member.informer.finish_deliveries_now()
 
     async def _report_lists(self, name: str, member: _Member[T]) -> None:
-        """Log whether a namespace can be listed, and wake what waits for that."""
+        """Report the first list of a namespace to the readers of the set; log if it fails."""
         await member.informer.wait_attempted()
         member.was_attempted = True
         if name in self.namespaces and not member.is_leaving:
@@ -591,12 +605,12 @@ class NamespacesInformer(Generic[T]):
         self.namespaces.note_change(name)
 
 
-def _check_name(name: object) -> str:
-    """Return the name of a namespace.
+def _require_name(name: object) -> str:
+    """Return `name` if it can be the name of a namespace.
 
     Raises:
-        TypeError: it is no text.
-        ValueError: it is empty, which would mean all namespaces.
+        TypeError: `name` is no text.
+        ValueError: `name` is empty, which would mean all namespaces.
     """
     if not isinstance(name, str):
         raise TypeError(f"a NamespaceSet has names of namespaces, not {safe_repr(name)}")

@@ -17,7 +17,7 @@ _LABEL = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
 
 
-def identity() -> str:
+def create_identity() -> str:
     """Return a unique name for this process: the host's name and a random UUID."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
@@ -65,35 +65,37 @@ class ManagerOptions:
 
     Args:
         leader_elect: reconcile only while holding the lease.
-        lease_namespace: where the lease is; needed for an election.
-        lease_name: what replicas of one program have in common; needed for an election.
+        lease_namespace: the namespace of the lease; needed for an election.
+        lease_name: the name of the lease, equal in all replicas of one program; needed for an
+            election.
         identity: the name of this process in the lease; unique.
         lease_duration: seconds after which others may take a lease that was not renewed.
         renew_deadline: seconds after which a leader that cannot renew stops leading.
         retry_period: seconds between attempts.
-        shards: in how many parts the keys are divided, each with a lease of its own, so that all
-            replicas work; 0 for one lease, so that one works. It needs `leader_elect`.
+        shards: the number of parts into which the keys are divided, each with a lease of its own,
+            so that all replicas work. 0 for one lease, so that one replica works. Shards need
+            `leader_elect`.
         metrics_bind: the address of /metrics: `:8080`, `127.0.0.1:0`; empty or `0` for none.
-        metrics_secure: serve /metrics over HTTPS, only to clients that RBAC allows it.
-        metrics_cert_dir: the folder with tls.crt and tls.key for that; empty for a certificate
+        metrics_secure: serve /metrics over HTTPS, and only to clients that RBAC allows to read it.
+        metrics_cert_dir: the folder with tls.crt and tls.key of /metrics; empty for a certificate
             that no client can verify, as in controller-runtime.
         health_bind: the address of /healthz and /readyz; empty or `0` for none.
         webhook_bind: the address of the webhooks (HTTPS), which a manager with webhooks needs; `0`
             to serve none.
         webhook_cert_dir: the folder with their tls.crt and tls.key, from cert-manager for example.
-        webhook_self_signed: how to make a certificate if there is no such folder.
+        webhook_self_signed: how to create a certificate if `webhook_cert_dir` is empty.
         grace_seconds: how long running reconciliations may take to end when the manager stops. A
             Pod's terminationGracePeriodSeconds has to be at least five seconds more.
         stream_lists: read lists as initial events of watches (the WatchList feature, on by default
-            in servers since 1.34); in pages if the server cannot.
-        detect_mutations: end with ObjectMutated when a cached object is changed in place; for
-            tests, as it keeps a text of every object.
+            in servers since 1.34). If the server cannot do that, lists are read in pages.
+        detect_mutations: end with ObjectMutated when a cached object is changed in place. For
+            tests, because it keeps each object as JSON, too.
     """
 
     leader_elect: bool = False
     lease_namespace: str = ""
     lease_name: str = ""
-    identity: str = field(default_factory=identity)
+    identity: str = field(default_factory=create_identity)
     lease_duration: float = 15.0
     renew_deadline: float = 10.0
     retry_period: float = 2.0
@@ -125,6 +127,7 @@ class ManagerOptions:
                 f"no namespace can be named {self.lease_namespace!r}, where leader election is to"
                 f" have its lease: write lower-case letters, digits and -, at most 63 characters"
             )
+        # The leases of shards and replicas have longer names; those of replicas are the longest.
         suffix = len(member_lease_name("", self.shards, "")) if self.shards else 0
         if not _SUBDOMAIN.fullmatch(self.lease_name) or len(self.lease_name) + suffix > MAX_NAME:
             raise ConfigurationError(
@@ -143,10 +146,10 @@ class ManagerOptions:
             raise ConfigurationError(str(error)) from error
 
     def lease_of(self, key: Key) -> Key:
-        """Return the Lease whose holder works on a key.
+        """Return the key of the Lease whose holder works on an object.
 
         Args:
-            key: of an object that has a shard of its own.
+            key: namespace and name of an object whose own key decides its shard.
         """
         if not self.shards:
             return Key(self.lease_namespace, self.lease_name)

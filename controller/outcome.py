@@ -1,4 +1,4 @@
-"""What a reconciler returns: a closed set, so that no combination contradicts itself.
+"""The results that a reconciler may return: a closed set, so that no combination is contradictory.
 
     Settled                 nothing to do until something changes
     Again(after)            reconcile again after so many seconds, even if nothing changes
@@ -23,18 +23,18 @@ class Again:
     """Reconcile again after `after` seconds.
 
     Args:
-        after: seconds, or a timedelta. After 0 seconds means at once, but a key that asks for that
-            again and again is reconciled ten times per second at most.
+        after: seconds, or a timedelta. 0 means without a delay; a key that is reconciled with 0
+            again and again is reconciled at most ten times per second.
 
     Raises:
-        TypeError: it is neither a number nor a timedelta.
-        ValueError: it is negative, infinite or no number (NaN).
+        TypeError: `after` is neither a number nor a timedelta.
+        ValueError: `after` is negative, infinite or no number (NaN).
     """
 
     after: float
 
     def __init__(self, after: float | timedelta) -> None:
-        object.__setattr__(self, "after", _seconds(after, "Again(after)"))
+        object.__setattr__(self, "after", _to_seconds(after, "Again(after)"))
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -53,7 +53,7 @@ class Blocked:
     after: float | None
 
     def __init__(self, reason: str, after: float | timedelta | None = None) -> None:
-        seconds = None if after is None else _seconds(after, "Blocked(reason, after)")
+        seconds = None if after is None else _to_seconds(after, "Blocked(reason, after)")
         object.__setattr__(self, "reason", reason)
         object.__setattr__(self, "after", seconds)
 
@@ -62,8 +62,17 @@ Outcome = Settled | Again | Blocked
 SETTLED = Settled()
 
 
-def _seconds(after: float | timedelta, subject: str) -> float:
-    """Return a delay in seconds; what a type checker would refuse is refused here, too."""
+def _to_seconds(after: float | timedelta, subject: str) -> float:
+    """Return a delay in seconds.
+
+    Args:
+        after: seconds or a timedelta.
+        subject: the outcome and its argument, for the message.
+
+    Raises:
+        TypeError: `after` is neither a number nor a timedelta.
+        ValueError: `after` is negative, infinite or NaN.
+    """
     seconds: object = after.total_seconds() if isinstance(after, timedelta) else after
     if not isinstance(seconds, int | float) or isinstance(seconds, bool):
         raise TypeError(f"{subject} takes seconds or a timedelta, not {after!r}")

@@ -85,14 +85,14 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Reading everything as initial events; `revision` as for `lists.stream_query`."""
+    """Reading everything as initial events; `revision` as for `lists.create_stream_query`."""
 
     revision: str
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Reading everything with a LIST; `revision` as for `lists.list_query`."""
+    """Reading everything with a LIST; `revision` as for `lists.create_list_query`."""
 
     revision: str
 
@@ -239,7 +239,7 @@ class Reflector(Generic[T]):
                 self._transport,
                 self._cache.resource,
                 namespace=self._scope.namespace,
-                query=self._scope.query | lists.list_query(revision),
+                query=self._scope.query | lists.create_list_query(revision),
                 limit=self._limit,
             )
             self._check_not_older(page, revision)
@@ -391,7 +391,7 @@ class Reflector(Generic[T]):
             "timeoutSeconds": str(self._random.randint(*WATCH_SECONDS)),
         }
         if self._initial_events is not None:
-            query |= lists.stream_query(self._initial_events.revision)
+            query |= lists.create_stream_query(self._initial_events.revision)
         query.setdefault("resourceVersion", str(self._cache.position))
         return query
 

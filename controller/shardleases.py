@@ -147,7 +147,7 @@ class ShardLeases:
 
         def run() -> Failing | None:
             electors = [self._member, *self._electors.values()]
-            failing = [elector.without_holder for elector in electors]
+            failing = [elector.holder_failure for elector in electors]
             if self._clock.monotonic() - self._looked_at <= self._settings.lease_duration:
                 return next(filter(None, failing), None)
             why = self._failed_looks.problem or (failing[0].why if failing[0] else "")
@@ -234,7 +234,7 @@ class ShardLeases:
         for lease in page.items:
             key = lease.metadata.key
             if key in self._electors:
-                self._electors[key].note(lease)
+                self._electors[key].note_record(lease)
             elif key.name.startswith(self._member_prefix):
                 known = self._seen.get(key.name)
                 unchanged = known is not None and known.spec == lease.spec
