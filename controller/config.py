@@ -31,7 +31,7 @@ from controller.endpoint import Endpoint, parse_host_url
 from controller.errors import ConfigurationError
 from controller.execplugin import run_plugin
 from controller.httptransport import HttpTransport
-from controller.proxies import check_proxy, proxy_from_environment
+from controller.proxies import check_proxy, find_environment_proxy
 from controller.transport import Transport
 
 TOKEN_FILE = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -81,7 +81,7 @@ async def connect(
     if configuration.proxy:
         proxy = check_proxy(str(configuration.proxy), "the kubeconfig's proxy-url")
     else:
-        proxy = proxy_from_environment(configuration.host, os.environ)
+        proxy = find_environment_proxy(configuration.host, os.environ)
     return HttpTransport(
         Endpoint(
             server=configuration.host,

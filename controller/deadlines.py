@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 import anyio
 
 from controller.clock import Clock
-from controller.supervisor import cancellation_requested, expiring
+from controller.supervisor import cancellation_requested, expect_cancellation
 
 R = TypeVar("R")
 
@@ -59,7 +59,7 @@ class Deadline:
         assert task is not None  # a coroutine runs in a task
         result: R | None = None
         failure: BaseException | None = None
-        with expiring(task):
+        with expect_cancellation(task):
             async with anyio.create_task_group() as group:
                 group.start_soon(self._cancel_late, task)
                 try:

@@ -159,7 +159,7 @@ class Extension:
         checks = [informer.check() for informer in self._informers] if self._is_measured else []
         informer_tasks: list[Task] = [informer.run for informer in self._informers]
         controller_tasks = [
-            self._supervisor.lasting(f"controller/{name}", job.run)
+            self._supervisor.create_lasting_task(f"controller/{name}", job.run)
             for name, job in self._jobs.items()
         ]
         jobs = list(self._jobs.values())

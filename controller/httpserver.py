@@ -72,7 +72,6 @@ async def listening(
     """Serve `app` for the time of the context, which yields the port.
 
     Args:
-        app: the application.
         bind: the address to listen on.
         subject: the name of the service, for error messages.
         tls: None for plain HTTP.

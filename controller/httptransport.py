@@ -100,7 +100,6 @@ class HttpTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        """Send a request, and once more with new credentials after a 401."""
         session = self._get_session(path)
         headers = {"Accept": accept}
         if body is not None:
@@ -126,7 +125,6 @@ class HttpTransport(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch, and once more with new credentials after a 401."""
         if self._watches is None:
             self._watches = self._open_session(limit=0)
         session = self._watches

@@ -89,7 +89,6 @@ class ControllerJob:
     namespace that cannot be listed delays no other namespace.
 
     Args:
-        controller: the controller.
         triggers: enqueue keys for the controller.
         partition: the controller's keys in this process; None for all.
     """
@@ -288,7 +287,6 @@ class Services:
 
         Args:
             name: for logs and metrics.
-            run: the service.
             leader_only: run it only while holding the lease, else in every replica.
 
         Raises:
@@ -301,7 +299,7 @@ class Services:
     def tasks(self, *, leader_only: bool) -> list[Task]:
         """Return the tasks of the services for the leader alone, or of those for every replica."""
         return [
-            self._supervisor.restarting(name, run)
+            self._supervisor.create_restarting_task(name, run)
             for name, (run, is_leader_only) in self._services.items()
             if is_leader_only == leader_only
         ]
@@ -383,7 +381,6 @@ class ShardWork:
         """Begin no more work for a shard; return once no work is done for it.
 
         Args:
-            shard: the shard.
             grace_seconds: how long running reconciliations may go on before they are cancelled.
         """
         self.shards.held.discard(shard)

@@ -189,7 +189,7 @@ class FailedAttempts:
             )
 
     def _advise(self, error: Exception | None) -> str:
-        """Return what a person can do about an error of a lease's requests."""
+        """Return advice for a person about an error of a lease's requests."""
         namespace = self._lease.namespace
         if isinstance(error, Forbidden):
             return (
@@ -206,7 +206,6 @@ class _Observed:
     """The lease as last read or written.
 
     Args:
-        lease: the lease.
         since: when (monotonic seconds) this process first saw its present record.
     """
 

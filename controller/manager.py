@@ -483,12 +483,12 @@ class Manager:
         tasks: list[Task] = [informer.run for informer in self._informers]
         if self.options.detect_mutations:
             detector = MutationDetector(list(self._informers), self.clock)
-            tasks.append(self._supervisor.lasting("mutation detector", detector.run))
+            tasks.append(self._supervisor.create_lasting_task("mutation detector", detector.run))
         tasks += self._services.tasks(leader_only=False)
         async with (
             self._join_election() as wait_to_lead,
-            self._serving.pages(self._list_readiness_checks),
-            self._serving.webhooks(),
+            self._serving.serve_pages(self._list_readiness_checks),
+            self._serving.serve_webhooks(),
             run_in_background(tasks),
         ):
             self._listening.set()
@@ -504,7 +504,7 @@ class Manager:
             ),
             run_in_background(
                 [
-                    self._supervisor.lasting(f"controller/{name}", job.run)
+                    self._supervisor.create_lasting_task(f"controller/{name}", job.run)
                     for name, job in self._jobs.items()
                 ]
             ),
@@ -518,7 +518,7 @@ class Manager:
 
     def _create_leader_tasks(self) -> list[Task]:
         """Return the tasks of the services that only the leader runs."""
-        return [*self._services.tasks(leader_only=True), *self._serving.leader_tasks()]
+        return [*self._services.tasks(leader_only=True), *self._serving.create_leader_tasks()]
 
     @asynccontextmanager
     async def _join_shard_elections(self, shards: Shards) -> AsyncIterator[WaitToLead]:

@@ -164,7 +164,7 @@ class NamespaceSet:
         process, also while it waits to lead.
 
         Args:
-            namespaces: the informer of namespaces.
+            namespaces: has the namespaces to watch in its cache.
 
         Raises:
             TypeError: `namespaces` is no informer.

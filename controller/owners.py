@@ -8,7 +8,7 @@ from controller.resource import Resource
 
 
 def check_owners(kind: Resource[Any], body: Mapping[str, Any]) -> None:
-    """Raise for a cluster-scoped object with an owner that `with_owner` found in a namespace.
+    """Raise ValueError for a cluster-scoped object whose owner is in a namespace.
 
     Args:
         kind: the kind of the object.
@@ -18,6 +18,7 @@ def check_owners(kind: Resource[Any], body: Mapping[str, Any]) -> None:
         ValueError: the garbage collector would delete the object, because the owner is namespaced.
     """
     meta = body.get("metadata") or {}
+    # A cluster-scoped object has a namespace here only if `with_owner` wrote the owner's.
     if kind.namespaced or not meta.get("namespace") or not meta.get("ownerReferences"):
         return
     owners = ", ".join(f"{owner['kind']} {owner['name']}" for owner in meta["ownerReferences"])
@@ -40,40 +41,43 @@ def with_owner(
     """Return a copy of `body`, an object to be created, with an owner reference to `owner`.
 
     Args:
-        body: the object; its metadata has the name. It gets the owner's namespace if the owner has
-            one and the object names none, as it cannot be created in another.
-        owner: the object that it is deleted with.
+        body: the object; its metadata has the name. If the owner has a namespace and `body` names
+            none, the object gets the owner's, because it cannot be created in another.
+        owner: the object that the new object is deleted with.
         kind: the kind of `owner`.
         controller: whether `owner` is the controlling owner; an object has at most one.
         block_deletion: whether a foreground deletion of the owner waits for the object.
         child: the kind of the object, to refuse a namespaced owner of a cluster-scoped object
-            here; None to refuse it when the client creates the object.
+            here; None to let the client refuse it on creation.
 
     Raises:
         ValueError: the object has another controlling owner, the owner is in another namespace, or
-            the owner is namespaced and the object is not. The garbage collector would not find the
-            owner there and would delete the object.
+            the owner is namespaced and the object is not. In the last two cases the garbage
+            collector would not find the owner and would delete the object.
     """
     meta = dict(body.get("metadata") or {})
     name = meta.get("name") or meta.get("generateName")
     if kind.namespaced:
-        space = meta.get("namespace") or owner.metadata.namespace
-        if owner.metadata.namespace != space:
+        namespace = meta.get("namespace") or owner.metadata.namespace
+        if owner.metadata.namespace != namespace:
             raise ValueError(
-                f"{kind.kind} {owner.metadata.key} cannot own {name} in namespace {space}:"
+                f"{kind.kind} {owner.metadata.key} cannot own {name} in namespace {namespace}:"
                 " an owner is in the same namespace, or in none"
             )
-        meta["namespace"] = space
-    others = [
+        meta["namespace"] = namespace
+    other_owners = [
         reference
         for reference in meta.get("ownerReferences") or ()
         if reference["uid"] != owner.metadata.uid
     ]
-    present = next(
-        (reference for reference in others if controller and reference.get("controller")), None
+    controlling = next(
+        (reference for reference in other_owners if controller and reference.get("controller")),
+        None,
     )
-    if present is not None:
-        raise ValueError(f"{name} is controlled by {present['kind']} {present['name']} already")
+    if controlling is not None:
+        raise ValueError(
+            f"{name} is controlled by {controlling['kind']} {controlling['name']} already"
+        )
     reference = {
         "apiVersion": kind.api_version,
         "kind": kind.kind,
@@ -82,7 +86,7 @@ def with_owner(
         "controller": controller,
         "blockOwnerDeletion": block_deletion,
     }
-    complete = {**body, "metadata": {**meta, "ownerReferences": [*others, reference]}}
+    complete = {**body, "metadata": {**meta, "ownerReferences": [*other_owners, reference]}}
     if child is not None:
         check_owners(child, complete)
     return complete

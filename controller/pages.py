@@ -1,7 +1,7 @@
-"""Pages that an HTTP server serves, and the addresses where it listens; no library is needed.
+"""Types for pages of an HTTP server, and for the addresses where it listens.
 
-`controller.httpserver` serves them. It stands apart because a manager that serves nothing, as in a
-command that works on files, needs the types, and not aiohttp.
+`controller.httpserver` serves the pages. It is another module because a manager that serves
+nothing, in a command that works on files for example, needs these types and not aiohttp.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -21,9 +21,12 @@ class Bind:
     port: int
 
     def collides(self, other: "Bind") -> bool:
-        """Return whether no process can listen on both, by their texts; names are not resolved."""
+        """Return whether both are one address, so that a process cannot listen on both.
+
+        The hosts are compared as texts; names are not resolved.
+        """
         if self.port == 0 or self.port != other.port:
-            return False
+            return False  # port 0 means any free port
         return self.host == other.host or bool({self.host, other.host} & _ALL_HOSTS)
 
     @override
@@ -37,7 +40,7 @@ _ALL_HOSTS = {"", "0.0.0.0", "::"}  # noqa: S104 - compared with, not listened o
 
 @dataclass(frozen=True, slots=True)
 class PageResponse:
-    """The response of a page."""
+    """The response of a page to one request."""
 
     body: bytes
     status: int = 200
@@ -55,18 +58,20 @@ class PageRequest:
 
 Page = Callable[[PageRequest], PageResponse]
 Guard = Callable[[str, str, str], Awaitable[PageResponse | None]]
-"""From method, path and Authorization header to a refusal; None if the page may be shown."""
+"""Returns the response that refuses a request; None if the page may be shown.
+
+Its arguments are the HTTP method, the path and the Authorization header."""
 
 
 def parse_bind(address: str, flag: str) -> Bind | None:
-    """Parse an address to listen on; return None, which means not to listen, for `0` and "".
+    """Parse an address to listen on; return None for `0` and "", which mean not to listen.
 
     Args:
         address: `:8080`, `127.0.0.1:8080`, `[::1]:8080`; `:0` for any free port.
         flag: the setting's name, for the error.
 
     Raises:
-        ConfigurationError: it is no address.
+        ConfigurationError: `address` is no such address.
     """
     if address in ("", "0"):
         return None
@@ -80,18 +85,19 @@ def parse_bind(address: str, flag: str) -> Bind | None:
 
 
 def check_listeners(binds: Mapping[str, Bind | None]) -> None:
-    """Refuse settings by which two servers of this process listen on one address.
+    """Raise ConfigurationError if two servers of this process are to listen on one address.
 
     Args:
-        binds: the addresses by the names of their settings; None listens nowhere.
+        binds: the addresses by the names of their settings; None for a server that does not
+            listen.
 
     Raises:
-        ConfigurationError: two of them collide.
+        ConfigurationError: two addresses collide.
     """
     listeners = [(flag, bind) for flag, bind in binds.items() if bind is not None]
-    for (flag, bind), (other_flag, other) in combinations(listeners, 2):
-        if bind.collides(other):
+    for (flag, bind), (other_flag, other_bind) in combinations(listeners, 2):
+        if bind.collides(other_bind):
             raise ConfigurationError(
-                f"{flag} {bind} and {other_flag} {other} are one address, and one server can"
+                f"{flag} {bind} and {other_flag} {other_bind} are one address, and one server can"
                 " listen on it: choose another port for one of them"
             )

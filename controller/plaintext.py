@@ -13,8 +13,10 @@ _UNSAFE = re.compile(
     r"\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
 )
 """Control characters (C0, DEL, C1), bidirectional and other invisible controls, separators of
-lines, halves of surrogate pairs, and what XML 1.0 does not allow. Joiners are part of words."""
+lines, halves of surrogate pairs, and characters that XML 1.0 does not allow. Joiners (U+200C,
+U+200D) are not among them: they are part of words."""
 _SHORT: Mapping[str, str] = {"\n": r"\n", "\r": r"\r", "\t": r"\t"}
+"""The characters that have an escape of one letter."""
 
 
 def escape_text(value: str, longest: int | None = None) -> str:
@@ -23,10 +25,11 @@ def escape_text(value: str, longest: int | None = None) -> str:
     A backslash stays as it is, so a text that was escaped before does not change.
 
     Args:
-        value: of any origin.
-        longest: cut the result to so many characters, the last an ellipsis; None for no limit.
+        value: a text of any origin.
+        longest: characters of the longest result; a longer one ends with an ellipsis. None for no
+            limit.
     """
-    escaped = _UNSAFE.sub(_escape, value)
+    escaped = _UNSAFE.sub(_escape_character, value)
     return escaped if longest is None or len(escaped) <= longest else f"{escaped[: longest - 1]}…"
 
 
@@ -49,12 +52,13 @@ def escape_values(value: Any) -> Any:
 def escape_json(document: str) -> str:
     r"""Return a JSON document with control characters as `\uXXXX`; its values stay the same.
 
-    JSON requires that for C0 only, and line ends between values stay.
+    JSON itself requires escapes for C0 only. Line ends between values stay.
     """
-    return _UNSAFE.sub(_escape_in_json, document)
+    return _UNSAFE.sub(_escape_character_in_json, document)
 
 
-def _escape(match: re.Match[str]) -> str:
+def _escape_character(match: re.Match[str]) -> str:
+    r"""Return the visible escape of an unsafe character, as Python writes it: `\n`, `\x1b`."""
     character = match[0]
     code = ord(character)
     if code < 0x100:
@@ -62,9 +66,10 @@ def _escape(match: re.Match[str]) -> str:
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _escape_in_json(match: re.Match[str]) -> str:
+def _escape_character_in_json(match: re.Match[str]) -> str:
+    r"""Return `\uXXXX` for each UTF-16 unit of an unsafe character, as JSON has it."""
     character = match[0]
     if character in "\n\r\t":
-        return character
+        return character  # between values: inside a value JSON has them escaped already
     units = character.encode("utf-16-be", "surrogatepass").hex()
-    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+    return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))

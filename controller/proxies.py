@@ -39,7 +39,7 @@ class Target:
     address: Address | None
 
 
-def proxy_from_environment(server: str, environ: Mapping[str, str]) -> str:
+def find_environment_proxy(server: str, environ: Mapping[str, str]) -> str:
     """Return the URL of the proxy for `server` by HTTPS_PROXY, HTTP_PROXY and NO_PROXY.
 
     The server's scheme selects the variable; names in upper case come before names in lower case.
@@ -70,11 +70,12 @@ def needs_proxy(server: SplitResult, exceptions: str) -> bool:
 
     Args:
         server: the parts of its URL.
-        exceptions: the value of NO_PROXY: entries separated by commas. `*` is every server; an
-            address, a network and a name may each stand there, an address and a name with a
-            port. A name includes its subdomains; with a dot or `*.` before it, only those.
+        exceptions: the value of NO_PROXY: entries separated by commas. `*` means every server.
+            Other entries are an address, a network or a name; an address or a name may have a
+            port. A name includes its subdomains; with a dot or `*.` before it, it means only its
+            subdomains.
     """
-    host = _ascii_name((server.hostname or "").lower())
+    host = _encode_host((server.hostname or "").lower())
     target = Target(host, server.port or DEFAULT_PORTS.get(server.scheme, 0), _parse_address(host))
     if host == "localhost" or (target.address is not None and target.address.is_loopback):
         return False
@@ -83,13 +84,17 @@ def needs_proxy(server: SplitResult, exceptions: str) -> bool:
 
 
 def check_proxy(proxy: str, where: str) -> str:
-    """Return `proxy` if its URL can be used.
+    """Return `proxy`, a URL; raise ConfigurationError if it is not the URL of an HTTP proxy.
+
+    Args:
+        proxy: the URL.
+        where: the setting that names the proxy, for the message.
 
     Raises:
-        ConfigurationError: it is not an HTTP proxy; the message says `where` it was set.
+        ConfigurationError: `proxy` is not the URL of an HTTP proxy.
     """
     if parse_host_url(proxy) is None:
-        # What stands before the last @ may hold a password.
+        # Left out of the message: the part before the last @, which may have a password.
         scheme, separator, rest = proxy.rpartition("://")
         address = f"{scheme}{separator}{rest.rpartition('@')[2]}"
         raise ConfigurationError(
@@ -100,13 +105,16 @@ def check_proxy(proxy: str, where: str) -> str:
 
 
 def hide_proxy_password(proxy: str) -> str:
-    """Return the URL of a proxy for messages: without user name and password."""
+    """Return the URL of a proxy without user name and password, for messages."""
     parts = urlsplit(proxy)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def _matches(entry: str, target: Target) -> bool:
-    """Return whether an entry of NO_PROXY, in lower case, includes `target`."""
+    """Return whether an entry of NO_PROXY, in lower case, includes `target`.
+
+    An entry is `*`, a network, an address or a name; the last two may have a port.
+    """
     if entry == "*":
         return True
     if (network := _parse_network(entry)) is not None:
@@ -116,14 +124,16 @@ def _matches(entry: str, target: Target) -> bool:
         return False
     if (address := _parse_address(host)) is not None:
         return target.address == address
-    return host != "" and target.address is None and _covers(_ascii_name(host), target.host)
+    return (
+        host != "" and target.address is None and _includes_host(_encode_host(host), target.host)
+    )
 
 
-def _covers(name: str, host: str) -> bool:
-    """Return whether a name in NO_PROXY stands for a host.
+def _includes_host(name: str, host: str) -> bool:
+    """Return whether a name in NO_PROXY includes a host.
 
-    `example.com` stands for that host and all below it; `.example.com` and `*.example.com` only
-    for those below it.
+    `example.com` includes that host and its subdomains; `.example.com` and `*.example.com` include
+    only the subdomains.
     """
     if name.startswith((".", "*.")):
         return host.endswith(name.removeprefix("*"))
@@ -131,16 +141,19 @@ def _covers(name: str, host: str) -> bool:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Return the host and the port of `host:port` or `[host]:port`; the port is empty if none."""
+    """Return the host and the port of `host:port` or `[host]:port`; the port may be empty."""
     if entry.startswith("["):
         host, closed, port = entry[1:].partition("]:")
         return (host, port) if closed else (entry, "")
     host, _, port = entry.partition(":")
-    return (entry, "") if ":" in port else (host, port)
+    return (entry, "") if ":" in port else (host, port)  # two colons: an IPv6 address
 
 
 def _parse_address(host: str) -> Address | None:
-    """Return the address that `host` is; None if it is a name. ::ffff:10.0.0.1 is 10.0.0.1."""
+    """Return `host` as an address; None if it is a name.
+
+    An IPv4-mapped address is returned as the IPv4 address: 10.0.0.1 for ::ffff:10.0.0.1.
+    """
     try:
         address = ip_address(host)
     except ValueError:
@@ -149,7 +162,7 @@ def _parse_address(host: str) -> Address | None:
 
 
 def _parse_network(entry: str) -> IPv4Network | IPv6Network | None:
-    """Return the network that an entry with a prefix length is; None for other entries."""
+    """Return an entry with a prefix length as a network; None for any other entry."""
     if "/" not in entry:
         return None
     try:
@@ -158,10 +171,11 @@ def _parse_network(entry: str) -> IPv4Network | IPv6Network | None:
         return None
 
 
-def _ascii_name(name: str) -> str:
-    """Return a host's name as DNS has it; `name` itself if it cannot be converted."""
+def _encode_host(name: str) -> str:
+    """Return a host's name in ASCII, as DNS has it; `name` itself if it cannot be converted."""
     if name.isascii():
         return name
+    # A dot at the beginning, as in NO_PROXY, is no part of a name and cannot be converted.
     dot = "." if name.startswith(".") else ""
     try:
         return dot + name.removeprefix(".").encode("idna").decode("ascii")

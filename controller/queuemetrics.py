@@ -10,6 +10,7 @@ from controller.workqueue import QueueObserver, QueueStatistics
 
 BUCKETS = tuple(10.0**exponent for exponent in range(-8, 4))
 MAX_PRIORITIES = 25
+"""So many priorities of a queue have series of their own."""
 OTHER_PRIORITIES = "exceeded_cardinality_limit"
 """The label `priority` of all priorities after the first MAX_PRIORITIES."""
 
@@ -66,7 +67,7 @@ class QueueMetrics(QueueObserver):
     """The metrics of one queue.
 
     Args:
-        families: where they are registered.
+        families: the metric families of the registry.
         name: the labels `name` and `controller`; a queue has the name of its controller.
     """
 
@@ -77,11 +78,11 @@ class QueueMetrics(QueueObserver):
         self._retries = families.retries.labels(name, name)
         self._queued = families.queued.labels(name, name)
         self._worked = families.worked.labels(name, name)
-        # Plain numbers that are read at each scrape: a gauge takes a lock for each change, and
-        # each key makes two.
+        # Plain numbers by label, which are read at each scrape: a gauge takes a lock for each
+        # change, and each key changes its depth twice.
         self._depths: dict[str, int] = {}
         self._labels: dict[int, str] = {}
-        self._add_depth(0, 0)
+        self._add_depth(0, 0)  # so that the series of priority 0 exists from the start
 
     def watch(self, statistics: Callable[[], QueueStatistics]) -> None:
         """Read the gauges of the keys in processing from `statistics` at each scrape."""
@@ -94,7 +95,7 @@ class QueueMetrics(QueueObserver):
         )
 
     def unwatch(self) -> None:
-        """Remove the gauges of a queue that nothing empties any more."""
+        """Remove the gauges of a queue whose controller has ended."""
         labels = (self._name, self._name)
         self._families.unfinished.remove(*labels)
         self._families.longest.remove(*labels)
@@ -103,29 +104,35 @@ class QueueMetrics(QueueObserver):
 
     @override
     def note_added(self, priority: int) -> None:
+        """Count a key that became ready."""
         self._adds.inc()
         self._add_depth(priority, 1)
 
     @override
-    def priority_raised(self, before: int, after: int) -> None:
+    def note_raised(self, before: int, after: int) -> None:
+        """Move one key from the depth of a priority to that of another."""
         self._add_depth(before, -1)
         self._add_depth(after, 1)
 
     @override
     def note_taken(self, priority: int, waited: float) -> None:
+        """Observe for how many seconds a key was ready."""
         self._add_depth(priority, -1)
         self._queued.observe(waited)
 
     @override
-    def done(self, worked: float) -> None:
+    def note_processed(self, worked: float) -> None:
+        """Observe for how many seconds a key was processed."""
         self._worked.observe(worked)
 
     @override
     def note_delayed(self) -> None:
+        """Count a key that was added with a delay."""
         self._retries.inc()
 
     @override
     def note_dropped(self, depths: Mapping[int, int]) -> None:
+        """Subtract removed keys from the depths of their priorities."""
         for priority, count in depths.items():
             self._add_depth(priority, -count)
 
@@ -133,8 +140,9 @@ class QueueMetrics(QueueObserver):
         """Change the depth of a priority; priorities beyond the limit share one series."""
         label = self._labels.get(priority)
         if label is None:
-            few = len(self._labels) < MAX_PRIORITIES
-            label = self._labels[priority] = str(priority) if few else OTHER_PRIORITIES
+            has_own_series = len(self._labels) < MAX_PRIORITIES
+            label = str(priority) if has_own_series else OTHER_PRIORITIES
+            self._labels[priority] = label
         if label not in self._depths:
             self._depths[label] = 0
             gauge = self._families.depth.labels(self._name, self._name, label)

@@ -1,16 +1,16 @@
 """The order in which keys leave a work queue: by due time, then by priority, in turns, by age.
 
-`KeyBackoff` says how long a key waits after failures. `Delays` holds keys until they are due.
-`ReadyLevels` holds the ready ones in levels of priority. In a level the keys of different groups
+`KeyBackoff` computes how long a key waits after failures. `Delays` holds keys until they are due.
+`ReadyLevels` holds the ready keys in levels of priority. In a level the keys of different groups
 (tenants, for example) take turns, so that one group with a thousand keys delays the first key of
-another by at most one key per group. Within a group it is first in, first out, and without groups
-that is all.
+another by at most one key per group. Within a group, and in a level without groups, the order is
+first in, first out.
 
 Strict priorities would starve keys: with enough live events the objects of the initial list are
 never reconciled (controller-runtime issue 3496). Rejected: letting every old key go first. After a
 start with ten thousand objects all of them are old at once, and live events would wait for all of
-them. So when a key has waited longer than a limit, one key of every `SHARE` is the oldest one, and
-the others are still taken by priority.
+them. So while a key has waited longer than a limit, every `SHARE`th key that is taken is the
+oldest key. The other keys are still taken by priority.
 """
 
 import heapq
@@ -28,11 +28,16 @@ K = TypeVar("K", bound=Hashable)
 Group = Callable[[K], Hashable]
 
 KEY_BASE_SECONDS = 0.005
+"""The delay after a key's first failure."""
 KEY_MAX_SECONDS = 1000.0
+"""The longest delay after a failure."""
 AGEING_SECONDS = 10.0
+"""A key that is ready for so long counts as old."""
 SHARE = 16
+"""One of so many keys is the oldest one, if there are old keys."""
 
 _STALE_ENTRIES = 64
+"""So many entries of the heap may be stale besides half of them, before it is rebuilt."""
 
 log = get_logger(__name__)
 
@@ -42,10 +47,11 @@ class Retries:
     """How a controller retries the keys whose passes raise.
 
     Args:
-        first_seconds: before the first retry; doubled after each failure.
+        first_seconds: the delay before the first retry; it doubles with each failure.
         longest_seconds: the longest delay.
         most_tries: after so many failed passes in a row the key is blocked until something
-            changes; None to retry for ever. A Conflict counts from the fifth in a row.
+            changes; None to retry for ever. Only the fifth Conflict in a row, and further ones,
+            count as failed passes.
 
     Raises:
         ValueError: a number is out of range.
@@ -68,9 +74,9 @@ class Retries:
 class KeyBackoff(Generic[K]):
     """Exponential delays per key: base, 2 base, 4 base and so on up to a maximum.
 
-    These are the numbers of client-go's per-item limiter. Its second part, a token bucket that all
-    keys share, is left out, as in controller-runtime's priority queue: with it the failures of one
-    tenant's keys would delay all other keys.
+    These are the numbers of client-go's per-item limiter. client-go's second limiter, a token
+    bucket that all keys share, is left out, as in controller-runtime's priority queue. With it the
+    failures of one tenant's keys would delay all other keys.
 
     Args:
         retries: the delays.
@@ -88,30 +94,32 @@ class KeyBackoff(Generic[K]):
 
     def note_failure(self, key: K) -> float:
         """Count a failure of `key`; return the seconds to wait before the retry."""
-        before = self._failures.get(key, 0)
-        self._failures[key] = before + 1
+        earlier_failures = self._failures.get(key, 0)
+        self._failures[key] = earlier_failures + 1
         # The exponent is limited because 2.0**1024 raises OverflowError.
-        return min(self._maximum, self._base * 2.0 ** min(before, 64))
+        return min(self._maximum, self._base * 2.0 ** min(earlier_failures, 64))
 
     def forget(self, key: K) -> None:
         """Reset the failures of `key` to 0, after a success or when it is not retried."""
         self._failures.pop(key, None)
 
     def failures(self, key: K) -> int:
-        """Return how often `key` has failed since it was last forgotten."""
+        """Return how often `key` has failed since the last `forget`."""
         return self._failures.get(key, 0)
 
 
 class Delays(Generic[K]):
     """Keys that wait, each with the time it is due and a priority.
 
-    A heap with one live entry per key. A key that is moved gets a new entry; its old one is
-    skipped when it reaches the top. The heap is rebuilt when most entries are old ones, so a key
+    The heap has one live entry for each key. A key that is moved gets a new entry; its stale entry
+    is skipped when it reaches the top. The heap is rebuilt when most entries are stale, so a key
     that is moved again and again does not make it grow.
     """
 
     def __init__(self) -> None:
+        # Due time, number of the entry, and key. An entry is live if its number is in `_live`.
         self._heap: list[tuple[float, int, K]] = []
+        # By key: due time, number of the live entry, and priority.
         self._live: dict[K, tuple[float, int, int]] = {}
         self._order = 0
 
@@ -138,26 +146,30 @@ class Delays(Generic[K]):
 
         A key that waits already keeps the earlier of both times and the higher of both priorities.
         """
-        known = self._live.get(key)
-        if known is not None:
-            priority = max(priority, known[2])
-            if known[0] <= due:
-                self._live[key] = (known[0], known[1], priority)
+        entry = self._live.get(key)
+        if entry is not None:
+            old_due, old_order, old_priority = entry
+            priority = max(priority, old_priority)
+            if old_due <= due:
+                self._live[key] = (old_due, old_order, priority)
                 return
         self._order += 1
         self._live[key] = (due, self._order, priority)
         heapq.heappush(self._heap, (due, self._order, key))
         if len(self._heap) > 2 * len(self._live) + _STALE_ENTRIES:
-            self._heap = [(at, order, key) for key, (at, order, _) in self._live.items()]
+            self._heap = [
+                (live_due, order, live_key)
+                for live_key, (live_due, order, _) in self._live.items()
+            ]
             heapq.heapify(self._heap)
 
     def discard(self, key: K) -> int | None:
-        """Remove `key`, due or not; return its priority, or None if it did not wait."""
+        """Remove `key`, due or not; return its priority, or None if the key did not wait."""
         entry = self._live.pop(key, None)
         return None if entry is None else entry[2]
 
     def pop_due(self, now: float) -> tuple[K, float, int] | None:
-        """Remove the first key that is due and return it with its time and priority, or None."""
+        """Remove and return the first due key, its due time and priority; None if none is due."""
         due = self.earliest
         if due is None or due > now:
             return None
@@ -182,15 +194,17 @@ class _Level(Generic[K]):
     """The keys of one priority.
 
     Args:
-        group: from a key to its group; None for no groups. Called once each time a key is added,
-            so the result may change while the key waits.
+        group: from a key to its group; None for no groups. It is called once each time a key is
+            added, and the result is kept: later it may return another group for the key.
     """
 
     __slots__ = ("_group", "_group_of", "_since", "_turns")
 
     def __init__(self, group: Group[K] | None) -> None:
         self._group = group
+        # Since when (monotonic seconds) each key is ready, in the order of addition.
         self._since: OrderedDict[K, float] = OrderedDict()
+        # The keys of each group; the group at the front has the next turn.
         self._turns: OrderedDict[Hashable, OrderedDict[K, None]] = OrderedDict()
         self._group_of: dict[K, Hashable] = {}
 
@@ -199,18 +213,21 @@ class _Level(Generic[K]):
 
     @property
     def oldest_since(self) -> float:
-        """Since when the key that was added first is ready."""
+        """Since when (monotonic seconds) the key that was added first is ready."""
         return self._since[next(iter(self._since))]
 
     def push(self, key: K, since: float) -> None:
         """Add a key at the end of its group; a new group gets the last turn."""
         self._since[key] = since
         if self._group is not None:
-            group = self._group_of[key] = self._safe_group(key)
+            group = self._group_of[key] = self._find_group(key)
             self._turns.setdefault(group, OrderedDict())[key] = None
 
-    def _safe_group(self, key: K) -> Hashable:
-        """Return the group of a key; keys whose group cannot be told share one."""
+    def _find_group(self, key: K) -> Hashable:
+        """Return the group of a key; None, a group of its own, if the function raises.
+
+        The key has to be taken in any case, so the error is only logged.
+        """
         assert self._group is not None
         try:
             group = call_plain(self._group, key)
@@ -221,7 +238,7 @@ class _Level(Generic[K]):
         return group
 
     def remove(self, key: K) -> float:
-        """Remove a key; return since when it is ready."""
+        """Remove a key; return since when (monotonic seconds) it was ready."""
         if self._group is not None:
             group = self._group_of.pop(key)
             keys = self._turns[group]
@@ -231,7 +248,10 @@ class _Level(Generic[K]):
         return self._since.pop(key)
 
     def pop(self) -> tuple[K, float]:
-        """Remove and return the first key of the group whose turn it is."""
+        """Remove and return the first key of the group whose turn it is, and its ready time.
+
+        The group gets the last turn after that.
+        """
         if self._group is None:
             return self._since.popitem(last=False)
         group, keys = next(iter(self._turns.items()))
@@ -244,7 +264,7 @@ class _Level(Generic[K]):
         return key, self._since.pop(key)
 
     def pop_oldest(self) -> tuple[K, float]:
-        """Remove and return the key that was added first, whatever its group."""
+        """Remove and return the key that was added first, of any group, and its ready time."""
         key = next(iter(self._since))
         return key, self.remove(key)
 
@@ -262,7 +282,8 @@ class ReadyLevels(Generic[K]):
         self._group = group
         self._levels: dict[int, _Level[K]] = {}
         self._level_of: dict[K, int] = {}
-        self._passed_over = 0
+        # How many keys were taken by priority, while there were old keys, since the last old key.
+        self._pops_by_priority = 0
 
     def __len__(self) -> int:
         return len(self._level_of)
@@ -271,17 +292,19 @@ class ReadyLevels(Generic[K]):
         return key in self._level_of
 
     def push(self, key: K, priority: int, since: float) -> int | None:
-        """Add `key`; if it is there with a lower priority, move it to the end of the higher level.
+        """Add a key; move a ready key of lower priority to the end of the higher level.
+
+        A ready key of at least that priority stays where it is.
 
         Returns:
-            The priority that the key had before it was moved; None if it was not moved.
+            The old priority of a key that was moved; None if the key was added or stays.
         """
         current = self._level_of.get(key)
         if current is not None:
             if priority <= current:
                 return None
             level = self._levels[current]
-            since = level.remove(key)
+            since = level.remove(key)  # it is as old as before
             if not level:
                 del self._levels[current]
         if priority not in self._levels:
@@ -291,43 +314,47 @@ class ReadyLevels(Generic[K]):
         return current
 
     def pop(self, now: float) -> Ready[K] | None:
-        """Remove and return the next key; None if there is none."""
+        """Remove and return the next key; None if no key is ready."""
         if not self._level_of:
             return None
-        priority, oldest = self._next_level(now)
+        priority, takes_oldest = self._choose_level(now)
         level = self._levels[priority]
-        key, since = level.pop_oldest() if oldest else level.pop()
+        key, since = level.pop_oldest() if takes_oldest else level.pop()
         del self._level_of[key]
         if not level:
             del self._levels[priority]
         return Ready(key, priority, since)
 
     def clear(self) -> Mapping[int, int]:
-        """Remove all keys; return how many there were by priority."""
-        dropped = self.depths()
+        """Remove all keys; return their number by priority."""
+        dropped = self.count_by_priority()
         self._levels.clear()
         self._level_of.clear()
         return dropped
 
-    def depths(self) -> Mapping[int, int]:
+    def count_by_priority(self) -> Mapping[int, int]:
         """Return the number of keys by priority."""
         return {priority: len(level) for priority, level in self._levels.items()}
 
-    def oldest(self) -> float | None:
-        """Return since when (monotonic seconds) the oldest key is ready; None if there is none."""
+    def find_oldest(self) -> float | None:
+        """Return since when (monotonic seconds) the oldest key is ready; None if no key is."""
         return min((level.oldest_since for level in self._levels.values()), default=None)
 
-    def _next_level(self, now: float) -> tuple[int, bool]:
-        """Return the level to take a key from, and whether to take its oldest key."""
+    def _choose_level(self, now: float) -> tuple[int, bool]:
+        """Return the level to take a key from, and whether to take its oldest key.
+
+        That is the highest level, but once in SHARE times the level of the oldest key, if that is
+        another level and the key is old. The choices are counted for this.
+        """
         levels = self._levels
         if len(levels) == 1:
             return next(iter(levels)), False
-        top = max(levels)
+        highest = max(levels)
         oldest = min(levels, key=lambda priority: levels[priority].oldest_since)
-        if oldest == top or now - levels[oldest].oldest_since <= self._ageing:
-            return top, False
-        self._passed_over += 1
-        if self._passed_over < SHARE:
-            return top, False
-        self._passed_over = 0
+        if oldest == highest or now - levels[oldest].oldest_since <= self._ageing:
+            return highest, False
+        self._pops_by_priority += 1
+        if self._pops_by_priority < SHARE:
+            return highest, False
+        self._pops_by_priority = 0
         return oldest, True

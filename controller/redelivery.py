@@ -1,8 +1,8 @@
-"""Delivers changes on which a handler raised to it again, so that no key is lost by a bug.
+"""Delivers a change again to a handler that raised on it, so that no key is lost by a bug.
 
-A handler or a mapping that raises must not end the watch, and an object that changes rarely would
-never be delivered to it again. So the object is delivered once more half a minute later, as it is
-then, and so on until the handler returns.
+A handler or a mapping that raises must not end the watch. An object that changes rarely would not
+be delivered to the handler again. So its then present state is delivered half a minute later, and
+again until the handler returns.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ KeyHandler = Callable[[Key], None]
 REDELIVER_SECONDS = 30.0
 """Delay after which changes on which a handler raised are delivered to it again."""
 LAST_DELIVERIES = 10
-"""How often a handler is called again after the informer has ended: for five minutes."""
+"""How often a handler is called again after the informer has ended, which takes five minutes."""
 UNREADY_SECONDS = 60.0
 """The check fails when a handler or an index function has raised for so long."""
 
@@ -37,7 +37,7 @@ class Undelivered(Generic[T]):
     """The changes of one cache on which handlers raised.
 
     Args:
-        cache: has the objects as they are now.
+        cache: has the present state of the objects.
         clock: for the delays.
         observer: called for each change that is kept, for metrics.
     """
@@ -47,48 +47,48 @@ class Undelivered(Generic[T]):
         self._clock = clock
         self._observer = observer
         self._kind = cache.resource.full_name
-        # By handler and key, the object as it was before the first change that was not delivered.
-        self._left: dict[Handler[T], dict[Key, T | None]] = {}
-        self._left_keys: dict[KeyHandler, set[Key]] = {}
-        self._kept = anyio.Event()
+        # By handler and key, the state of the object before the first undelivered change.
+        self._undelivered: dict[Handler[T], dict[Key, T | None]] = {}
+        self._undelivered_keys: dict[KeyHandler, set[Key]] = {}
+        self._added = anyio.Event()
         self._since: float | None = None
 
     def __len__(self) -> int:
-        """Return how many deliveries are left."""
-        return sum(map(len, (*self._left.values(), *self._left_keys.values())))
+        """Return the number of deliveries to make."""
+        return sum(map(len, (*self._undelivered.values(), *self._undelivered_keys.values())))
 
     def keep(self, handler: Handler[T], change: Change[T], error: Exception) -> None:
-        """Log that `handler` raised on `change`, and deliver the object to it again later."""
-        key = _key_of(change)
+        """Log that `handler` raised on `change`; deliver the object to the handler again later."""
+        key = _get_key(change)
         log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
         self._add(handler, key, change.old)
 
     def keep_key(self, handler: KeyHandler, key: Key, error: Exception) -> None:
-        """Log that `handler` raised on an unreadable object, and call it again later."""
+        """Log that `handler` raised on an unreadable object; call the handler again later."""
         log.error("event handler raised", resource=self._kind, object=str(key), exc_info=error)
-        self._left_keys.setdefault(handler, set()).add(key)
+        self._undelivered_keys.setdefault(handler, set()).add(key)
         self._observer.note_undelivered()
-        self._kept.set()
+        self._added.set()
 
     def forget_keys(self, handler: KeyHandler) -> None:
         """Deliver no more keys to `handler`."""
-        self._left_keys.pop(handler, None)
+        self._undelivered_keys.pop(handler, None)
 
     def forget(self, handler: Handler[T]) -> None:
-        """Deliver nothing more to `handler`."""
-        self._left.pop(handler, None)
+        """Deliver no more objects to `handler`."""
+        self._undelivered.pop(handler, None)
 
     async def run(self) -> None:
-        """Deliver what was kept, until cancelled."""
+        """Deliver the kept changes again, until cancelled."""
         while True:
-            await self._kept.wait()
-            self._kept = anyio.Event()
+            await self._added.wait()
+            self._added = anyio.Event()
             await self._deliver_later()
 
     async def finish(self) -> None:
-        """Deliver what was kept until nothing is left, or handlers have raised ten times more.
+        """Deliver the kept changes until none is left, or handlers have raised ten times more.
 
-        A handler that always raises would otherwise keep a cache that nothing fills any more.
+        A handler that always raises would otherwise keep a cache in memory that nothing feeds.
         """
         for _ in range(LAST_DELIVERIES):
             if not len(self):
@@ -97,11 +97,12 @@ class Undelivered(Generic[T]):
         self._log_missed()
 
     async def finish_now(self) -> None:
-        """Deliver what was kept once more without a delay, and log if handlers raise again."""
+        """Deliver the kept changes once more without a delay, and log if handlers raise again."""
         await self._deliver_all()
         self._log_missed()
 
     def _log_missed(self) -> None:
+        """Log how many deliveries are given up: deletions, as the informer has ended."""
         if len(self):
             log.error("event handlers missed deletions", resource=self._kind, deliveries=len(self))
 
@@ -111,15 +112,19 @@ class Undelivered(Generic[T]):
         await self._deliver_all()
 
     async def _deliver_all(self) -> None:
-        for handler in list(self._left):
+        """Call the handlers that raised once more."""
+        for handler in list(self._undelivered):
             await run_in_slices(self._deliver(handler))
-        for key_handler in list(self._left_keys):
+        for key_handler in list(self._undelivered_keys):
             await run_in_slices(self._deliver_keys(key_handler))
 
     def check(self) -> Failing | None:
-        """Return a failure when handlers or index functions have raised for some time."""
+        """Return a failure if handlers or index functions have raised for UNREADY_SECONDS.
+
+        The time counts from the first check that found them raising.
+        """
         message = ""
-        if self._left or self._left_keys:
+        if self._undelivered or self._undelivered_keys:
             message = f"a handler or mapping raises for {len(self)} {self._kind}"
         if self._cache.unindexed:
             message = f"an index function raises for {self._cache.unindexed} {self._kind}"
@@ -134,55 +139,57 @@ class Undelivered(Generic[T]):
 
     def _deliver(self, handler: Handler[T]) -> Iterator[None]:
         """Call a handler again with objects on which it raised; keep those that fail again."""
-        last: Exception | None = None
-        for batch in batches(list(self._left.get(handler, {}))):
+        last_error: Exception | None = None
+        for batch in batches(list(self._undelivered.get(handler, {}))):
             for key in batch:
-                kept = self._left.get(handler, {})
-                if key not in kept:
+                old_objects = self._undelivered.get(handler, {})
+                if key not in old_objects:
                     continue  # the handler was forgotten between two steps
-                old, new = kept.pop(key), self._cache.get(key)
+                old, new = old_objects.pop(key), self._cache.get(key)
                 if old is None and new is None:
-                    continue
+                    continue  # an object that came and went: the handler never knew it
                 try:
                     call_plain(handler, Change(old, new))
                 except Exception as error:  # noqa: BLE001 - the last one is logged below
-                    last = error
+                    last_error = error
                     self._add(handler, key, old)
             yield
-        kept = self._left.get(handler, {})
-        if not kept:
-            self._left.pop(handler, None)
-        elif last is not None:
+        old_objects = self._undelivered.get(handler, {})
+        if not old_objects:
+            self._undelivered.pop(handler, None)
+        elif last_error is not None:
             log.error(
                 "event handler still raises",
                 resource=self._kind,
-                objects=len(kept),
-                exc_info=last,
+                objects=len(old_objects),
+                exc_info=last_error,
             )
 
     def _deliver_keys(self, handler: KeyHandler) -> Iterator[None]:
         """Call a handler of unreadable objects again with keys on which it raised."""
-        for batch in batches(sorted(self._left_keys.get(handler, set()))):
+        for batch in batches(sorted(self._undelivered_keys.get(handler, set()))):
             for key in batch:
-                kept = self._left_keys.get(handler, set())
-                if key not in kept:
+                keys = self._undelivered_keys.get(handler, set())
+                if key not in keys:
                     continue  # the handler was forgotten between two steps
-                kept.discard(key)
+                keys.discard(key)
                 try:
                     call_plain(handler, key)
                 except Exception as error:  # noqa: BLE001 - logged there, and kept
                     self.keep_key(handler, key, error)
             yield
-        if not self._left_keys.get(handler):
-            self._left_keys.pop(handler, None)
+        if not self._undelivered_keys.get(handler):
+            self._undelivered_keys.pop(handler, None)
 
     def _add(self, handler: Handler[T], key: Key, old: T | None) -> None:
-        self._left.setdefault(handler, {}).setdefault(key, old)
+        """Keep an object for a handler; the state before its first undelivered change stays."""
+        self._undelivered.setdefault(handler, {}).setdefault(key, old)
         self._observer.note_undelivered()
-        self._kept.set()
+        self._added.set()
 
 
-def _key_of(change: Change[Any]) -> Key:
+def _get_key(change: Change[Any]) -> Key:
+    """Return the key of the object that changed."""
     obj: Object | None = change.old if change.new is None else change.new
     assert obj is not None  # a change has one state at least
     return obj.metadata.key

@@ -22,11 +22,11 @@ The loop is a set of named states. Each says where the loop goes when its reques
     Expired    the position is not in the server's history → Streaming or Listing at ""
 
 This is client-go's reflector (tools/cache/reflector.go) with four differences. After a 410
-client-go lists at its old position ("not older than"); this one lists the newest state, because a
-list without resourceVersion also shows that the history was replaced by a restored backup. So it
-does when the server could not be reached, because a watch from a position of the old history would
-never deliver the changes below it. HTTP/1.1 has no ping, so a dead connection is found by its
-silence. And initial events that are not complete in time are given up.
+client-go lists at its old position ("not older than"); this reflector lists the newest state,
+because a list without resourceVersion also shows that the history was replaced by a restored
+backup. It does the same after the server could not be reached, because a watch from a position of
+the old history would never deliver the changes below it. HTTP/1.1 has no ping, so a dead
+connection is found by its silence. And initial events that are not complete in time are given up.
 """
 
 import random
@@ -58,13 +58,14 @@ from controller.meta import Key, Object
 from controller.resource import Scope
 from controller.slices import SLICE, batches, run_in_slices
 from controller.transport import Transport
-from controller.watch import ENDED, SHORT, ReadLimit, WatchObserver, end_reason, read_lines
+from controller.watch import ENDED, SHORT, ReadLimit, WatchObserver, classify_end, read_lines
 
 T = TypeVar("T", bound=Object)
 
 SILENCE_SECONDS = 90.0
 """A watch that sends nothing for so long is dead: servers send a bookmark about every minute."""
 SHORT_WATCH_SECONDS = 1.0
+"""A watch that ended earlier without an event was ended at once."""
 RESET_WATCH_SECONDS = 5.0
 """A watch that lasted so long resets the backoff. It is short so that the next attempt comes while
 a server that is being restored from a backup cannot be reached yet."""
@@ -116,13 +117,13 @@ class Reflector(Generic[T]):
     Args:
         transport: the server.
         clock: for delays and the deadline on silence.
-        cache: what is fed.
-        scope: which objects.
+        cache: the cache to keep equal to the server.
+        scope: the objects to read.
         silence_seconds: how long a watch may send nothing, not even a bookmark.
         longest_pause: seconds at which delays after failures stop growing; jitter comes on top.
         randomness: for jitter; tests give a seeded one.
         streams: read lists as initial events of watches, until the server shows that it cannot.
-        begins_newest: read the newest state first, and not any that the server has at hand.
+        begins_newest: read the newest state first, not a state of the server's watch cache.
         max_list_bytes: of a list, and of the events before the next list; None for no limit.
         observer: called when lists and watches end, for metrics.
         listed: called when a list has been put into the cache.
@@ -153,13 +154,15 @@ class Reflector(Generic[T]):
         self._silence_seconds = silence_seconds
         self._random = randomness or random.SystemRandom()
         self._backoff = WatchBackoff(clock, self._random, maximum=longest_pause)
-        self._bookmarks_seen = False
+        # Whether the server has sent a bookmark: it does so for most kinds, not for Events.
+        self._has_bookmarks = False
+        # How many accepted watches in a row, with the running one, have delivered nothing.
         self._empty_watches = 0
         self._cluster_changed = False
         self._pause: anyio.CancelScope | None = None
         """The pause after a failure, while it lasts."""
         self._streams = streams
-        self._first = Listing("" if begins_newest else "0")
+        self._first_listing = Listing("" if begins_newest else "0")
         self._limit = ReadLimit(max_list_bytes)
         self._cut_streams = 0
         self._is_accepted = False
@@ -170,15 +173,15 @@ class Reflector(Generic[T]):
         self._listed = listed
         self._failed = failed
         self._kind = cache.resource.full_name
-        self._where = {"namespace": scope.namespace} if scope.namespace else {}
+        self._log_fields = {"namespace": scope.namespace} if scope.namespace else {}
         self.state: State = Empty()
         """The state of the loop."""
         self.last_error: errors.SourceError | None = None
         """Why list or watch fails; None while they succeed."""
         self.refused: errors.SourceError | None = None
-        """The last refusal (401, 403) of list or watch; None once one of them has succeeded.
+        """The last rejection (401, 403) of list or watch; None once one of them has succeeded.
 
-        Other failures that follow it do not end it: the cache shows the past all the same.
+        Other failures after the rejection do not clear it: the cache still shows the past.
         """
         self._logged_failures: dict[str, str] = {}
         """The failure that was logged last, by verb, until the verb works again."""
@@ -199,10 +202,11 @@ class Reflector(Generic[T]):
             self.restart()
         match self.state:
             case Empty():
-                self.state = Streaming("") if self._streams else self._first
+                self.state = Streaming("") if self._streams else self._first_listing
             case PositionExpired():
-                self.state = self._full_read_state("")
+                self.state = self._create_full_read("")
             case Streaming(revision):
+                # Of before the request: a newest state below it is of another history.
                 self._highest_revision = self._cache.highest_revision
                 deadline = self._clock.monotonic() + STREAM_SECONDS
                 self._initial_events = InitialEvents(revision, deadline)
@@ -218,7 +222,7 @@ class Reflector(Generic[T]):
         self.state = PositionExpired() if self._cache.synced else Empty()
 
     def retry_now(self) -> None:
-        """Retry a list or watch that failed at once; something has changed at the server."""
+        """Retry a failed list or watch without further delay; the server has changed."""
         self._backoff.reset()
         if self._pause is not None:
             self._pause.cancel()
@@ -227,11 +231,13 @@ class Reflector(Generic[T]):
         """List the newest state at the next step: the transport leads to another cluster."""
         self._cluster_changed = True
 
-    def _full_read_state(self, revision: str) -> State:
+    def _create_full_read(self, revision: str) -> State:
         """Return the state that reads everything: as initial events, or with a LIST."""
         return Streaming(revision) if self._streams else Listing(revision)
 
     async def _list(self, revision: str) -> State:
+        """Read everything with a LIST; return the next state."""
+        # Of before the request: a newest state below it is of another history.
         self._highest_revision = self._cache.highest_revision
         self._is_accepted = False
         try:
@@ -245,15 +251,15 @@ class Reflector(Generic[T]):
             self._check_not_older(page, revision)
         except ControllerError as error:
             await self._wait_after("list", error)
-            anew = errors.is_expired(error) or self._was_unreachable(error)
-            return PositionExpired() if anew else Listing(revision)
+            needs_newest = errors.is_expired(error) or self._was_unreachable(error)
+            return PositionExpired() if needs_newest else Listing(revision)
         await self._replace(page, revision)
         return Watching()
 
     def _check_not_older(self, page: Page[T], revision: str) -> None:
-        """Raise Expired for a list below the position, unless the newest state was asked for.
+        """Raise Expired for a list below the position, unless the newest state was requested.
 
-        A list of the newest state that is below the position is from another history.
+        A newest state below the position is from another history, and replaces the cache.
         """
         if revision and page.revision < self._cache.position:
             raise errors.Expired(
@@ -261,7 +267,7 @@ class Reflector(Generic[T]):
             )
 
     async def _replace(self, page: Page[T], revision: str) -> None:
-        """Put a complete list into the cache; `revision` is the one that was asked for."""
+        """Put a complete list into the cache; `revision` is the resourceVersion of the request."""
         self.last_received = self._clock.monotonic()
         self._observer.note_listed()
         # The newest state is at least as new as all responses before the request for it.
@@ -275,50 +281,60 @@ class Reflector(Generic[T]):
             )
         )
         await run_in_slices(self._log_all_unreadable(page.unreadable))
-        # Not before: in between other tasks run, and meet the cache of before.
+        # Only now: between the slices other tasks still read objects of before the list.
         self._note_success()
         self._log_recovery("list")
         self._listed()
 
     async def _watch(self) -> State:
-        """Read one watch until it ends; return the next state."""
-        begun = self._clock.monotonic()
+        """Read one watch until it ends; return the next state.
+
+        The end is, in this order: an error; a normal end, or too many events; an end at once,
+        without an event.
+        """
+        begun_at = self._clock.monotonic()
         self._is_accepted = False
         try:
             received = await self._read_watch()
             if self._initial_events is not None:
                 raise errors.NoAnswer("the watch ended before its initial events were complete")
         except ControllerError as error:
-            self._observer.note_restart(end_reason(error))
+            self._observer.note_restart(classify_end(error))
             if self._initial_events is not None:
-                return await self._after_incomplete_stream(self._initial_events, error)
-            if isinstance(error, errors.SilentWatch) and not self._bookmarks_seen:
+                return await self._choose_state_after_stream(self._initial_events, error)
+            if isinstance(error, errors.SilentWatch) and not self._has_bookmarks:
                 return Watching()  # a kind without bookmarks, as Events are, may just be quiet
-            if self._clock.monotonic() - begun >= RESET_WATCH_SECONDS:
-                self._backoff.reset()
+            if self._clock.monotonic() - begun_at >= RESET_WATCH_SECONDS:
+                self._backoff.reset()  # the watch has worked
             await self._wait_after("watch", error)
-            return self._after_failed_watch(error)
-        if received or self._clock.monotonic() - begun >= SHORT_WATCH_SECONDS:
+            return self._choose_state_after_watch(error)
+        if received or self._clock.monotonic() - begun_at >= SHORT_WATCH_SECONDS:
             self._observer.note_restart(ENDED)
-            if not self._limit.exceeded:
+            if not self._limit.is_exceeded:
                 return Watching()
-            if self._clock.monotonic() - begun < RESET_WATCH_SECONDS:
+            # Events beyond the limit: a list shows what the objects really take.
+            if self._clock.monotonic() - begun_at < RESET_WATCH_SECONDS:
                 await self._wait_after("watch", errors.MalformedAnswer("too many events at once"))
-            return self._full_read_state(str(self._cache.position))
+            return self._create_full_read(str(self._cache.position))
         # Some servers and proxies end the watch at once instead of answering 410.
         self._observer.note_restart(SHORT)
         short = errors.NoAnswer("the watch ended at once, without an event")
         await self._wait_after("watch", short)
-        return self._full_read_state(str(self._cache.position))
+        return self._create_full_read(str(self._cache.position))
 
     def _was_unreachable(self, error: ControllerError) -> bool:
-        """Return whether the server was away since the last list; a load balancer may say so."""
-        failed = isinstance(
+        """Return whether the server was away since the last list.
+
+        It may have been restored from a backup then. A cut connection of a watch that the server
+        had accepted does not count. Before the first list there is no history to lose.
+        """
+        is_away = isinstance(
             error, errors.NoAnswer | errors.NotReached | errors.ServerFailure
         ) and not errors.is_expired(error)
-        return failed and not self._is_accepted and self._cache.synced
+        return is_away and not self._is_accepted and self._cache.synced
 
-    def _after_failed_watch(self, error: ControllerError) -> State:
+    def _choose_state_after_watch(self, error: ControllerError) -> State:
+        """Return the state after a failed watch; the module's docstring has the table."""
         if self._was_unreachable(error):
             return PositionExpired()
         if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
@@ -326,28 +342,30 @@ class Reflector(Generic[T]):
             # stay empty. Where bookmarks are known to come, two empty watches mean that.
             return (
                 PositionExpired()
-                if self._bookmarks_seen and self._empty_watches >= 2
+                if self._has_bookmarks and self._empty_watches >= 2
                 else Watching()
             )
         return (
             PositionExpired()
             if errors.is_expired(error)
-            else self._full_read_state(str(self._cache.position))
+            else self._create_full_read(str(self._cache.position))
         )
 
-    async def _after_incomplete_stream(
+    async def _choose_state_after_stream(
         self, initial: InitialEvents[T], error: ControllerError
     ) -> State:
-        """Return how to go on after a stream that ended before all objects were listed.
+        """Return the state after a stream that ended before all objects were listed.
 
-        A server that lacks the feature gets a LIST, now and from now on. A failure that passes
-        gets another stream, and a LIST only once several streams were cut.
+        A server that lacks the feature gets a LIST, now and from now on. After a failure that
+        passes comes another stream, and a LIST only once several streams were cut.
 
         Args:
-            initial: what the stream delivered.
-            error: how it ended.
+            initial: the events that the stream delivered.
+            error: the error that ended the stream.
         """
-        listing = Listing(initial.revision or ("" if self._cache.synced else self._first.revision))
+        listing = Listing(
+            initial.revision or ("" if self._cache.synced else self._first_listing.revision)
+        )
         if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
             self._streams = False
@@ -357,7 +375,7 @@ class Reflector(Generic[T]):
             return listing
         is_transient = isinstance(error, errors.NoAnswer | errors.TooManyRequests)
         if not is_transient and not errors.is_expired(error):
-            return listing  # which fails, too, unless only watches fail
+            return listing  # the LIST fails, too, unless only watches fail
         await self._wait_after("watch", error)
         if errors.is_expired(error) or self._was_unreachable(error):
             return PositionExpired()
@@ -365,26 +383,28 @@ class Reflector(Generic[T]):
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
 
     async def _read_watch(self) -> bool:
-        """Process the events of one watch; return whether any came.
+        """Process the events of one watch; return whether any event came.
 
-        The watch is read until the server ends it, or until its events exceed the limit. In the
-        latter case the caller lists anew.
+        The watch is read until the server ends it, or until its events exceed the limit. If they
+        exceed the limit, the caller lists again.
         """
-        resource, query = self._cache.resource, self._watch_query()
+        resource, query = self._cache.resource, self._create_watch_query()
         path = resource.collection(self._scope.namespace)
         received = False
         async with self._transport.stream(path, query=query, accept=resource.accept) as chunks:
             self._note_accepted()
-            async with aclosing(read_lines(chunks, self._clock, self._max_silence)) as line_lists:
+            async with aclosing(
+                read_lines(chunks, self._clock, self._compute_max_silence)
+            ) as line_lists:
                 async for lines in line_lists:
                     received = True
                     await self._process_lines(lines)
-                    if self._limit.exceeded:
+                    if self._limit.is_exceeded:
                         break
         return received
 
-    def _watch_query(self) -> dict[str, str]:
-        """Return the query of a watch: from the position, or with everything as initial events."""
+    def _create_watch_query(self) -> dict[str, str]:
+        """Return the query of a watch from the position, or with all objects as initial events."""
         query = self._scope.query | {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -398,18 +418,18 @@ class Reflector(Generic[T]):
     def _note_accepted(self) -> None:
         """Note that the server has accepted the watch.
 
-        Watches are counted as empty only from here on: a server that accepts none, because it
-        restarts or is overloaded, says nothing about the position. Lists would add to its load.
+        Only accepted watches count as empty. A server that accepts no watch, because it restarts
+        or is overloaded, says nothing about the position, and lists would add to its load.
         """
         self._empty_watches += 1
         self._is_accepted = True
         if self._initial_events is not None:
             self._initial_events.opened = True
         else:
-            self._note_success()
+            self._note_success()  # the cache is current; with initial events it is not yet
 
     async def _process_lines(self, lines: Sequence[bytes]) -> None:
-        """Process the events that arrived together; let other tasks run in between."""
+        """Process the events that arrived together; let other tasks run between slices."""
         self._empty_watches = 0
         self._log_recovery("watch")
         self.last_received = self._clock.monotonic()
@@ -419,7 +439,7 @@ class Reflector(Generic[T]):
             if number % SLICE == 0:
                 await checkpoint()
 
-    def _max_silence(self) -> float:
+    def _compute_max_silence(self) -> float:
         """Return the seconds within which the next chunk of the watch must come."""
         if self._initial_events is None:
             return self._silence_seconds
@@ -445,7 +465,7 @@ class Reflector(Generic[T]):
                     self._initial_events, self._cut_streams = None, 0
                     await self._replace(page, revision)
             case Bookmark(revision):
-                self._bookmarks_seen = True
+                self._has_bookmarks = True
                 if revision < self._cache.position:
                     raise errors.Expired(
                         410, "", f"the server is at {revision}, before our position"
@@ -464,6 +484,7 @@ class Reflector(Generic[T]):
             yield
 
     def _log_unreadable(self, key: Key, reason: str) -> None:
+        """Log that an object cannot be decoded."""
         log.warning("cannot decode object", resource=self._kind, object=str(key), reason=reason)
 
     def _note_success(self) -> None:
@@ -477,8 +498,8 @@ class Reflector(Generic[T]):
 
         Args:
             verb: `list` or `watch`.
-            error: says why.
-            seconds: until the retry.
+            error: the reason.
+            seconds: the delay until the retry.
         """
         is_new = self._logged_failures.get(verb) != error
         self._logged_failures[verb] = error
@@ -487,20 +508,21 @@ class Reflector(Generic[T]):
             "list/watch failed, retrying",
             error=error,
             retry_seconds=round(seconds, 1),
-            **self._where,
+            **self._log_fields,
         )
 
     def _log_recovery(self, verb: str) -> None:
         """Log that a verb works again, if its failure was logged.
 
-        A watch works once it delivers: a server may accept watches and end each at once.
+        A watch works again once it delivers an event. That the server accepted it is not enough:
+        the server may end each watch at once.
         """
         error = self._logged_failures.pop(verb, None)
         if error is not None:
-            log.info("list/watch works again", error=error, **self._where)
+            log.info("list/watch works again", error=error, **self._log_fields)
 
     async def _wait_after(self, verb: str, error: ControllerError) -> None:
-        """Wait as long as the backoff, or the server, says after a failed list or watch."""
+        """Record a failed list or watch, and wait as long as the backoff or the server says."""
         if self._was_unreachable(error):
             self._cache.unconfirm_history()
         self.last_error = errors.SourceError(verb, self._kind, error)

@@ -1,7 +1,7 @@
 """A transport that connects again when its credentials or its address are no longer valid.
 
-The caller gives a function that opens a connection, from a Secret for example; this module decides
-when it is called. So rotated credentials are picked up without requests while all is well.
+The caller passes a function that opens a connection, from a Secret for example; this module calls
+it when a connection fails. So rotated credentials are picked up without regular requests.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -21,7 +21,8 @@ from controller.transport import NO_QUERY, Transport
 R = TypeVar("R")
 
 RENEWAL_SECONDS = 5.0
-"""A connection whose credentials are refused is replaced only when it is at least this old."""
+"""A connection with a 401 is replaced only if it is at least so old. So a server that rejects all
+credentials does not cause another connection for each request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +30,10 @@ class Connection:
     """A transport and the identity of the cluster behind it.
 
     Args:
-        transport: the server; closed by the caller that was given the connection.
-        identity: equal for connections to the same cluster, so that resourceVersions of one are
-            valid in the other: its URL and authority, for example, or the uid of its owner.
+        transport: the server; closed by the RenewableTransport that uses the connection.
+        identity: equal for connections to the same cluster, so that resourceVersions of one
+            connection are valid over the other. For example the cluster's URL and authority, or
+            the uid of its owner.
     """
 
     transport: Transport
@@ -43,12 +45,18 @@ OpenConnection = Callable[[], Awaitable[Connection]]
 
 @dataclass(eq=False, slots=True)
 class _Current:
-    """A connection in use: since when, by how many requests, and whether it takes new ones."""
+    """A connection in use.
+
+    Args:
+        opened_at: when (monotonic seconds) it was opened.
+        requests: the number of requests under way.
+        is_retired: whether it takes no new requests, and is closed after the last one.
+    """
 
     connection: Connection
-    since: float
+    opened_at: float
     requests: int = 0
-    retired: bool = False
+    is_retired: bool = False
 
 
 class RenewableTransport(Transport):
@@ -75,7 +83,7 @@ class RenewableTransport(Transport):
     ) -> None:
         self._open_connection = open_connection
         self._clock = clock
-        self._cluster_changed = on_cluster_changed
+        self._on_cluster_changed = on_cluster_changed
         self._opening = anyio.Lock()
         self._current: _Current | None = None
         self._identity: str | None = None
@@ -101,6 +109,8 @@ class RenewableTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
+        """Send a request over the connection that is valid now."""
+
         async def send(transport: Transport) -> bytes:
             return await transport.request(
                 method,
@@ -112,13 +122,19 @@ class RenewableTransport(Transport):
                 timeout=timeout,
             )
 
-        return await self._run(send)
+        return await self._send_with_renewal(send)
 
     @override
     @asynccontextmanager
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch over the connection that is valid now.
+
+        Raises:
+            Expired: the connection for the watch leads to another cluster, where the watch's
+                position means nothing.
+        """
         changes = self._cluster_changes
         async with AsyncExitStack() as opened:
 
@@ -129,53 +145,59 @@ class RenewableTransport(Transport):
                     transport.stream(path, query=query, accept=accept)
                 )
 
-            yield await self._run(watch)
+            yield await self._send_with_renewal(watch)
 
     @override
     async def aclose(self) -> None:
-        """Close the connection, with its requests in flight; none is opened any more."""
+        """Close the connection with its requests under way; no other connection is opened."""
         self._closed = True
         current, self._current = self._current, None
         if current is not None:
-            current.retired = True
+            current.is_retired = True
             await current.connection.transport.aclose()
 
-    async def _run(self, send: Callable[[Transport], Awaitable[R]]) -> R:
+    async def _send_with_renewal(self, send: Callable[[Transport], Awaitable[R]]) -> R:
         """Send a request; send it once more with renewed credentials after a 401."""
         current = await self._connect()
         try:
             return await self._attempt(current, send)
         except Unauthorized:
             # Safe to send again: the server answers 401 before it executes anything.
-            if not current.retired:
-                raise
+            if not current.is_retired:
+                raise  # the connection is too new to be replaced
         return await self._attempt(await self._connect(), send)
 
     async def _attempt(self, current: _Current, send: Callable[[Transport], Awaitable[R]]) -> R:
-        """Send a request over one connection; retire that if it fails or its token is refused."""
+        """Send a request over one connection; retire the connection if it or its token fails."""
         current.requests += 1
         try:
             return await send(current.connection.transport)
         except (NoAnswer, MalformedAnswer):
-            current.retired = True
+            current.is_retired = True
             raise
         except Unauthorized:
-            current.retired = self._clock.monotonic() - current.since >= RENEWAL_SECONDS
+            current.is_retired = self._clock.monotonic() - current.opened_at >= RENEWAL_SECONDS
             raise
         finally:
             current.requests -= 1
-            if current.retired:
+            if current.is_retired:
                 await self._retire(current)
 
     async def _connect(self) -> _Current:
-        """Return the connection in use; open one if there is none."""
+        """Return the connection in use; open one if none is in use.
+
+        Raises:
+            NoAnswer: the transport was closed.
+            ControllerError: no connection can be opened.
+        """
         async with self._opening:
-            while self._current is None or self._current.retired:
+            while self._current is None or self._current.is_retired:
                 if self._closed:
                     raise NoAnswer("this connection was closed for good")
                 renewals = self._renewals
                 connection = await self._open()
                 if self._is_outdated(renewals):
+                    # It may have old credentials, or nobody would close it.
                     await connection.transport.aclose()
                     continue
                 self._current = _Current(connection, self._clock.monotonic())
@@ -183,12 +205,12 @@ class RenewableTransport(Transport):
             return self._current
 
     async def _open(self) -> Connection:
-        """Return the connection that the caller's function opened.
+        """Call the caller's function, and return the connection that it opened.
 
         Raises:
             TypeError: the function is not async, or returned no Connection.
-            UnexpectedError: it was cancelled by other code.
-            Exception: what it raises.
+            UnexpectedError: other code cancelled the function.
+            Exception: the function raised it.
         """
         connection: object = await call_guarded(self._open_connection)
         if not isinstance(connection, Connection):
@@ -203,14 +225,15 @@ class RenewableTransport(Transport):
         return self._closed or renewals != self._renewals
 
     def _compare_identity(self, identity: str) -> None:
-        before, self._identity = self._identity, identity
-        if before is not None and before != identity:
+        """Note the cluster behind a new connection; call `on_cluster_changed` if it is another."""
+        old_identity, self._identity = self._identity, identity
+        if old_identity is not None and old_identity != identity:
             self._cluster_changes += 1
-            self._cluster_changed()
+            self._on_cluster_changed()
 
     async def _retire(self, current: _Current) -> None:
         """Take no new requests over this connection; close it when the last one has ended."""
-        current.retired = True
+        current.is_retired = True
         if self._current is current:
             self._current = None
         if current.requests == 0:

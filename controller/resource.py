@@ -1,4 +1,4 @@
-"""A kind: its place in the API, the type of its objects, and which of them to list and watch."""
+"""A kind: its place in the API, the type of its objects, and the scope to list and watch."""
 
 from dataclasses import dataclass
 from typing import Generic, TypeVar
@@ -21,12 +21,12 @@ class Resource(Generic[T]):
         version: for example `v1alpha1`.
         kind: for example `NetworkPool`.
         plural: the name in paths, for example `networkpools`.
-        type: what objects are decoded to: a frozen dataclass, msgspec.Struct or pydantic model
-            whose fields have the API's names, Untyped, or MetadataOnly, for which the server is
-            asked to leave out everything else.
+        type: the type that objects are decoded to: a frozen dataclass, msgspec.Struct or pydantic
+            model whose fields have the API's names; Untyped; or MetadataOnly, for which the server
+            sends only metadata.
         namespaced: whether its objects have a namespace.
-        outline: a type with fewer fields, decoded from objects that do not fit `type`, so that
-            code can still say what they refer to. None if that is not needed.
+        outline: a type with fewer fields for objects that do not fit `type`, so that code still
+            knows what they refer to. None if no code needs that.
 
     Raises:
         TypeError: `type` or a name is of the wrong type.
@@ -70,7 +70,7 @@ class Resource(Generic[T]):
 
     @property
     def metadata_only(self) -> "Resource[MetadataOnly]":
-        """The same kind, with metadata as all that is asked for and decoded.
+        """The same kind, with metadata only.
 
         For objects that may not fit `type`. They enter no cache of the kind.
         """
@@ -85,7 +85,7 @@ class Resource(Generic[T]):
 
     @property
     def untyped(self) -> "Resource[Untyped]":
-        """The same kind with whole objects, of which nothing is left out. They enter no cache."""
+        """The same kind, with all fields of its objects, which enter no cache of the kind."""
         return Resource(
             self.group,
             self.version,
@@ -97,18 +97,20 @@ class Resource(Generic[T]):
 
     @property
     def accept(self) -> str:
-        """The media type that one object and the events of a watch are asked for in."""
-        return self._accept("PartialObjectMetadata")
+        """The Accept header of requests for one object, and of watches."""
+        return self._choose_media_type("PartialObjectMetadata")
 
     @property
     def accept_list(self) -> str:
-        """The media type that a list is asked for in."""
-        return self._accept("PartialObjectMetadataList")
+        """The Accept header of requests for lists."""
+        return self._choose_media_type("PartialObjectMetadataList")
 
-    def _accept(self, metadata_only: str) -> str:
+    def _choose_media_type(self, metadata_only: str) -> str:
+        """Return the Accept header; for MetadataOnly that of the kind `metadata_only`."""
         if self.type is not MetadataOnly:
             return JSON
-        # A server that does not know the first answers in the second, which is decoded as well.
+        # A server that does not know the first media type answers with whole objects, in the
+        # second, and the other fields are skipped.
         return f"{JSON};as={metadata_only};g=meta.k8s.io;v=v1,{JSON}"
 
     def collection(self, namespace: str = "") -> str:
@@ -132,7 +134,7 @@ class Resource(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Which objects of a kind to list and watch.
+    """The objects of a kind to list and watch.
 
     Args:
         namespace: empty for all.

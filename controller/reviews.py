@@ -1,6 +1,7 @@
-"""Reviews: questions that the API server answers, and never stores.
+"""Reviews: objects by which a client asks the API server a question, and which it never stores.
 
-TokenReview, SubjectAccessReview and the like are created with a spec; their status is the answer.
+TokenReview, SubjectAccessReview and others are created with a spec, the question. Their status in
+the response is the answer.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ async def ask_review(
         spec: the question.
 
     Raises:
-        ControllerError: the server refused the question, or did not answer.
+        ControllerError: the server rejected the request, or did not answer.
     """
     body = {"apiVersion": api_version, "kind": kind, "spec": spec}
     path = f"/apis/{api_version}/{kind.lower()}s"
@@ -32,5 +33,5 @@ async def ask_review(
 
 
 def is_access_allowed(status: Mapping[str, Any]) -> bool:
-    """Return whether the status of a SubjectAccessReview allows the request."""
+    """Return whether the status of a SubjectAccessReview allows the request; a denial wins."""
     return status.get("allowed") is True and status.get("denied") is not True

@@ -27,12 +27,12 @@ pass that ends with Settled or Again logs the end of the wait.
 A shard_by that fails is an error of its key, like a reconciler that raises.
 
 The first four reset the key's failures. A TerminalError does not (controller-runtime's rule): if
-another error follows, the back-off continues. What is no ControllerError is logged with its
-traceback.
+another error follows, the back-off continues. An exception that is no ControllerError is logged
+with its traceback.
 
-A key that wants to come back at once, time after time, is paced: the starts of its passes are
-5 ms apart, 10, 20 and so on up to 100 ms. So a pass that works through a long list in parts is not
-delayed, and one that asks again by mistake does not take all of the process' time.
+A key whose passes return Again(0) time after time is paced: the starts of its passes are 5 ms
+apart, then 10, 20 and so on up to 100 ms. So a pass that works through a long list in parts is
+hardly delayed, and a pass that returns Again(0) by mistake does not take all of the process' time.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ Reconcile = Callable[[Key], Awaitable[Outcome]]
 Attempt = Callable[[Key], Awaitable[Outcome | Exception]]
 
 LONGEST_PACE_SECONDS = 0.1
-"""A key that keeps coming back at once is reconciled so often at most."""
+"""A key whose passes return Again(0) is reconciled at most once in so many seconds."""
 
 
 TRIES_EXHAUSTED = "TriesExhausted"
@@ -96,10 +96,12 @@ def check_settings(
     shard_by: object | None,
     forget: object | None,
 ) -> None:
-    """Raise for settings of a controller that cannot be used; those of shards even without shards.
+    """Raise TypeError for settings of a controller that cannot be used.
+
+    The settings for shards are checked even without shards, so that a mistake in them shows.
 
     Args:
-        name: of the controller, for the message.
+        name: the name of the controller, for the message.
         group: as for Manager.controller.
         retries: as for Manager.controller.
         shard_by: as for Manager.controller.
@@ -121,7 +123,7 @@ def check_settings(
 
 
 class NotAsync(TypeError):
-    """The reconciler is a plain function; said once, as it is so for every key."""
+    """The reconciler is a plain function. Logged once only, because it is so for every key."""
 
 
 class Controller:
@@ -134,8 +136,8 @@ class Controller:
         concurrency: how many keys are reconciled at once.
         metrics: the metrics of this controller; by default new ones.
         kind: the kind of the keys' objects, for log lines.
-        timeout_seconds: how long a reconciliation may take; None for no limit. One that takes
-            longer is cancelled, and retried with back-off.
+        timeout_seconds: how long a reconciliation may take; None for no limit. A reconciliation
+            that takes longer is cancelled, and retried with back-off.
         partition: which keys are reconciled in this process; None for all.
         most_tries: how many failed passes in a row block a key; None for no limit.
 
@@ -170,15 +172,15 @@ class Controller:
         self._log_context = {"controller": name} | (
             {"controllerGroup": kind.group, "controllerKind": kind.kind} if kind else {}
         )
-        self._hurries: dict[Key, int] = {}
-        """How often in a row a key asked to come back at once."""
+        self._immediate_repeats: dict[Key, int] = {}
+        """By key, how many passes in a row returned Again with a delay below the longest pace."""
         self._conflicts: dict[Key, int] = {}
-        """How often in a row the passes of a key ended with a Conflict."""
+        """By key, how many passes in a row ended with a Conflict."""
         self._most_tries = most_tries
         self._tries: dict[Key, int] = {}
-        """How many passes of a key failed in a row; a Conflict that is no error does not count."""
+        """By key, how many passes in a row failed; a Conflict that is no error does not count."""
         self._logged_not_async = False
-        self._logged = StateLog()
+        self._state_log = StateLog()
         self._log = get_logger(__name__)
 
     async def run(self) -> None:
@@ -204,12 +206,16 @@ class Controller:
             except asyncio.CancelledError:
                 if cancellation_requested():
                     raise
+                # Other code cancelled this task by mistake; the worker must not end by that.
                 self._log.exception("Worker cancelled while it waited", controller=self.name)
                 continue
             await self._process(key)
 
     async def _process(self, key: Key) -> None:
-        """Reconcile a key, unless its shard has gone to another replica since it was queued."""
+        """Reconcile a key, unless its shard has gone to another replica since it was queued.
+
+        A value that is no key is dropped: the framework takes keys from users' code.
+        """
         if not is_key(key):
             self._drop(key)
             self._log.error(
@@ -221,31 +227,35 @@ class Controller:
             return
         try:
             is_owned = self._partition.owns(key)
-            passing = self._partition.open_pass(key)
+            pass_context = self._partition.open_pass(key)
         except Exception as error:  # noqa: BLE001 - logged and retried like an error of the pass
             await self._reconcile_once(key, partial(_return_error, error))
             return
         if not is_owned:
             self._drop(key)
             return
-        with passing as scope:
+        with pass_context as scope:
             await self._reconcile_once(key, self._attempt)
         if scope.cancelled_caught:
             self._log.info("Cancelled, the shard is lost", namespace=key.namespace, name=key.name)
 
     def _drop(self, key: Key) -> None:
-        """Take a key out of the queue that is not reconciled here."""
-        self._hurries.pop(key, None)
+        """Remove a key that is not reconciled here from the queue, and forget its failures."""
+        self._immediate_repeats.pop(key, None)
         self._conflicts.pop(key, None)
         self._tries.pop(key, None)
-        self._logged.forget(key)
+        self._state_log.forget(key)
         self.queue.forget(key)
         self.queue.done(key)
 
     async def _reconcile_once(self, key: Key, attempt: Attempt) -> None:
-        """Reconcile one key, with log context and metrics; queue it again if it asks for it."""
+        """Run a pass over one key, with log fields and metrics; requeue the key by its outcome.
+
+        Args:
+            attempt: runs the pass; returns the outcome, or the error that ended it.
+        """
         clock, metrics = self.queue.clock, self._metrics
-        begun = clock.monotonic()
+        begun_at = clock.monotonic()
         metrics.active.inc()
         try:
             with with_fields(
@@ -255,20 +265,30 @@ class Controller:
                 reconcileID=str(uuid.uuid4()),
             ):
                 outcome = await attempt(key)
-                result = self._requeue(key, self._pace(key, outcome, begun))
-                metrics.count_reconciliation(result, clock.monotonic() - begun)
+                result = self._requeue(key, self._pace(key, outcome, begun_at))
+                metrics.count_reconciliation(result, clock.monotonic() - begun_at)
         finally:
             metrics.active.dec()
             self.queue.done(key)
 
     async def _attempt(self, key: Key) -> Outcome | Exception:
+        """Call the reconciler; return its outcome, or its error for `_requeue` to log and retry.
+
+        Only a requested cancellation, SystemExit and KeyboardInterrupt are raised.
+        """
         try:
             return await self._call_reconciler(key)
         except BaseException as error:  # noqa: BLE001 - logged and retried by _requeue, or raised
             return as_exception(error)
 
     async def _call_reconciler(self, key: Key) -> Outcome:
-        """Await the reconciler within its timeout; raise if what it returns is no Outcome."""
+        """Await the reconciler within its timeout; return its outcome.
+
+        Raises:
+            NotAsync: the reconciler is a plain function.
+            TypeError: the reconciler returned no Outcome.
+            ControllerError: the reconciler took longer than its timeout.
+        """
         running = self._reconcile(key)
         if not isinstance(running, Awaitable):
             raise NotAsync(
@@ -291,6 +311,7 @@ class Controller:
         """Await a pass; cancel it when its time is over, and raise ControllerError."""
 
         def report_ignored() -> None:
+            """Log that the pass goes on after its cancellation, which a user has to correct."""
             self._log.error(
                 "The reconciler goes on after its timeout: it catches CancelledError. Let the"
                 " error out",
@@ -309,22 +330,29 @@ class Controller:
         except DeadlinePassed as error:
             raise ControllerError(f"not reconciled within {seconds:g} s, and cancelled") from error
 
-    def _pace(self, key: Key, outcome: Outcome | Exception, begun: float) -> Outcome | Exception:
-        """Return `outcome`, with a longer delay if the key keeps coming back at once."""
+    def _pace(
+        self, key: Key, outcome: Outcome | Exception, begun_at: float
+    ) -> Outcome | Exception:
+        """Return `outcome`, with a longer delay if the key's passes return Again(0) repeatedly."""
         if not isinstance(outcome, Again) or outcome.after >= LONGEST_PACE_SECONDS:
-            self._hurries.pop(key, None)
+            self._immediate_repeats.pop(key, None)
             return outcome
-        before = self._hurries.get(key, 0)
-        self._hurries[key] = before + 1
-        if before == 0:
-            return outcome
-        pace = min(LONGEST_PACE_SECONDS, KEY_BASE_SECONDS * 2.0 ** min(before - 1, 64))
-        passed = self.queue.clock.monotonic() - begun
-        return Again(max(outcome.after, pace - passed))
+        repeats = self._immediate_repeats.get(key, 0)
+        self._immediate_repeats[key] = repeats + 1
+        if repeats == 0:
+            return outcome  # the first time is not delayed
+        # The exponent is limited because 2.0**1024 raises OverflowError.
+        pace = min(LONGEST_PACE_SECONDS, KEY_BASE_SECONDS * 2.0 ** min(repeats - 1, 64))
+        elapsed = self.queue.clock.monotonic() - begun_at
+        return Again(max(outcome.after, pace - elapsed))
 
     def _requeue(self, key: Key, outcome: Outcome | Exception) -> str:
-        """Queue `key` again if need be; return the result for metrics."""
-        outcome = most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome
+        """Log an outcome, and queue `key` again by it, as the table of the module says.
+
+        Returns:
+            The result for metrics, one of RESULTS.
+        """
+        outcome = find_most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome
         if not isinstance(outcome, Conflict):
             self._conflicts.pop(key, None)
         if not isinstance(outcome, Exception):
@@ -340,7 +368,7 @@ class Controller:
                 self._log.debug("Reconciled, requeued", after=seconds)
                 return self._requeue_after(key, seconds)
             case Blocked(reason=reason, after=seconds):
-                is_new = self._logged.begin(key, _BLOCKED, reason)
+                is_new = self._state_log.begin(key, _BLOCKED, reason)
                 log = self._log.info if is_new else self._log.debug
                 log("Blocked", reason=reason, after=seconds)
                 return self._requeue_after(key, seconds)
@@ -350,13 +378,17 @@ class Controller:
                 assert_never(unreachable)
 
     def _log_unblocked(self, key: Key) -> None:
-        """Log that a key that was blocked no longer is."""
-        reason = self._logged.end(key, _BLOCKED)
+        """Log that a key is no longer blocked, if it was."""
+        reason = self._state_log.end(key, _BLOCKED)
         if reason is not None:
             self._log.info("No longer blocked", reason=reason)
 
     def _requeue_error(self, key: Key, error: Exception) -> str:
-        """Requeue a key by the kind of an error, or not at all; return the result for metrics."""
+        """Log an error, and queue the key again unless a retry cannot help.
+
+        Returns:
+            The result for metrics, one of RESULTS.
+        """
         priority = self.queue.priority(key)
         match error:
             case Conflict():
@@ -372,24 +404,27 @@ class Controller:
                 self.queue.add_after(key, seconds, priority=priority)
                 return "requeue_after"
             case TerminalError():
-                self._log.error("Reconciler error, not retried", error=_message(error))
+                self._log.error("Reconciler error, not retried", error=_get_message(error))
                 self._metrics.terminal_errors.inc()
                 return "error"
             case NotAsync():
                 if not self._logged_not_async:
                     self._logged_not_async = True
-                    self._log.error("The reconciler must be async", error=_message(error))
+                    self._log.error("The reconciler must be async", error=_get_message(error))
                 self._metrics.panics.inc()
             case ControllerError():
                 name = type(error).__name__
                 self._log.error(
-                    "Reconciler error", error=_message(error), kind=name, **_request_of(error)
+                    "Reconciler error",
+                    error=_get_message(error),
+                    kind=name,
+                    **_describe_request(error),
                 )
             case _:
-                bug = is_bug(error)
-                event = "Reconciler panic" if bug else "Reconciler error"
+                is_panic = is_bug(error)
+                event = "Reconciler panic" if is_panic else "Reconciler error"
                 self._log.error(event, error=safe_repr(error), exc_info=error)
-                self._metrics.panics.inc(bug)
+                self._metrics.panics.inc(is_panic)
         self._retry(key, priority)
         return "error"
 
@@ -401,20 +436,23 @@ class Controller:
             return
         del self._tries[key]
         self.queue.forget(key)
-        self._logged.begin(key, _BLOCKED, TRIES_EXHAUSTED)
+        self._state_log.begin(key, _BLOCKED, TRIES_EXHAUSTED)
         self._log.error("Blocked until something changes", reason=TRIES_EXHAUSTED, tries=tries)
         self._metrics.terminal_errors.inc()
 
     def _count_conflict(self, key: Key, error: Conflict) -> str:
-        """Log a conflict; return the result for metrics, an error if retries do not help."""
+        """Count and log a conflict; return the result for metrics.
+
+        That is `requeue` for the first conflicts in a row, then `error`: retries do not help.
+        """
         in_a_row = self._conflicts[key] = self._conflicts.get(key, 0) + 1
         reason = error.reason
         if in_a_row < CONFLICTS_IN_A_ROW:
             self._log.info(
                 "Conflict, starting over",
                 reason=reason,
-                error=_message(error),
-                **_request_of(error),
+                error=_get_message(error),
+                **_describe_request(error),
             )
             return "requeue"
         hint = "another writer changes the object at the same time as each pass"
@@ -426,14 +464,19 @@ class Controller:
         self._log.error(
             "Conflict again, retries do not help",
             reason=reason,
-            error=_message(error),
+            error=_get_message(error),
             in_a_row=in_a_row,
             hint=hint,
-            **_request_of(error),
+            **_describe_request(error),
         )
         return "error"
 
     def _requeue_after(self, key: Key, seconds: float | None) -> str:
+        """Reset the key's failures, and queue it after `seconds`; None does not queue it.
+
+        Returns:
+            The result for metrics, one of RESULTS.
+        """
         self.queue.forget(key)
         if seconds is None:
             return "success"
@@ -441,16 +484,17 @@ class Controller:
         return "requeue_after"
 
 
-def most_severe(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the exception that decides for a group, as task groups of reconcilers raise them.
+def find_most_severe(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the exception that decides how a pass that raised a group is retried.
 
-    If one is a bug, the group itself is returned, for its traceback. Otherwise errors come before
-    TerminalErrors (there is something to retry), then TooManyRequests, then conflicts.
+    That is the group itself, for its traceback, if any exception in it is no ControllerError.
+    Otherwise it is the first of: other ControllerErrors, because a retry may help; TerminalErrors;
+    TooManyRequests; Conflicts.
     """
-    errors = list(_flatten(group))
+    errors = list(_list_errors(group))
     if not all(isinstance(error, ControllerError) for error in errors):
         return group
-    return min(errors, key=_severity)
+    return min(errors, key=_rank)
 
 
 async def _return_error(error: Exception, _: Key) -> Exception:
@@ -458,31 +502,32 @@ async def _return_error(error: Exception, _: Key) -> Exception:
     return error
 
 
-def _request_of(error: ControllerError) -> dict[str, str]:
-    """Return the fields of a log line that name the request that failed, if a request failed."""
+def _describe_request(error: ControllerError) -> dict[str, str]:
+    """Return the log fields `request` and `hint` of an error; empty if no request failed."""
     fields = {"request": error.request, "hint": error.hint}
     return {name: value for name, value in fields.items() if value}
 
 
-def _message(error: Exception) -> str:
-    """Return the text of an error; of one that cannot be shown, its type."""
+def _get_message(error: Exception) -> str:
+    """Return the text of an error; the name of its type if `str` raises for it."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - the error of the pass matters, not that of its text
         return type(error).__name__
 
 
-def _flatten(error: Exception) -> Iterator[Exception]:
+def _list_errors(error: Exception) -> Iterator[Exception]:
+    """Yield the exceptions in a group and in the groups inside it; else the exception itself."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
-            yield from _flatten(inner)
+            yield from _list_errors(inner)
     else:
         yield error
 
 
-def _severity(error: Exception) -> int:
-    """Return the rank of an error; the most severe has rank 0."""
-    for rank, kind in enumerate((TerminalError, TooManyRequests, Conflict), start=1):
-        if isinstance(error, kind):
+def _rank(error: Exception) -> int:
+    """Return the rank of a ControllerError in a group; the error with the lowest rank decides."""
+    for rank, error_class in enumerate((TerminalError, TooManyRequests, Conflict), start=1):
+        if isinstance(error, error_class):
             return rank
     return 0

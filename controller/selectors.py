@@ -16,21 +16,23 @@ _COMMA_OUTSIDE_PARENTHESES = re.compile(r",(?![^()]*\))")
 
 
 def label_selector(selector: str) -> Callable[[Labels], bool]:
-    """Return the predicate of a label selector: `a=b`, `a!=b`, `a in (b,c)`, `a`, `!a`, by commas.
+    """Return a predicate that tells whether a label selector selects labels.
+
+    The terms `a=b`, `a!=b`, `a in (b,c)`, `a notin (b)`, `a` and `!a` are separated by commas.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: `selector` cannot be parsed.
     """
-    terms = [_requirement(term) for term in split_terms(selector)]
-    return lambda labels: all(holds(labels) for holds in terms)
+    predicates = [_parse_requirement(term) for term in split_terms(selector)]
+    return lambda labels: all(matches(labels) for matches in predicates)
 
 
 def write_selector(selector: Mapping[str, Any]) -> str:
     """Return a label selector in object form as the text that lists and informers take.
 
     Args:
-        selector: with `matchLabels` and `matchExpressions`, as in the spec of a Deployment. An
-            empty selector selects everything.
+        selector: has `matchLabels` and `matchExpressions`, as in the spec of a Deployment. An
+            empty selector selects all objects.
 
     Raises:
         ValueError: an operator is unknown, or its values are missing or too many.
@@ -41,10 +43,10 @@ def write_selector(selector: Mapping[str, Any]) -> str:
 
 
 def _write_expression(expression: Mapping[str, Any]) -> str:
-    """Return one of `matchExpressions` as a term of a label selector.
+    """Return an entry of `matchExpressions` as a term of a label selector.
 
     Raises:
-        ValueError: as for `write_selector`.
+        ValueError: the operator is unknown, or its values are missing or too many.
     """
     name, operator = expression["key"], expression["operator"]
     values = list(expression.get("values") or ())
@@ -59,13 +61,15 @@ def _write_expression(expression: Mapping[str, Any]) -> str:
 
 
 def split_terms(selector: str) -> list[str]:
-    """Return the terms of a selector, which are separated by commas."""
+    """Return the terms of a selector, which commas outside of parentheses separate."""
     terms = (term.strip() for term in _COMMA_OUTSIDE_PARENTHESES.split(selector))
     return [term for term in terms if term]
 
 
-def _requirement(term: str) -> Callable[[Labels], bool]:
-    """Return a predicate for one term of a label selector.
+def _parse_requirement(term: str) -> Callable[[Labels], bool]:
+    """Return a predicate that tells whether labels meet one term of a label selector.
+
+    An object without the label meets `!=` and `notin`, as in Kubernetes.
 
     Raises:
         BadRequest: the term cannot be parsed.

@@ -1,6 +1,7 @@
 """The servers of a manager: first the pages for probes and metrics, then the webhooks.
 
-aiohttp is imported here when the first server starts: a manager that serves nothing does without.
+aiohttp is imported when the first server starts, because a manager that serves nothing does not
+need it.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -35,7 +36,7 @@ METRICS_NAMES = ("localhost", "127.0.0.1")
 
 @dataclass(slots=True)
 class Ports:
-    """The ports that a running manager listens on; None if it does not."""
+    """The ports that a running manager listens on; None for a server that does not run."""
 
     metrics: int | None = None
     health: int | None = None
@@ -50,7 +51,7 @@ class Serving:
         metrics: the metrics that are served.
         clock: for deadlines and delays.
         transport: the API server.
-        supervisor: runs what updates the certificates.
+        supervisor: runs the tasks that update the certificates.
     """
 
     def __init__(
@@ -62,11 +63,11 @@ class Serving:
         supervisor: Supervisor,
     ) -> None:
         self.ports = Ports()
-        """Filled while running."""
+        """Set when each server has started."""
         self.liveness: list[Check] = [PING, supervisor.check()]
         """The checks behind /healthz."""
         self.readiness: list[Check] = [supervisor.check()]
-        """The checks behind /readyz but those of the informers."""
+        """The checks behind /readyz, without the checks of informers."""
         self._supervisor = supervisor
         self._options = options
         self._metrics = metrics
@@ -82,15 +83,15 @@ class Serving:
         """Serve a webhook.
 
         Raises:
-            ValueError: there is one at its path.
-            ConfigurationError: no address is set to serve it.
+            ValueError: there is a webhook at the same path.
+            ConfigurationError: the options have no address for webhooks.
         """
         if not self._options.webhook_bind:
             raise ConfigurationError(
                 f"webhook {webhook.path} is added, and no address to serve it is set: set"
                 " ManagerOptions.webhook_bind, for example to ':9443', or to '0' to serve none"
             )
-        if any(webhook.path == known.path for known in self._webhooks):
+        if any(webhook.path == added.path for added in self._webhooks):
             raise ValueError(f"there is a webhook at {webhook.path} already")
         self._webhooks.append(webhook)
 
@@ -100,11 +101,11 @@ class Serving:
         return tuple(self._webhooks)
 
     def converts(self, resource: Resource[Any]) -> bool:
-        """Return whether a kind is converted here, so that it may be unreadable until we serve."""
+        """Return whether we convert a kind, so that it cannot be listed until our webhooks run."""
         return (resource.group, resource.kind) in self._converted
 
     @asynccontextmanager
-    async def pages(self, readiness: Callable[[], Iterable[Check]]) -> AsyncIterator[None]:
+    async def serve_pages(self, readiness: Callable[[], Iterable[Check]]) -> AsyncIterator[None]:
         """Serve /metrics, /healthz and /readyz inside the context.
 
         Args:
@@ -123,18 +124,23 @@ class Serving:
                 from controller.httpserver import serve  # noqa: PLC0415 - see above
 
                 pages = {
-                    "/healthz": health_page("healthz", lambda: self.liveness),
-                    "/readyz": health_page("readyz", readiness),
+                    "/healthz": create_health_page("healthz", lambda: self.liveness),
+                    "/readyz": create_health_page("readyz", readiness),
                 }
                 self.ports.health = await stack.enter_async_context(serve(health, pages, "probes"))
             yield
 
     @asynccontextmanager
     async def _serve_metrics(self, bind: Bind) -> AsyncIterator[int]:
-        """Serve /metrics, over HTTPS to authorised clients only if the options say so."""
+        """Serve /metrics for the time of the context, which yields the port.
+
+        With `metrics_secure` it is served over HTTPS, and only to clients that RBAC allows to read
+        it. The certificate is one of `metrics_cert_dir`, else self-signed.
+        """
         from controller.httpserver import serve  # noqa: PLC0415 - see above
 
         def page(request: PageRequest) -> PageResponse:
+            """Return all metrics in the format that the request accepts."""
             body, content_type = self._metrics.exposition(request.accept)
             return PageResponse(body, content_type=content_type)
 
@@ -153,14 +159,16 @@ class Serving:
         reviewer = AccessReviewer(self._transport, self._clock)
         tls = serving.listening_context
         async with (
-            run_in_background([self._supervisor.restarting("metrics-certificate", update)]),
+            run_in_background(
+                [self._supervisor.create_restarting_task("metrics-certificate", update)]
+            ),
             serve(bind, pages, "metrics", tls=tls, guard=reviewer.guard) as port,
         ):
             yield port
 
     @asynccontextmanager
-    async def webhooks(self) -> AsyncIterator[None]:
-        """Serve the webhooks inside the context, if there are any; `0` as address serves none.
+    async def serve_webhooks(self) -> AsyncIterator[None]:
+        """Serve the webhooks inside the context, unless there are none or their address is `0`.
 
         Raises:
             ConfigurationError: the address cannot be listened on, or there is no certificate.
@@ -172,7 +180,7 @@ class Serving:
         from controller.webhooks.server import WebhookServer  # noqa: PLC0415 - see above
 
         serving = ServingCertificate("webhook", self._certificate_metrics)
-        update = self._webhook_certificate(serving)
+        update = self._start_webhook_certificate(serving)
         self.readiness.append(serving.check())
         if self._injector is not None:
             self.readiness.append(self._injector.check())
@@ -183,14 +191,20 @@ class Serving:
             self.ports.webhooks = port
             yield
 
-    def leader_tasks(self) -> list[Task]:
-        """Return the tasks for webhooks that only the leader runs."""
+    def create_leader_tasks(self) -> list[Task]:
+        """Return the tasks for webhooks that only the leader runs: writing the caBundle.
+
+        Empty if the certificate is not self-signed.
+        """
         if self._injector is None:
             return []
-        return [self._supervisor.restarting("webhook-ca", self._injector.run)]
+        return [self._supervisor.create_restarting_task("webhook-ca", self._injector.run)]
 
-    def _webhook_certificate(self, serving: ServingCertificate) -> Task:
-        """Return the task that updates the certificate of webhooks.
+    def _start_webhook_certificate(self, serving: ServingCertificate) -> Task:
+        """Prepare the certificate of webhooks; return the task that updates it.
+
+        Files are read now for the first time. A self-signed certificate needs an injector for the
+        caBundle, which is created here.
 
         Raises:
             ConfigurationError: no certificate is configured, or it cannot be used.
@@ -198,7 +212,7 @@ class Serving:
         if self._options.webhook_cert_dir:
             files = CertificateFiles(Path(self._options.webhook_cert_dir), serving, self._clock)
             files.start()
-            return self._supervisor.restarting("webhook-certificate", files.run)
+            return self._supervisor.create_restarting_task("webhook-certificate", files.run)
         settings = self._options.webhook_self_signed
         if settings is None:
             raise ConfigurationError(
@@ -211,10 +225,10 @@ class Serving:
         self._injector = CABundleInjector(
             self._transport, self._clock, settings=settings, shared=shared
         )
-        return self._supervisor.restarting("webhook-certificate", shared.run)
+        return self._supervisor.create_restarting_task("webhook-certificate", shared.run)
 
 
-def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
+def create_health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
     """Return the page of a probe; `/NAME/CHECK` runs one check alone.
 
     Args:
@@ -223,6 +237,7 @@ def health_page(name: str, checks: Callable[[], Iterable[Check]]) -> Page:
     """
 
     def page(request: PageRequest) -> PageResponse:
+        """Run the requested checks; return 200, 503 if one fails, or 404 for an unknown check."""
         chosen = [check for check in checks() if request.tail in ("", check.name)]
         if not chosen:
             return PageResponse(f"there is no check {request.tail}\n".encode(), status=404)

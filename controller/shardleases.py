@@ -1,25 +1,25 @@
 """One Lease for each shard: which shards this process holds, and how they move.
 
     NAME-COUNT-0 … NAME-COUNT-(COUNT-1)    a Lease for each shard, by the rules of leases.py
-    NAME-COUNT-member-HASH                 a Lease for each replica, which only that one writes
+    NAME-COUNT-member-HASH                 a Lease for each replica, which only this replica writes
 
-Every replica reads all of them once in a retry period, by their label. Those whose own Lease was
-renewed within the renew deadline are the members, and `assign_shards` shares the shards out.
-A replica tries for the shards that it is to have, and gives back those that another is to
-have: it begins no more work for them, lets running work end, cancels what is left, and releases
-the Lease. So a new replica gets its part within a few retry periods, and the shards of one that is
-gone are taken as soon as their Leases have expired.
+Every replica reads all these Leases once in a retry period, by their label. The members are the
+replicas whose own Lease was renewed within the renew deadline. `assign_shards` assigns each shard
+to a member. A replica tries to acquire the shards that are assigned to it. It gives back a shard
+that is assigned to another replica: it begins no more work for the shard, lets running work end,
+cancels the rest, and releases the Lease. So a new replica gets its shards within a few retry
+periods. The shards of a replica that is gone are taken as soon as their Leases have expired.
 
-Replicas may be of different opinion about who the members are, for a while. Then a shard is tried
-for by two, of which its Lease admits one, or by none until the next look. Who works on a shard is
-decided by its Lease and by nothing else.
+For a while replicas may differ about the members. Then two replicas may try to acquire a shard, of
+which its Lease admits one; or no replica tries until it reads the Leases again. Only the Lease of
+a shard decides which replica works on it.
 
-A shard that is lost (not renewed in time, or held by another) is given up at once: its work is
-cancelled before another can have the Lease. The process goes on with its other shards; only if
-the work does not end does `hold_shards` raise LeaderLost, and the process must exit.
+A shard that is lost (not renewed in time, or held by another process) is given up at once: its
+work is cancelled before another process can have the Lease. The process goes on with its other
+shards. Only if the work does not end, `hold_shards` raises LeaderLost, and the process must exit.
 
 With another number of shards all Leases have other names. While replicas with both numbers run,
-two may work on one key, as after a freeze.
+two replicas may work on one key, as after a freeze.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
@@ -58,8 +58,8 @@ log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
-    """The record of a replica's Lease, and when (monotonic seconds) it was seen to change."""
+class _ObservedRecord:
+    """The record of a replica's Lease, and when (monotonic seconds) this process first saw it."""
 
     spec: LeaseSpec
     since: float
@@ -72,10 +72,10 @@ class ShardLeases:
         client: for the requests.
         clock: for delays and deadlines.
         settings: the identity and the times; the key's name is the first part of all names.
-        work: what is begun and ended as shards come and go.
+        work: the work for shards, which is begun and ended as shards come and go.
         grace_seconds: how long running work may go on when a shard is given back.
-        report: called with the name of a shard's Lease and 1 when it is held from now on, 0 when
-            it is not.
+        report: called with the name of a shard's Lease, and 1 when this process begins to hold it,
+            0 when it no longer holds it.
         count_failure: called at each failed attempt at one of the Leases, for a metric.
     """
 
@@ -98,33 +98,36 @@ class ShardLeases:
         self._report = report
         self._count_failure = count_failure
         self._name = f"{settings.key.name}-{work.shards.count}"
-        names = [self._lease_name(shard) for shard in range(work.shards.count)]
-        self._electors = {self._key(name): self._elector(name) for name in names}
+        names = [self._get_lease_name(shard) for shard in range(work.shards.count)]
+        self._electors = {self._get_key(name): self._create_elector(name) for name in names}
         names_of = settings.key.name, work.shards.count
         self._member_prefix = member_prefix(*names_of)
-        self._member_key = self._key(member_lease_name(*names_of, settings.identity))
-        self._member = self._elector(self._member_key.name)
+        self._member_key = self._get_key(member_lease_name(*names_of, settings.identity))
+        self._member = self._create_elector(self._member_key.name)
         self._joined = anyio.Event()
-        self._seen: dict[str, _Seen] = {}
+        self._member_records: dict[str, _ObservedRecord] = {}
         self._members: frozenset[str] = frozenset()
-        self._wanted: Mapping[int, str] = {}
-        self._looked = anyio.Event()
-        self._looked_at = clock.monotonic()
-        self._failed_looks = FailedAttempts(
+        self._assignment: Mapping[int, str] = {}
+        self._members_updated = anyio.Event()
+        self._read_at = clock.monotonic()
+        self._failed_reads = FailedAttempts(
             clock,
-            self._key(self._name),
+            self._get_key(self._name),
             count=count_failure,
             verbs="get, list, create, update and delete",
         )
 
-    def _lease_name(self, shard: int) -> str:
+    def _get_lease_name(self, shard: int) -> str:
+        """Return the name of a shard's Lease."""
         return lease_name(self._settings.key.name, self._work.shards.count, shard)
 
-    def _key(self, name: str) -> Key:
+    def _get_key(self, name: str) -> Key:
+        """Return the key of the Lease with that name."""
         return Key(self._settings.key.namespace, name)
 
-    def _elector(self, name: str) -> Elector:
-        settings = replace(self._settings, key=self._key(name), labels={LABEL: self._name})
+    def _create_elector(self, name: str) -> Elector:
+        """Return an elector for the Lease with that name, which gets the label of all Leases."""
+        settings = replace(self._settings, key=self._get_key(name), labels={LABEL: self._name})
         return Elector(self._client, self._clock, settings, count_failure=self._count_failure)
 
     def check(self) -> Check:
@@ -139,38 +142,40 @@ class ShardLeases:
         return Check("leader-election", run)
 
     def check_reading(self) -> Check:
-        """Return a readiness check that fails when no shard can be had here.
+        """Return a readiness check that fails when this replica cannot get its shards.
 
-        A replica that cannot read the Leases, or cannot have a Lease of its own, is no member and
-        gets no shards. A shard that is to be here and whose Lease nothing can hold has no worker.
+        A replica that cannot read the Leases, or cannot hold a Lease of its own, is no member and
+        gets no shards. A shard that is assigned to it and whose Lease no process can hold has no
+        worker.
         """
 
         def run() -> Failing | None:
             electors = [self._member, *self._electors.values()]
-            failing = [elector.holder_failure for elector in electors]
-            if self._clock.monotonic() - self._looked_at <= self._settings.lease_duration:
-                return next(filter(None, failing), None)
-            why = self._failed_looks.problem or (failing[0].why if failing[0] else "")
+            failures = [elector.holder_failure for elector in electors]
+            if self._clock.monotonic() - self._read_at <= self._settings.lease_duration:
+                return next(filter(None, failures), None)
+            # A replica without a Lease of its own does not read the Leases, so name that reason.
+            why = self._failed_reads.problem or (failures[0].why if failures[0] else "")
             return Failing("the leases of the shards cannot be read", why)
 
         return Check("shards", run)
 
     async def run(self) -> None:
-        """Take, hold and give back shards until cancelled; `release` has to follow.
+        """Acquire, hold and give back shards until cancelled; call `release` after it.
 
         Raises:
             LeaderLost: a shard was lost, and its work does not end; the process must exit.
         """
         async with anyio.create_task_group() as group:
             group.start_soon(self._renew_membership)
-            group.start_soon(self._look_regularly)
+            group.start_soon(self._read_regularly)
             for shard, elector in enumerate(self._electors.values()):
                 group.start_soon(self._take_part, shard, elector)
 
     async def release(self) -> None:
-        """Release all Leases, and delete that of this replica; the work must have ended.
+        """Release all Leases, and delete the Lease of this replica; the work must have ended.
 
-        It takes at most the timeout of two requests; failures are logged.
+        This takes at most the timeouts of two requests; failures are logged.
         """
         async with anyio.create_task_group() as group:
             for elector in self._electors.values():
@@ -178,26 +183,28 @@ class ShardLeases:
             group.start_soon(self._leave)
 
     async def _leave(self) -> None:
+        """Release and delete the Lease of this replica, so that others take its shards now."""
         if not self._member.leading:
-            return
+            return  # it has no Lease, or has lost it
         await self._member.release()
         with self._clock.move_on_after(self._settings.request_seconds):
-            await self._request_logged(self._delete_own_member)
+            await self._try_request(self._delete_own_member)
 
     async def _delete_own_member(self) -> None:
+        """Delete the Lease of this replica if its release has succeeded."""
         lease = await self._client.get(LEASES, self._member_key)
         if not lease.spec.holderIdentity:
             await self._client.delete(LEASES, Version.from_object(lease))
 
-    async def _request_logged(self, request: Callable[[], Awaitable[object]]) -> None:
-        """Make a request, and log why it failed if it does."""
+    async def _try_request(self, request: Callable[[], Awaitable[object]]) -> None:
+        """Make a request; log its failure, because only obsolete Leases stay longer by it."""
         try:
             await call_guarded(request)
         except ControllerError as error:
             log.warning("A request for the leases of shards failed", error=str(error))
 
     async def _renew_membership(self) -> None:
-        """Acquire and renew the Lease of this replica, anew after each loss, until cancelled."""
+        """Acquire and renew the Lease of this replica until cancelled, again after each loss."""
         while True:
             await self._member.acquire()
             self._joined.set()
@@ -208,88 +215,102 @@ class ShardLeases:
                     "Membership lease lost, other replicas take its shards", reason=str(error)
                 )
 
-    async def _look_regularly(self) -> None:
+    async def _read_regularly(self) -> None:
+        """Read all Leases once in a retry period until cancelled; failures are counted and logged.
+
+        The first read waits until this replica has its own Lease and is a member.
+        """
         await self._joined.wait()
         while True:
             seconds = self._settings.request_seconds
             try:
                 with self._clock.move_on_after(seconds) as scope:
-                    await call_guarded(self._look)
+                    await call_guarded(self._read_leases)
             except ControllerError as error:
-                self._failed_looks.note_failure(str(error), error)
+                self._failed_reads.note_failure(str(error), error)
             else:
                 if scope.cancelled_caught:
-                    self._failed_looks.note_failure(f"no answer within {seconds:g} s", None)
+                    self._failed_reads.note_failure(f"no answer within {seconds:g} s", None)
                 else:
-                    self._failed_looks.note_success()
+                    self._failed_reads.note_success()
             await self._clock.sleep(self._settings.retry_period)
 
-    async def _look(self) -> None:
-        """Read all Leases, and find out who the members are."""
+    async def _read_leases(self) -> None:
+        """Read all Leases, and update the members; the process with shard 0 deletes old Leases."""
         page = await self._client.list(
             LEASES, namespace=self._settings.key.namespace, labels=f"{LABEL}={self._name}"
         )
-        now = self._looked_at = self._clock.monotonic()
-        seen = {}
+        now = self._read_at = self._clock.monotonic()
+        records = {}
         for lease in page.items:
             key = lease.metadata.key
             if key in self._electors:
                 self._electors[key].note_record(lease)
             elif key.name.startswith(self._member_prefix):
-                known = self._seen.get(key.name)
-                unchanged = known is not None and known.spec == lease.spec
-                seen[key.name] = known if known and unchanged else _Seen(lease.spec, now)
-        self._seen = seen
-        self._set_members(now)
-        if LEADING_SHARD in self._work.shards.held:
+                record = self._member_records.get(key.name)
+                if record is None or record.spec != lease.spec:
+                    record = _ObservedRecord(lease.spec, now)
+                records[key.name] = record
+        self._member_records = records
+        self._update_members(now)
+        if LEADING_SHARD in self._work.shards.held:  # one process is enough
             await self._delete_forgotten(page.items, now)
 
-    def _set_members(self, now: float) -> None:
-        """Note who the members are now, and wake the tasks of all shards."""
-        ours = self._settings.identity
-        others = {
-            seen.spec.holderIdentity or ""
-            for seen in self._seen.values()
-            if now - seen.since < self._settings.renew_deadline
+    def _update_members(self, now: float) -> None:
+        """Compute the members and the assignment of shards, and wake the tasks of all shards.
+
+        This replica is a member only while it holds its Lease; the record may still name it later.
+        """
+        own_identity = self._settings.identity
+        identities = {
+            record.spec.holderIdentity or ""
+            for record in self._member_records.values()
+            if now - record.since < self._settings.renew_deadline
         }
-        members = frozenset(others - {ours, ""} | ({ours} if self._member.leading else set()))
+        other_members = identities - {own_identity, ""}  # a released Lease has no holder
+        members = frozenset(other_members | ({own_identity} if self._member.leading else set()))
         if members != self._members:
             log.info("The replicas that share the shards", members=sorted(members))
-            self._members, self._wanted = members, assign_shards(self._work.shards.count, members)
-        self._looked.set()
-        self._looked = anyio.Event()
+            self._members, self._assignment = (
+                members,
+                assign_shards(self._work.shards.count, members),
+            )
+        self._members_updated.set()
+        self._members_updated = anyio.Event()
 
     async def _delete_forgotten(self, leases: Iterable[Lease], now: float) -> None:
         """Delete the Leases of replicas that have been gone for long."""
-        patience = FORGOTTEN_AFTER * self._settings.lease_duration
+        longest_seconds = FORGOTTEN_AFTER * self._settings.lease_duration
         for lease in leases:
-            seen = self._seen.get(lease.metadata.name)
-            if seen is not None and now - seen.since >= patience:
+            record = self._member_records.get(lease.metadata.name)
+            if record is not None and now - record.since >= longest_seconds:
                 delete = partial(self._client.delete, LEASES, Version.from_object(lease))
-                await self._request_logged(delete)
+                await self._try_request(delete)
 
-    def _is_ours(self, shard: int) -> bool:
-        """Return whether this replica is to have a shard."""
-        return self._member.leading and self._wanted.get(shard) == self._settings.identity
+    def _is_assigned_here(self, shard: int) -> bool:
+        """Return whether a shard is assigned to this replica, which still is a member."""
+        return self._member.leading and self._assignment.get(shard) == self._settings.identity
 
-    async def _wait_moved(self, shard: int, *, here: bool) -> None:
-        while self._is_ours(shard) is not here:
-            await self._looked.wait()
+    async def _wait_assigned(self, shard: int, *, here: bool) -> None:
+        """Return once a shard is assigned to this replica; with `here=False`, once it is not."""
+        while self._is_assigned_here(shard) is not here:
+            await self._members_updated.wait()
 
     async def _take_part(self, shard: int, elector: Elector) -> None:
-        """Hold a shard for as long as the division gives it to this replica, again and again."""
+        """Hold a shard whenever it is assigned to this replica, until cancelled."""
         while True:
-            await self._wait_moved(shard, here=True)
+            await self._wait_assigned(shard, here=True)
             if await self._acquire(shard, elector):
                 await self._hold(shard, elector)
             await elector.release()
 
     async def _acquire(self, shard: int, elector: Elector) -> bool:
-        """Try for a shard until it is held here, or until another is to have it."""
+        """Acquire a shard; return False if it is assigned to another replica meanwhile."""
         async with anyio.create_task_group() as group:
 
             async def give_up() -> None:
-                await self._wait_moved(shard, here=False)
+                """End the attempts once the shard is assigned to another replica."""
+                await self._wait_assigned(shard, here=False)
                 group.cancel_scope.cancel()
 
             group.start_soon(give_up)
@@ -298,18 +319,19 @@ class ShardLeases:
         return elector.leading
 
     async def _hold(self, shard: int, elector: Elector) -> None:
-        """Work on a shard until another is to have it or it is lost; return when work has ended.
+        """Work on a shard until it is assigned to another replica or lost, and its work has ended.
 
         Raises:
-            LeaderLost: it was lost, and the work does not end.
+            LeaderLost: the shard was lost, and its work does not end in time.
         """
-        name = self._lease_name(shard)
+        name = self._get_lease_name(shard)
         lost: list[Exception] = []
         self._report(name, 1)
         try:
             async with anyio.create_task_group() as group:
 
                 async def renew() -> None:
+                    """Renew the lease; if it is lost, keep the error and end the waits below."""
                     try:
                         await call_guarded(elector.hold)
                     except Exception as error:  # noqa: BLE001 - logged below
@@ -318,13 +340,14 @@ class ShardLeases:
 
                 group.start_soon(renew)
                 await self._work.begin(shard)
-                await self._wait_moved(shard, here=False)
+                await self._wait_assigned(shard, here=False)
                 log.info("Releasing a shard", lease=name)
                 await self._work.end(shard, self._grace)
                 group.cancel_scope.cancel()
         finally:
             self._report(name, 0)
         if lost:
+            # Without a grace period: another process may take the lease when it expires.
             log.warning("Lost a shard", lease=name, reason=str(lost[0]))
             with self._clock.move_on_after(self._settings.ending_seconds) as scope:
                 await self._work.end(shard)
@@ -336,9 +359,9 @@ class ShardLeases:
 
 @asynccontextmanager
 async def hold_shards(leases: ShardLeases, lost: anyio.Event) -> AsyncIterator[None]:
-    """Take part in the elections for shards inside the context; release all at its end.
+    """Take part in the elections for shards inside the context; release all Leases at its end.
 
-    All work has to run inside the context. When it raises LeaderLost, it is in an exception group.
+    All work has to run inside the context. The context raises LeaderLost in an exception group.
 
     Args:
         leases: takes part.
@@ -346,6 +369,7 @@ async def hold_shards(leases: ShardLeases, lost: anyio.Event) -> AsyncIterator[N
     """
 
     async def run() -> None:
+        """Run the elections; set `lost` at once if they fail, however long the work takes."""
         try:
             await call_guarded(leases.run)
         except Exception:

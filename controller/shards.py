@@ -1,12 +1,12 @@
-"""Dividing the keys of controllers among replicas.
+"""Divides the keys of controllers among replicas.
 
     key ─ shard_of ─→ shard ─ a Lease for each (shardleases.py) ─→ replica
 
-The number of shards is fixed, and each key belongs to one of them in every replica. Which replica
-works on a shard is decided by that shard's lease. Both steps use rendezvous hashing: the highest
-of the hashes of all pairs wins. So with one shard more only the keys that it gets move, and when a
+The number of shards is fixed, and each key belongs to the same shard in every replica. The lease
+of a shard decides which replica works on it. Both steps use rendezvous hashing: the highest of the
+hashes of all pairs wins. So with one shard more only the keys of the new shard move, and when a
 replica goes its shards are divided among all others. Rejected: the hash modulo the number of
-shards, as almost every key would move with each change of the number.
+shards. Almost every key would move with each change of the number.
 
 A lease separates running processes and no others (leases.py): reconcilers have to be safe when two
 replicas work on one key.
@@ -28,19 +28,20 @@ ShardBy = Callable[[Key], Key | None]
 """From a key to the key whose shard it belongs to; None if every replica may reconcile it."""
 
 CACHED_KEYS = 131_072
+"""The shards of so many keys are cached, because each event and each pass needs one."""
 
 log = get_logger(__name__)
 
 
 @lru_cache(CACHED_KEYS)
 def shard_of(key: Key, count: int) -> int:
-    """Return the shard that a key belongs to: the same one in every process and version.
+    """Return the shard that a key belongs to, which is the same in every process and version.
 
     Args:
-        key: of an object.
-        count: how many shards there are.
+        key: the key of an object.
+        count: the number of shards.
     """
-    return max(range(count), key=lambda shard: _weight(str(shard), str(key)))
+    return max(range(count), key=lambda shard: _hash_pair(str(shard), str(key)))
 
 
 def lease_name(name: str, count: int, shard: int) -> str:
@@ -48,14 +49,15 @@ def lease_name(name: str, count: int, shard: int) -> str:
 
     Args:
         name: the first part of all names.
-        count: how many shards there are. It is a part of the name, since a shard of one division
-            and one of another have nothing in common but the number.
+        count: the number of shards. It is a part of the name, because with another count the same
+            shard has other keys.
+        shard: the number of the shard, from 0 on.
     """
     return f"{name}-{count}-{shard}"
 
 
 def member_prefix(name: str, count: int) -> str:
-    """Return how the names of all replicas' Leases begin; see `member_lease_name`."""
+    """Return the first part of the names of all replicas' Leases."""
     return f"{name}-{count}-member-"
 
 
@@ -72,38 +74,42 @@ def member_lease_name(name: str, count: int, identity: str) -> str:
 
 
 def assign_shards(count: int, members: Collection[str]) -> Mapping[int, str]:
-    """Assign each shard to a member; none gets two shards more than another.
+    """Assign each shard to a member, so that the numbers of shards differ by one at most.
 
-    The order of the members does not matter. Plain rendezvous hashing was rejected here: of eight
-    shards and two members it gives one of them six or more in 29 of 100 cases.
+    The order of the members does not matter. Each shard goes to the member with the highest hash
+    that may still get a shard. Plain rendezvous hashing was rejected here: with eight shards and
+    two members it gives one member six or more in 29 of 100 cases.
 
     Args:
-        count: how many shards there are.
+        count: the number of shards.
         members: the names of the replicas.
     """
     if not members:
         return {}
-    least, larger = divmod(count, len(members))
+    # Every member gets at least `smallest` shards, and `remainder` members get one more.
+    smallest, remainder = divmod(count, len(members))
     sizes: Counter[str] = Counter()
     assignment = {}
     for shard in range(count):
-        free = [member for member in members if sizes[member] < least + (larger > 0)]
-        chosen = max(free, key=lambda member: (_weight(member, str(shard)), member))
-        larger -= sizes[chosen] == least
+        candidates = [member for member in members if sizes[member] < smallest + (remainder > 0)]
+        chosen = max(candidates, key=lambda member: (_hash_pair(member, str(shard)), member))
+        if sizes[chosen] == smallest:
+            remainder -= 1
         sizes[chosen] += 1
         assignment[shard] = chosen
     return assignment
 
 
-def _weight(member: str, other: str) -> bytes:
-    return blake2b(f"{member}\n{other}".encode(), digest_size=8).digest()
+def _hash_pair(first: str, second: str) -> bytes:
+    """Return the hash of a pair for rendezvous hashing; bytes compare like numbers."""
+    return blake2b(f"{first}\n{second}".encode(), digest_size=8).digest()
 
 
 class Shards:
     """The shards that this process works on now.
 
     Args:
-        count: how many shards there are.
+        count: the number of shards.
     """
 
     def __init__(self, count: int) -> None:
@@ -111,7 +117,7 @@ class Shards:
             raise ValueError(f"there must be at least one shard, not {count}")
         self.count = count
         self.held: set[int] = set()
-        """Changed by the holder of the leases alone."""
+        """The shards whose leases this process holds; only ShardWork changes it."""
 
     def holds(self, key: Key) -> bool:
         """Return whether this process works on the shard of a key."""
@@ -122,9 +128,10 @@ class Partition:
     """The keys of one controller that this process works on, and the passes that are running.
 
     Args:
-        shards: those that are held here.
+        shards: the shards that this process holds.
         by: from a key to the key whose shard it belongs to; by default the key itself.
-        forget: called with each key that was reconciled here when its shard has gone.
+        forget: called when this process has given up a shard, with each key of it that was
+            reconciled here.
     """
 
     def __init__(
@@ -144,7 +151,7 @@ class Partition:
         """Return the shard of a key; None if every replica may reconcile it.
 
         Raises:
-            Exception: what the function `by` raises, or TypeError for a wrong result.
+            Exception: the function `by` raised it; a TypeError for a wrong result.
         """
         owner = key if self._by is None else call_for_key(self._by, key)
         return None if owner is None else shard_of(owner, self._shards.count)
@@ -155,15 +162,17 @@ class Partition:
         return shard is None or shard in self._shards.held
 
     def open_pass(self, key: Key) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a context to run a pass over a key in, which `cancel` cancels.
+        """Return a context for a pass over a key; `cancel` cancels the pass.
 
         Raises:
-            Exception: as for `shard`, before the context is entered.
+            Exception: the function `by` raised it. It is called now, not on entering the context,
+                so that the caller knows the error from one of the pass.
         """
-        return self._running_in(key, self.shard(key))
+        return self._run_pass(key, self.shard(key))
 
     @contextmanager
-    def _running_in(self, key: Key, shard: int | None) -> Iterator[anyio.CancelScope]:
+    def _run_pass(self, key: Key, shard: int | None) -> Iterator[anyio.CancelScope]:
+        """Count a pass as running for the time of the context, which yields its cancel scope."""
         if self._forget is not None and shard is not None:
             self._reconciled.setdefault(shard, set()).add(key)
         with anyio.CancelScope() as scope:
@@ -177,8 +186,8 @@ class Partition:
 
     def cancel(self, shard: int) -> None:
         """Cancel the running passes over keys of a shard."""
-        for scope, of in self._running.items():
-            if of == shard:
+        for scope, shard_of_pass in self._running.items():
+            if shard_of_pass == shard:
                 scope.cancel()
 
     async def wait_idle(self, shard: int) -> None:
@@ -187,9 +196,9 @@ class Partition:
             await self._ended.wait()
 
     def forget(self, shard: int) -> None:
-        """Call `forget` for each key of a lost shard, to drop what is remembered of it."""
+        """Call the function `forget` with each key of a shard that was reconciled here."""
         for key in self._reconciled.pop(shard, ()):
-            assert self._forget is not None  # else no key is noted
+            assert self._forget is not None  # without it `_run_pass` notes no key
             try:
                 call_plain(self._forget, key)
             except Exception:

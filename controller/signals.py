@@ -1,9 +1,9 @@
-"""Running a manager until SIGTERM or SIGINT, and dumping all stacks on SIGUSR1.
+"""Runs a manager until SIGTERM or SIGINT, and dumps all stacks on SIGUSR1.
 
 The first SIGTERM or SIGINT stops the manager; a second one exits the process. The process ends
-shortly after the grace period, whatever still runs: code that blocks the event loop or swallows
-its cancellation, a thread. A lost lease exits the process, too: the work is cancelled at once, and
-what does not end by that ends with the process, before another process can lead.
+shortly after the grace period, even if a thread still runs, or code that blocks the event loop or
+ignores its cancellation. A lost lease exits the process, too: the work is cancelled at once, and
+work that ignores this ends with the process, before another process can lead.
 
 SIGINT stops the manager also if the process was started with that signal ignored, as a shell
 without job control does with background commands. controller-runtime does the same.
@@ -13,10 +13,10 @@ traceback, and stops nothing. Threads are written by faulthandler directly from 
 are written even if the event loop hangs; tasks are written by the event loop. Python 3.14 ends the
 dump of threads at one that is just starting, with "<freed thread state>": send the signal again.
 
-The event loop is watched: how late it turns is a metric, what blocks it is logged. Code that
-computes or waits without `await` stops everything else in the process: the lease is not renewed,
-probes are not answered. The loop itself cannot say so while it is blocked. So a thread looks
-whether the loop still turns, and if it does not, logs the stack of what runs in it.
+The event loop is watched: how late it turns is a metric, and the code that blocks it is logged.
+Code that computes or waits without `await` stops everything else in the process: the lease is not
+renewed, probes are not answered. The loop itself cannot log that while it is blocked. So a thread
+checks whether the loop still turns, and if it does not, logs the stack of the loop's thread.
 """
 
 import asyncio
@@ -46,6 +46,7 @@ STOPPING = (signal.SIGTERM, signal.SIGINT)
 ENDING_SECONDS = 5.0
 """How long after the grace period a process may take to release its lease and to close."""
 BEAT_SECONDS = 0.25
+"""How often the loop notes that it turns, and the thread checks that."""
 BLOCKED_SECONDS = 1.0
 """The loop counts as blocked when it has not turned for so long; a leader has ten seconds."""
 
@@ -60,8 +61,8 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
     signal exits it at once with status 1. So does a lost lease, if the work has not ended shortly
     before another process can lead. SIGUSR1 dumps all stacks.
 
-    How late the event loop turns is a metric of the manager; what blocks it for a second is logged
-    with its stack. In the end the manager's transport is closed.
+    How late the event loop turns is a metric of the manager. Code that blocks it for a second is
+    logged with its stack. In the end the manager's transport is closed.
 
     Args:
         clock: measures the time after the loss of the lease; the system's by default.
@@ -124,13 +125,15 @@ def describe_tasks() -> str:
     """Return the stacks of all tasks of the running event loop as text."""
     tasks = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
     return "".join(
-        f"Task {task.get_name()}:\n" + "".join(_stack_lines(task.get_coro())) for task in tasks
+        f"Task {task.get_name()}:\n" + "".join(_list_stack_lines(task.get_coro()))
+        for task in tasks
     )
 
 
 async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
+    """Exit the process when the lease is lost and work does not end before another can lead."""
     await manager.lost.wait()
-    if manager.shards is None:  # the work of a shard had its time to end already
+    if manager.shards is None:  # with shards, `lost` is set only after the work had that time
         await clock.sleep(manager.options.lease_settings().ending_seconds)
     log.error("Lease lost and running work did not end in time, exiting now")
     os._exit(1)
@@ -159,12 +162,13 @@ def _exit_timer_on_signal(seconds: float) -> Iterator[None]:
     """
 
     def start(_number: int, _frame: object) -> None:
+        """Start the timer: the handler of both signals."""
         timer = threading.Timer(seconds, _exit_overdue, [seconds])
         timer.daemon = True
         timer.start()
 
-    # Python calls this between two instructions, also while code blocks the event loop. The loop
-    # is told by a file descriptor, whose place in the C handler this leaves alone.
+    # Python calls the handler between two instructions, also while code blocks the event loop. The
+    # loop gets the signal by a file descriptor in the C handler, which this does not change.
     for number in STOPPING:
         signal.signal(number, start)
         signal.siginterrupt(number, False)
@@ -172,6 +176,7 @@ def _exit_timer_on_signal(seconds: float) -> Iterator[None]:
 
 
 def _exit_overdue(seconds: float) -> None:
+    """Exit the process with status 1, from the timer's thread; sys.exit would end that thread."""
     log.error("The process has not ended after the signal, exiting at once", seconds=seconds)
     os._exit(1)
 
@@ -192,12 +197,12 @@ def _dump_threads_on_signal(target: TextIO) -> Iterator[None]:
         faulthandler.unregister(signal.SIGUSR1)
 
 
-def _stack_lines(awaitable: Any) -> Iterator[str]:
-    """Yield a line for each frame, from the task's own function to where it waits."""
+def _list_stack_lines(awaitable: Any) -> Iterator[str]:
+    """Yield a line for each frame, from the task's own function to the place where it waits."""
     while awaitable is not None:
-        frame, inner = _frame_and_inner(awaitable)
+        frame, inner = _get_frame_and_awaited(awaitable)
         if frame is None:
-            if inner is None:
+            if inner is None:  # the end: a future, for example
                 yield f"  waiting for {awaitable!r:.200}\n"
         else:
             code: CodeType = frame.f_code
@@ -205,8 +210,8 @@ def _stack_lines(awaitable: Any) -> Iterator[str]:
         awaitable = inner
 
 
-def _frame_and_inner(awaitable: Any) -> tuple[FrameType | None, Any]:
-    """Return the frame of a coroutine or generator, and what it awaits."""
+def _get_frame_and_awaited(awaitable: Any) -> tuple[FrameType | None, Any]:
+    """Return the frame of a coroutine or generator, and its awaited object; None if unknown."""
     for frame, inner in (
         ("cr_frame", "cr_await"),
         ("gi_frame", "gi_yieldfrom"),
@@ -218,12 +223,12 @@ def _frame_and_inner(awaitable: Any) -> tuple[FrameType | None, Any]:
 
 
 class LoopWatch:
-    """Measures how late the running event loop turns, and says what blocks it.
+    """Measures how late the running event loop turns, and logs the code that blocks it.
 
     Args:
-        lag: is told how late the loop turns.
+        lag: observes by how many seconds the loop turns late.
         blocked_seconds: a warning is logged when the loop has not turned for so long, and again
-            each time that this has doubled.
+            each time that this duration has doubled.
     """
 
     def __init__(self, lag: Histogram, *, blocked_seconds: float = BLOCKED_SECONDS) -> None:
@@ -235,6 +240,7 @@ class LoopWatch:
     async def run(self) -> None:
         """Watch the running event loop until cancelled."""
         ended = threading.Event()
+        # When the loop turned last, and its thread: both are read by the watching thread.
         self._turned, self._thread = time.monotonic(), threading.get_ident()
         threading.Thread(
             target=self._watch, args=(ended,), name="event loop watch", daemon=True
@@ -254,17 +260,17 @@ class LoopWatch:
         warned_at, limit = self._turned, self._blocked_seconds
         while not ended.wait(BEAT_SECONDS):
             turned = self._turned
-            if turned != warned_at:
+            if turned != warned_at:  # it has turned since: another block is warned of anew
                 warned_at, limit = turned, self._blocked_seconds
             seconds = time.monotonic() - turned - BEAT_SECONDS
             if seconds < limit:
                 continue
             limit *= 2
             log.warning(
-                "The event loop is blocked", seconds=round(seconds, 1), stack=self._stack()
+                "The event loop is blocked", seconds=round(seconds, 1), stack=self._format_stack()
             )
 
-    def _stack(self) -> str:
-        """Return the stack of the event loop's thread."""
+    def _format_stack(self) -> str:
+        """Return the stack of the event loop's thread; empty if the thread has ended."""
         frame = sys._current_frames().get(self._thread)  # noqa: SLF001 - documented, no other way
         return "".join(traceback.format_stack(frame)) if frame is not None else ""

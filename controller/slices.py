@@ -1,9 +1,9 @@
 """Long loops in slices, between which other tasks of the event loop run.
 
-A loop over all objects of a kind takes seconds where there are very many, and leases, probes and
-watches would wait meanwhile. So such a loop is an iterator that yields after every `SLICE`
-objects, and `run_in_slices` lets other tasks run at each yield. Between two slices the state that
-the loop changes can be read, so each loop says what a reader finds there.
+A loop over very many objects takes seconds, and leases, probes and watches would wait meanwhile.
+So such a loop is an iterator that yields after every `SLICE` objects, and `run_in_slices` lets
+other tasks run at each yield. These tasks can read the state that the loop changes, so each loop
+documents the state between two slices.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,14 +19,14 @@ SLICE = 50
 
 
 def batches(items: Iterable[T], size: int = SLICE) -> Iterator[Sequence[T]]:
-    """Yield `items` in batches of `size`; the last one may be smaller."""
+    """Yield `items` in batches of `size`; the last batch may be smaller."""
     iterator = iter(items)
     while batch := tuple(islice(iterator, size)):
         yield batch
 
 
 def exhaust(steps: Iterable[None]) -> None:
-    """Run an iterator to its end at once."""
+    """Run an iterator to its end without letting other tasks run."""
     for _ in steps:
         pass
 

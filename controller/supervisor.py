@@ -1,9 +1,9 @@
-"""Runs the parts of a process that must not end, and tells when one ends all the same.
+"""Runs the parts of a process that must not end, and reports a part that ends all the same.
 
 A task can end without a trace: code that awaits a task which other code has cancelled gets a
-CancelledError. A task group takes that for its own cancellation, and ends without an error. So
-code that calls other people's (a reconciler, a service, a webhook, a transport) does so
-with `call_guarded` or `as_exception`, and what must not end is run by a Supervisor:
+CancelledError. A task group takes that for its own cancellation, and ends without an error. So the
+framework calls code of users (a reconciler, a service, a webhook, a transport) by `call_guarded`
+or `as_exception`, and a Supervisor runs the parts that must not end:
 
 | what it does                                 | a service                 | a controller         |
 |----------------------------------------------|---------------------------|----------------------|
@@ -13,9 +13,9 @@ with `call_guarded` or `as_exception`, and what must not end is run by a Supervi
 | raises a BaseException of another kind       | logged, started again     | the manager ends     |
 | raises SystemExit or KeyboardInterrupt       | the process ends, as asked                       |
 
-A reconciler is no part: what it raises is an error of its key (runner.py). Informers start
-themselves again, and a leader that cannot renew has lost the lease. When the manager ends by
-itself, /healthz and /readyz fail until it has ended.
+A reconciler is no such part: its exception is an error of its key (runner.py). Informers restart
+themselves, and a leader that cannot renew has lost the lease. When the manager ends by itself,
+/healthz and /readyz fail until it has ended.
 """
 
 import asyncio
@@ -35,7 +35,9 @@ from controller.health import Check, Failing
 from controller.loggers import get_logger
 
 FIRST_RESTART_SECONDS = 1.0
+"""The delay before the first restart of a service; it doubles with each further restart."""
 LAST_RESTART_SECONDS = 60.0
+"""The longest delay before a restart."""
 STEADY_SECONDS = 300.0
 """A part that ran for so long is started again after the first delay."""
 
@@ -46,22 +48,22 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 log = get_logger(__name__)
 
 
-_expiring: "set[asyncio.Task[Any]]" = set()
+_tasks_with_deadline: "set[asyncio.Task[Any]]" = set()
 """Tasks that a deadline may cancel with asyncio's cancellation (deadlines.py)."""
 
 
 @contextmanager
-def expiring(task: "asyncio.Task[Any]") -> Iterator[None]:
-    """Take cancellations of `task` inside the context as asked for by the framework.
+def expect_cancellation(task: "asyncio.Task[Any]") -> Iterator[None]:
+    """Let asyncio's cancellation of `task` inside the context count as requested by the framework.
 
     Args:
-        task: runs under a deadline.
+        task: a task whose code runs under a deadline, which may cancel it.
     """
-    _expiring.add(task)
+    _tasks_with_deadline.add(task)
     try:
         yield
     finally:
-        _expiring.discard(task)
+        _tasks_with_deadline.discard(task)
 
 
 _BUGS = (
@@ -71,13 +73,13 @@ _BUGS = (
 
 
 def is_bug(error: Exception) -> bool:
-    """Return whether `error` is what Python raises for mistakes in code, what Go panics for.
+    """Return whether Python raises an error of this type for a mistake in code, as Go panics.
 
-    Errors of files and connections, of libraries and of the caller's own are none. A group is one
-    if any of its errors is.
+    Errors of files, of connections and of libraries, and the user's own errors, are no bugs. A
+    group is a bug if any error in it is a bug.
 
     Args:
-        error: what was raised.
+        error: the exception that was raised.
     """
     if isinstance(error, ExceptionGroup):
         return any(is_bug(inner) for inner in error.exceptions)
@@ -85,9 +87,9 @@ def is_bug(error: Exception) -> bool:
 
 
 async def call_guarded(run: Callable[[], Awaitable[R]]) -> R:
-    """Await `run()`, so that nothing that it raises can end the caller without a trace.
+    """Await `run()`, so that a CancelledError by mistake cannot end the caller without a trace.
 
-    Every Exception passes as it is. So do a cancellation that was requested, SystemExit and
+    Every Exception is raised as it is. So are a requested cancellation, SystemExit and
     KeyboardInterrupt, which are meant to end the caller.
 
     Args:
@@ -100,20 +102,20 @@ async def call_guarded(run: Callable[[], Awaitable[R]]) -> R:
     try:
         return await require_awaitable(run, run())
     except Exception:
-        raise  # not from itself, by which it would lose its own cause
+        raise  # not by as_exception: `raise error from error` would replace the error's own cause
     except BaseException as error:
         raise as_exception(error) from error
 
 
 def as_exception(error: BaseException) -> Exception:
-    """Return the Exception that stands for `error`, which called code has just raised.
+    """Return an Exception in place of `error`, which called code has just raised.
 
-    That is an UnexpectedError for a CancelledError not caused by the framework, and for any other
-    BaseException. A cancellation that was asked for is raised again, and so are SystemExit and
-    KeyboardInterrupt, which ask for the end of the process.
+    An Exception is returned as it is. For a CancelledError that the framework did not request, and
+    for any other BaseException, an UnexpectedError is returned. A requested cancellation,
+    SystemExit and KeyboardInterrupt are raised again: they are to end the caller or the process.
 
     Args:
-        error: what was raised.
+        error: the error that is being handled.
     """
     match error:
         case Exception():
@@ -136,16 +138,18 @@ def as_exception(error: BaseException) -> Exception:
 def cancellation_requested() -> bool:
     """Return whether the CancelledError that is being handled was meant for the present task.
 
-    A task of a task group is cancelled through its group, and in no other way; one that asyncio
-    itself started may also be cancelled by its owner. If it was not, the task can go on.
+    If not, asyncio's cancellation of the task is taken back, so that the task can go on.
     """
-    # Minus infinity is anyio's word for "a scope around this was cancelled".
+    # anyio returns minus infinity if a scope around this code was cancelled: task groups do that.
     if anyio.current_effective_deadline() == -math.inf:
         return True
     task = asyncio.current_task()
     if task is None or not task.cancelling():
-        return False
-    if anyio.get_current_task().parent_id is None or task in _expiring:
+        return (
+            False  # nobody cancelled this task: it awaited a cancelled task, or raised the error
+        )
+    # asyncio's own cancellation: by the owner of a task outside of task groups, or by a deadline.
+    if anyio.get_current_task().parent_id is None or task in _tasks_with_deadline:
         return True
     while task.cancelling():
         task.uncancel()
@@ -180,19 +184,19 @@ class Supervisor:
 
         return Check("running", run)
 
-    def restarting(self, name: str, run: Part) -> Task:
-        """Return a task that runs a part, and again after a delay whenever it raises.
+    def create_restarting_task(self, name: str, run: Part) -> Task:
+        """Return a task that runs a part, and runs it again after a delay whenever it raises.
 
         Args:
-            name: for logs and metrics.
+            name: the name of the part, for logs and metrics.
         """
         return partial(self._run_restarting, name, run)
 
-    def lasting(self, name: str, run: Part) -> Task:
+    def create_lasting_task(self, name: str, run: Part) -> Task:
         """Return a task that runs a part once, and raises if it ends before the manager stops.
 
         Args:
-            name: for logs.
+            name: the name of the part, for logs.
         """
         return partial(self._run_lasting, name, run)
 
@@ -210,13 +214,15 @@ class Supervisor:
         """Run a service; restart it with growing delays whenever it raises."""
         delay = FIRST_RESTART_SECONDS
         while True:
-            begun = self._clock.monotonic()
+            begun_at = self._clock.monotonic()
             try:
                 await call_guarded(run)
             except Exception:
-                if self._clock.monotonic() - begun > STEADY_SECONDS:
+                if self._clock.monotonic() - begun_at > STEADY_SECONDS:
                     delay = FIRST_RESTART_SECONDS
-                log.exception("A service failed, restarting it", service=name, after=delay)
+                log.exception(
+                    "A service failed, create_restarting_task it", service=name, after=delay
+                )
                 if self._restarts is not None:
                     self._restarts.labels(name).inc()
             else:
@@ -226,7 +232,10 @@ class Supervisor:
             delay = min(delay * 2, LAST_RESTART_SECONDS)
 
     def _check_end(self, name: str) -> None:
-        """Raise UnexpectedEnd if a task returned although the manager was not stopped."""
+        """Raise UnexpectedEnd for a task that returned, unless the manager was stopped.
+
+        The checks of the manager fail from then on.
+        """
         if self._stopping():
             return
         self._ended = f"{name} has ended"

@@ -1,9 +1,9 @@
-"""Untrusted kubeconfigs: parsed strictly, without running programs, reading files or proxies.
+"""Parses untrusted kubeconfigs strictly, without running programs, reading files or using proxies.
 
-A kubeconfig can name programs to run, files to send and proxies to use, and a kubeconfig in a
-Secret was written by a user with the right to write it. So only inline fields that describe a
-server and an identity are accepted. Every other field is refused with a message that names it.
-None is ignored: the kubeconfig would mean something else without it.
+A kubeconfig can name programs to run, files to send and proxies to use. Any user who may write a
+Secret may write the kubeconfig in it. So only inline fields that describe a server and an identity
+are accepted. Every other field is refused with a message that names it. No field is ignored: the
+kubeconfig would mean something else without it.
 """
 
 import base64
@@ -22,11 +22,14 @@ from controller.errors import ConfigurationError
 from controller.proxies import check_proxy
 from controller.transport import Transport
 
-# Absent values, where every scalar is parsed as text.
 _ABSENT = (None, "", "null", "~")
+"""Values that mean an absent field; every scalar is parsed as text."""
 MAX_BYTES = 256 * 1024
+"""Bytes of the largest kubeconfig."""
 MAX_DEPTH = 16
+"""Levels of nesting."""
 MAX_NODES = 10_000
+"""Number of YAML events: scalars, and beginnings and ends of lists and mappings."""
 
 # libyaml if it is available: the pure Python parser needs a second for MAX_BYTES.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -45,7 +48,7 @@ _REFUSED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class TenantCredentials:
-    """A server and an identity, complete: it refers to no files or programs.
+    """A server and an identity, with no reference to files or programs.
 
     Args:
         server: the URL.
@@ -75,29 +78,33 @@ def parse_kubeconfig(
 
     Args:
         data: the kubeconfig.
-        allow_proxy: whether it may name a proxy.
-        allow_insecure: whether it may switch off TLS or the verification of certificates.
+        allow_proxy: whether the kubeconfig may name a proxy.
+        allow_insecure: whether the kubeconfig may switch off TLS or the verification of
+            certificates.
 
     Raises:
-        ConfigurationError: it is no kubeconfig, is incomplete, or has a field that is refused.
+        ConfigurationError: `data` is no kubeconfig, is incomplete, or has a field that is refused.
     """
     document = _load_yaml(data)
-    context = _current_context(document)
+    context = _find_current_context(document)
     cluster = _find_entry(document, "clusters", single="cluster", name=context.get("cluster"))
     user = _find_entry(document, "users", single="user", name=context.get("user"))
     allowed = {"server", "certificate-authority-data", "tls-server-name", "disable-compression"}
-    _refuse_others(cluster, "cluster", allowed | {"insecure-skip-tls-verify", "proxy-url"})
-    _refuse_others(user, "user", {"client-certificate-data", "client-key-data", "token"})
-    insecure = _flag(cluster, "insecure-skip-tls-verify")
+    _refuse_other_fields(cluster, "cluster", allowed | {"insecure-skip-tls-verify", "proxy-url"})
+    _refuse_other_fields(user, "user", {"client-certificate-data", "client-key-data", "token"})
+    insecure = _parse_flag(cluster, "insecure-skip-tls-verify")
     if insecure and not allow_insecure:
         raise _make_refusal(
             "cluster", "insecure-skip-tls-verify", "TLS without checks is not allowed"
         )
-    proxy = _text(cluster, "proxy-url")
+    proxy = _parse_text(cluster, "proxy-url")
     if proxy and not allow_proxy:
         raise _make_refusal("cluster", "proxy-url", "proxies are not allowed")
-    certificate, key = _pem(user, "client-certificate-data"), _pem(user, "client-key-data")
-    token = _token(user)
+    certificate, key = (
+        _parse_pem(user, "client-certificate-data"),
+        _parse_pem(user, "client-key-data"),
+    )
+    token = _parse_token(user)
     if bool(certificate) != bool(key):
         raise ConfigurationError(
             "the kubeconfig has one of client-certificate-data and client-key-data, not both"
@@ -107,12 +114,12 @@ def parse_kubeconfig(
             "the kubeconfig's user has neither a token nor a client certificate"
         )
     return TenantCredentials(
-        server=_server(cluster, allow_insecure=allow_insecure),
-        authority=_pem(cluster, "certificate-authority-data"),
+        server=_parse_server(cluster, allow_insecure=allow_insecure),
+        authority=_parse_pem(cluster, "certificate-authority-data"),
         certificate=certificate,
         key=key,
         token=token,
-        server_name=_text(cluster, "tls-server-name"),
+        server_name=_parse_text(cluster, "tls-server-name"),
         proxy=check_proxy(proxy, "the kubeconfig's proxy-url") if proxy else "",
         insecure=insecure,
     )
@@ -141,7 +148,7 @@ def tenant_transport(
     endpoint = Endpoint(
         server=credentials.server,
         credentials=StaticToken(credentials.token),
-        tls=_tls(credentials) if credentials.server.startswith("https://") else None,
+        tls=_create_tls(credentials) if credentials.server.startswith("https://") else None,
         server_name=credentials.server_name,
         proxy=credentials.proxy,
         user_agent=user_agent,
@@ -153,7 +160,7 @@ def _load_yaml(data: bytes) -> Mapping[str, Any]:
     """Return the mapping in `data`; all its scalars are text.
 
     Raises:
-        ConfigurationError: it is no mapping, has aliases, or is too large or too deep.
+        ConfigurationError: `data` is no mapping, has aliases, or is too large or too deep.
     """
     if len(data) > MAX_BYTES:
         raise ConfigurationError(f"the kubeconfig is larger than {MAX_BYTES} bytes")
@@ -170,7 +177,7 @@ def _load_yaml(data: bytes) -> Mapping[str, Any]:
 
 
 def _check_size(data: bytes) -> None:
-    """Raise if loading could take much memory: because of aliases, nesting or many entries."""
+    """Raise ConfigurationError for aliases, nesting or many entries, which take much memory."""
     depth = 0
     for number, event in enumerate(yaml.parse(data, Loader=_LOADER)):
         if isinstance(event, yaml.AliasEvent):
@@ -183,7 +190,8 @@ def _check_size(data: bytes) -> None:
             raise ConfigurationError("the kubeconfig is nested too deeply or has too many entries")
 
 
-def _current_context(document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _find_current_context(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the current context; without current-context, the only context if there is one."""
     name = document.get("current-context")
     contexts = document.get("contexts")
     if name in _ABSENT and isinstance(contexts, list) and len(contexts) == 1:
@@ -194,48 +202,71 @@ def _current_context(document: Mapping[str, Any]) -> Mapping[str, Any]:
 def _find_entry(
     document: Mapping[str, Any], plural: str, single: str, name: object
 ) -> dict[str, Any]:
-    """Return the entry `name` of one of the three lists."""
+    """Return the fields of a context, cluster or user.
+
+    Args:
+        document: the kubeconfig.
+        plural: the list: `contexts`, `clusters` or `users`.
+        single: the field of an entry with its fields: `context`, `cluster` or `user`.
+        name: the name of the entry.
+
+    Raises:
+        ConfigurationError: there is no such entry, or more than one: it is not clear which counts.
+    """
     entries = document.get(plural)
     if not isinstance(entries, list):
         raise ConfigurationError(f"the kubeconfig has no list of {plural}")
     matches = [e for e in entries if isinstance(e, dict) and name and e.get("name") == name]
     if len(matches) != 1 or not isinstance(matches[0].get(single), dict):
         raise ConfigurationError(
-            f"the kubeconfig has no {single} {_short(name)}"
+            f"the kubeconfig has no {single} {_shorten(name)}"
             if not matches
-            else f"the kubeconfig has more than one {single} {_short(name)}, or an empty one"
+            else f"the kubeconfig has more than one {single} {_shorten(name)}, or an empty one"
         )
     entry: dict[str, Any] = matches[0][single]
     return entry
 
 
-def _refuse_others(entry: Mapping[str, Any], where: str, allowed: set[str]) -> None:
+def _refuse_other_fields(entry: Mapping[str, Any], where: str, allowed: set[str]) -> None:
+    """Raise ConfigurationError for a field of an entry that is not allowed."""
     for name in entry:
-        if name not in allowed and name != "extensions":
+        if name not in allowed and name != "extensions":  # extensions mean nothing to clients
             raise _make_refusal(where, name, _REFUSED.get(name, "it is not known here"))
 
 
 def _make_refusal(where: str, name: str, why: str) -> ConfigurationError:
-    return ConfigurationError(f"the kubeconfig's {where} has {_short(name)}: {why}")
+    """Return the error for a field that is refused."""
+    return ConfigurationError(f"the kubeconfig's {where} has {_shorten(name)}: {why}")
 
 
-def _text(entry: Mapping[str, Any], name: str) -> str:
+def _parse_text(entry: Mapping[str, Any], name: str) -> str:
+    """Return the text in a field; empty if the field is absent.
+
+    Raises:
+        ConfigurationError: the value is no text, or has control characters.
+    """
     value = entry.get(name, "")
     if not isinstance(value, str) or not value.isprintable():
         raise ConfigurationError(f"the kubeconfig's {name} is not a string")
     return "" if value in _ABSENT else value.strip()
 
 
-def _flag(entry: Mapping[str, Any], name: str) -> bool:
-    value = _text(entry, name).lower()
+def _parse_flag(entry: Mapping[str, Any], name: str) -> bool:
+    """Return the boolean in a field; False if absent. Raise ConfigurationError for others."""
+    value = _parse_text(entry, name).lower()
     if value not in {"", "true", "false"}:
         raise ConfigurationError(f"the kubeconfig's {name} is neither true nor false")
     return value == "true"
 
 
-def _token(user: Mapping[str, Any]) -> str:
+def _parse_token(user: Mapping[str, Any]) -> str:
+    """Return the bearer token of a user; empty if it has none.
+
+    Raises:
+        ConfigurationError: the token cannot be sent in a header.
+    """
     value = user.get("token", "")
-    token = value.strip() if isinstance(value, str) else "\n"
+    token = value.strip() if isinstance(value, str) else "\n"  # other types fail the check below
     if not token.isascii() or not token.isprintable() or " " in token:
         raise ConfigurationError(
             "the kubeconfig's token is not valid: it has spaces or characters that a header"
@@ -244,7 +275,12 @@ def _token(user: Mapping[str, Any]) -> str:
     return token
 
 
-def _pem(entry: Mapping[str, Any], name: str) -> str:
+def _parse_pem(entry: Mapping[str, Any], name: str) -> str:
+    """Return the PEM in a field, where it is in base64; empty if the field is absent.
+
+    Raises:
+        ConfigurationError: the value is not PEM in base64.
+    """
     value = entry.get(name, "")
     try:
         pem = base64.b64decode("".join(value.split()), validate=True).decode("ascii")
@@ -255,27 +291,32 @@ def _pem(entry: Mapping[str, Any], name: str) -> str:
     return pem
 
 
-def _server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
-    """Return the URL of the API server; raise ConfigurationError unless it is https of a host."""
-    server = _text(cluster, "server")
+def _parse_server(cluster: Mapping[str, Any], *, allow_insecure: bool) -> str:
+    """Return the URL of the API server, without a slash at the end.
+
+    Raises:
+        ConfigurationError: it is no https:// URL of a host, or has a query, a fragment or a user.
+            http:// is accepted with `allow_insecure`.
+    """
+    server = _parse_text(cluster, "server")
     parts = parse_host_url(server)
     if parts is not None and parts.scheme == "http" and not allow_insecure:
         raise ConfigurationError(
-            f"the kubeconfig's server {_short(server)} is plain HTTP, which is not allowed"
+            f"the kubeconfig's server {_shorten(server)} is plain HTTP, which is not allowed"
         )
     if parts is None or parts.query or parts.fragment or parts.username or parts.password:
         raise ConfigurationError(
-            f"the kubeconfig's server {_short(server)} is not an https:// URL of a host"
+            f"the kubeconfig's server {_shorten(server)} is not an https:// URL of a host"
         )
     return server.rstrip("/")
 
 
-def _short(value: object) -> str:
+def _shorten(value: object) -> str:
     """Return the value's repr, cut to a length that fits into a condition's message."""
     return repr(value if value is not None else "")[:80]
 
 
-def _tls(credentials: TenantCredentials) -> ssl.SSLContext:
+def _create_tls(credentials: TenantCredentials) -> ssl.SSLContext:
     """Return the TLS context of credentials; raise ConfigurationError if they are unusable."""
     try:
         context = create_tls_context(

@@ -1,7 +1,7 @@
-"""A connection to an API server, as clients and informers use it: a protocol without a library.
+"""The protocol of a connection to an API server, which clients and informers use.
 
-`HttpTransport` (controller/httptransport.py) is the one over HTTP. It stands apart because a
-program that only reads manifests needs the types, and not aiohttp.
+`HttpTransport` (controller/httptransport.py) implements it over HTTP. It is another module because
+a program that only reads manifests needs the types, and not aiohttp.
 """
 
 import inspect
@@ -16,7 +16,7 @@ NO_QUERY: Mapping[str, str] = MappingProxyType({})
 
 
 def check_transport(transport: object, caller: str) -> None:
-    """Raise TypeError for what is no transport: a client, or a transport that is not awaited.
+    """Raise TypeError if `transport` is no Transport: a client, or `connect()` without await.
 
     Args:
         transport: as the caller passed it.

@@ -1,15 +1,15 @@
-"""Which changes of which kind put which keys into a controller's queue.
+"""Triggers: which changes of which kind put which keys into a controller's queue.
 
 A `Watch` names three things: an informer that delivers changes, a predicate that drops changes,
 and a mapping from a changed object to the keys to enqueue.
 
 A predicate saves queue entries, not memory, and nothing may depend on it for correctness:
 reconcilers are level-based, so an extra reconciliation changes nothing. A mapping is called with
-the old and with the new state of a changed object, because the owner or the reference that was
-removed needs a reconciliation as much as the one that was added.
+the old and with the new state of a changed object, because a removed owner or reference needs a
+reconciliation as much as an added one.
 
-Mappings, predicates and delays are plain functions. What they return is checked (callbacks.py),
-and a change on which one of them fails is delivered again (redelivery.py).
+Mappings, predicates and delays are plain functions. Their results are checked (callbacks.py), and
+a change on which one of them fails is delivered again (redelivery.py).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +39,7 @@ Delay = Callable[[Change[Any]], float]
 
 
 class KeySink(Protocol):
-    """Gets the keys: a work queue, or what passes only some of them on to one."""
+    """Takes keys: a work queue, or a filter that passes only some keys on to a queue."""
 
     def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
         """Queue `key` in `seconds`, or earlier if it is queued earlier already."""
@@ -69,18 +69,19 @@ def to_owner(owner: Resource[Any]) -> Mapping[Any]:
     if not isinstance(owner, Resource):
         raise TypeError(f"to_owner needs the Resource of the owner's kind, not {safe_repr(owner)}")
 
-    def owners(obj: Object) -> Iterable[Key]:
+    def list_owners(obj: Object) -> Iterable[Key]:
+        """Yield the key of the controlling owner if it is of the given kind."""
         meta = obj.metadata
         for reference in meta.ownerReferences:
             group = reference.apiVersion.rpartition("/")[0]
             if reference.controller and (reference.kind, group) == (owner.kind, owner.group):
                 yield Key(meta.namespace if owner.namespaced else "", reference.name)
 
-    return owners
+    return list_owners
 
 
 def generation_changed(change: Change[Any]) -> bool:
-    """Pass updates that changed the spec: those of status and metadata leave the generation.
+    """Pass updates that changed the spec; updates of status and metadata keep the generation.
 
     Additions, deletions and re-creations (another uid) always pass, and so does the update that
     sets the deletionTimestamp, because the server increments the generation with it. Kinds
@@ -96,17 +97,18 @@ def generation_changed(change: Change[Any]) -> bool:
 
 
 def spec_at_once(others: float) -> Delay:
-    """Return a delay of `others` seconds for changes that `generation_changed` does not pass.
+    """Return a delay of 0 for changes of the spec, and of `others` seconds for all other changes.
 
-    For kinds whose reconciler counts, in a status or an annotation, what changes in bursts. The
-    answer to its own write is a change, too: were that due at once, each write would bring the
-    next one, however long other changes are gathered.
+    For kinds whose reconciler writes a count of frequent changes into a status or an annotation.
+    The response to its own write is a change, too. Without a delay each write would cause the next
+    one, however long other changes are gathered.
 
     Args:
-        others: seconds until changes of status and metadata are due; those of spec are at once.
+        others: seconds until changes of status and metadata are due.
     """
 
     def delay(change: Change[Any]) -> float:
+        """Return 0 if `generation_changed` passes the change, else `others`."""
         return 0.0 if generation_changed(change) else others
 
     return delay
@@ -117,27 +119,26 @@ class Watch(Generic[T]):
     """Enqueues keys when objects of one kind change.
 
     Args:
-        informer: delivers the changes. In a set of namespaces a controller hears of a namespace
-            once all kinds that it watches in that set were listed there.
+        informer: delivers the changes. In a set of namespaces a controller gets keys of a
+            namespace once all kinds that it watches in that set were listed there.
         mapping: from a changed object to the keys to enqueue. It is called with the old and with
             the new state of the object, and the keys of both are enqueued.
-        predicate: whether a change counts; None if all do.
-        delay: in how many seconds a change is due at the latest, so that one reconciliation may
-            take in all that happens until then: a number, or a function of the change; None if
-            every change is due at once.
-        priority: of the keys, unless they are those of the first list: LOW_PRIORITY where what is
-            asked for itself is to go first.
+        predicate: returns whether a change counts; None if all changes count.
+        delay: seconds until a change is due, so that one reconciliation handles all changes until
+            then: a number, or a function of the change; None if every change is due at once.
+        priority: the priority of the keys, except those of the first list. LOW_PRIORITY for
+            objects of another kind than the reconciled one, whose own changes then go first.
         unreadable: from the key of an object that cannot be decoded or indexed to the keys to
             enqueue, at each of its versions and when it is deleted or can be read again; None
             enqueues none. The reconciler finds the key in `Cache.unreadable`: the object is not
             absent.
         is_required: whether the controller starts only once the kind was listed. False if its
-            reconciler reads objects live that the cache does not show: then a kind that is not
-            served, or may not be listed, does not keep the controller from working.
+            reconciler reads objects from the server that the cache does not show. A kind that is
+            not served, or may not be listed, then does not keep the controller from working.
 
     Raises:
         TypeError: a function is async, cannot be called or takes other arguments, or `informer`
-            is none.
+            is no informer.
     """
 
     informer: Informer[T] | NamespacesInformer[T]
@@ -219,7 +220,7 @@ class ClusterWatch(Generic[T]):
     Args:
         kind: delivers the changes of all clusters that are open.
         mapping: from the cluster's key and a changed object in it to the keys to enqueue.
-        predicate: whether a change counts; None if all do.
+        predicate: returns whether a change counts; None if all changes count.
 
     Raises:
         TypeError: a function is async, cannot be called or takes other arguments.
@@ -236,7 +237,7 @@ class ClusterWatch(Generic[T]):
         _check_functions(self.mapping, self.predicate, None, "cluster", "object")
 
     async def wait_ready(self) -> None:
-        """Return at once."""
+        """Return at once: no controller waits for other clusters."""
 
     def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
         """Enqueue keys from now on, first those of all objects in the open clusters' caches.
@@ -274,7 +275,7 @@ class KeyWatch:
 
     Args:
         source: announces the keys.
-        priority: of the keys: LOW_PRIORITY where what is asked for itself is to go first.
+        priority: the priority of the keys. LOW_PRIORITY lets keys of changed objects go first.
     """
 
     source: KeySource
@@ -284,14 +285,14 @@ class KeyWatch:
     """None: no kind is watched."""
 
     async def wait_ready(self) -> None:
-        """Return at once."""
+        """Return at once: there is no list to wait for."""
 
     def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
         """Enqueue keys from now on.
 
         Args:
             queue: gets the keys.
-            replayed: False to leave out what the source replays, as for `Watch.connect`.
+            replayed: False to leave out the keys that the source replays.
 
         Returns:
             The registration; closing it stops the enqueuing.
@@ -305,20 +306,20 @@ class KeyWatch:
 
 
 Trigger = Watch[Any] | ClusterWatch[Any] | KeyWatch
-"""What a controller can be given to feed its queue."""
+"""The types that can feed the queue of a controller."""
 _TRIGGERS = (Watch, ClusterWatch, KeyWatch)
 
 
 def check_triggers(controller: str, triggers: object) -> None:
-    """Raise for what a controller cannot watch: an informer in place of a Watch, for example.
+    """Raise an error for triggers that a controller cannot use: an informer as Watch, for example.
 
     Args:
-        controller: its name, for the message.
-        triggers: as the caller passed them as `watches`.
+        controller: the name of the controller, for the message.
+        triggers: the argument `watches`, as the caller passed it.
 
     Raises:
-        TypeError: it is no collection of Watch, ClusterWatch and KeyWatch.
-        ValueError: it is empty.
+        TypeError: `triggers` is no sequence of Watch, ClusterWatch and KeyWatch.
+        ValueError: `triggers` is empty.
     """
     if isinstance(triggers, _TRIGGERS):
         raise TypeError(f"controller {controller}: watches must be a list: write [Watch(...)]")
@@ -342,10 +343,12 @@ def check_triggers(controller: str, triggers: object) -> None:
 
 
 def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
-    """Return the keys that a change maps to, each once, those of the old state first."""
-    old = call_for_keys(mapping, change.old) if change.old is not None else ()
-    new = call_for_keys(mapping, change.new) if change.new is not None else ()
-    return new if old in ((), new) and len(new) < 2 else tuple(dict.fromkeys(old + new))
+    """Return the keys that a change maps to, each once, the keys of the old state first."""
+    old_keys = call_for_keys(mapping, change.old) if change.old is not None else ()
+    new_keys = call_for_keys(mapping, change.new) if change.new is not None else ()
+    if len(new_keys) < 2 and old_keys in ((), new_keys):
+        return new_keys  # the quick way: most changes map to one key before and after
+    return tuple(dict.fromkeys(old_keys + new_keys))
 
 
 def _enqueue_unreadable(
@@ -388,7 +391,7 @@ def _enqueue(
     *,
     priority: int = 0,
 ) -> None:
-    """Queue the keys of a change that passes the predicate; initial ones at low priority."""
+    """Queue the keys of a change that passes the predicate, at low priority for an initial one."""
     if predicate is not None and not call_for_flag(predicate, change):
         return
     seconds = call_for_seconds(delay, change) if callable(delay) else delay or 0.0

@@ -1,9 +1,9 @@
-"""The unreadable objects of a cache, with the reasons, indexed by what can be decoded of them.
+"""The unreadable objects of a cache, with the reasons, indexed by their outlines.
 
-An object that cannot be decoded still belongs to somebody: its outline (see Resource) may say to
-whom. So the index functions of the cache are called with outlines, too. An outline has some fields
-of an object only. If a function raises for it, or there is no outline, the object may have any
-value in that index, and it is unplaced.
+An object that cannot be decoded still refers to other objects, and its outline (see Resource) may
+have the reference. So the index functions of the cache are called with outlines, too. An outline
+has only some fields of an object. If a function raises for it, or there is no outline, the object
+may have any value in that index. Such an object is called unplaced.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _NO_KEYS: AbstractSet[Key] = frozenset()
 
 
 class UnreadableObjects(Mapping[Key, str]):
-    """The reasons by key; each change costs the same, however many objects there are.
+    """The reasons by key; the cost of a change does not grow with the number of objects.
 
     Args:
         functions: the index functions of the cache, by index name.
@@ -29,11 +29,14 @@ class UnreadableObjects(Mapping[Key, str]):
     def __init__(self, functions: Mapping[str, Callable[[Any], Iterable[str]]]) -> None:
         self._functions = dict(functions)
         self._reasons: dict[Key, str] = {}
+        # By key and index name, the values of the outline; None if the object is unplaced.
         self._values: dict[Key, Mapping[str, AbstractSet[str] | None]] = {}
+        # By index name and value, the keys; the value None has the unplaced objects.
         self._keys: dict[str, dict[str | None, set[Key]]] = {name: {} for name in functions}
 
     @override
     def __getitem__(self, key: Key) -> str:
+        """Return why an object is unreadable; raise KeyError if it is not."""
         return self._reasons[key]
 
     @override
@@ -45,7 +48,7 @@ class UnreadableObjects(Mapping[Key, str]):
         return len(self._reasons)
 
     def put(self, key: Key, reason: str) -> None:
-        """Note an object that cannot be read, or another reason for one that is noted."""
+        """Note an unreadable object, or a new reason for an object that is noted."""
         self.remove(key)
         self._reasons[key] = reason
         outline = reason.outline if isinstance(reason, DecodeFailure) else None
@@ -55,7 +58,7 @@ class UnreadableObjects(Mapping[Key, str]):
                 self._keys[name].setdefault(value, set()).add(key)
 
     def remove(self, key: Key) -> None:
-        """Forget an object that can be read, or is gone; does nothing if it is not noted."""
+        """Forget an object that can be read or was deleted; does nothing if it is not noted."""
         self._reasons.pop(key, None)
         for name, values in self._values.pop(key, {}).items():
             for value in (None,) if values is None else values:
@@ -80,7 +83,7 @@ class UnreadableObjects(Mapping[Key, str]):
         """
         return self._keys[index].get(None, _NO_KEYS)
 
-    def near(self, index: str, value: str) -> Mapping[Key, str]:
+    def find_near(self, index: str, value: str) -> Mapping[Key, str]:
         """Return the objects that may have `value` in `index`, with the reasons.
 
         Raises:
@@ -102,17 +105,17 @@ class UnreadableObjects(Mapping[Key, str]):
 def find_near(unreadable: Mapping[Key, str], index: str, value: str) -> Mapping[Key, str]:
     """Return the unreadable objects that may have `value` in `index`, and perhaps others.
 
-    Those of a cache are found by its index, so thousands of other values cost nothing. Those of a
-    list have no index, and all of them are returned.
+    The unreadable objects of a cache are found by its index. Those of a list have no index, so all
+    of them are returned.
 
     Args:
-        unreadable: of a cache or of a list, with the reasons.
+        unreadable: the unreadable objects of a cache or of a list, with the reasons.
         index: the name of an index of the cache.
-        value: in the index.
+        value: the value in the index.
 
     Raises:
         KeyError: the cache has no index of that name.
     """
     if not unreadable or not isinstance(unreadable, UnreadableObjects):
         return unreadable
-    return unreadable.near(index, value)
+    return unreadable.find_near(index, value)

@@ -1,4 +1,4 @@
-"""One watch: cut into lines under a deadline for silence, how much may come, why it ended."""
+"""Parts for reading a watch: its lines, a deadline for silence, a limit for bytes, its end."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
@@ -13,19 +13,19 @@ from controller.errors import (
 )
 
 MAX_LINE = 32 * 1024 * 1024
-"""Bytes of the longest event that is accepted; etcd refuses objects above 1.5 MiB."""
+"""Bytes of the longest event that is accepted; etcd rejects objects above 1.5 MiB."""
 
 OBJECT_BYTES = 1024
-"""Counted for each object besides the bytes it came in: what an empty one takes in a cache."""
+"""Bytes that count for each object besides its JSON: about what an empty one takes in a cache."""
 PAGE_BYTES = 64 * 1024
-"""Counted for each page of a list, so that one of empty pages ends."""
+"""Bytes that count for each page of a list, so that a list of endless empty pages ends."""
 
 IDLE = "idle"
 """Nothing came for too long, not even a bookmark: the connection was dead."""
 ENDED = "ended"
-"""The server ended it normally, as it does every few minutes; or we did, to list again."""
+"""The server ended the watch normally, as every few minutes; or we did, to list again."""
 SHORT = "short"
-"""The server ended it within a second without sending anything."""
+"""The server ended the watch within a second without sending anything."""
 EXPIRED = "expired"
 """The server has no events for our position."""
 THROTTLED = "throttled"
@@ -33,13 +33,13 @@ THROTTLED = "throttled"
 BROKEN = "broken"
 """The connection failed."""
 FAILED = "failed"
-"""The server refused it, or sent something else than a watch."""
+"""The server rejected the watch, or sent something else than a watch."""
 REASONS = (IDLE, ENDED, SHORT, EXPIRED, THROTTLED, BROKEN, FAILED)
 """The values of the metric label `reason`."""
 
 
 class WatchObserver:
-    """Called when lists and watches end; this one ignores it, InformerMetrics counts."""
+    """Called when lists and watches end. This class does nothing; InformerMetrics counts."""
 
     def note_restart(self, reason: str) -> None:
         """Note that a watch ended, for one of `REASONS`; another watch or a list follows."""
@@ -51,8 +51,8 @@ class WatchObserver:
         """Note that all objects were read, in pages or as initial events."""
 
 
-def end_reason(error: ControllerError) -> str:
-    """Return the one of `REASONS` for which a watch failed with `error`."""
+def classify_end(error: ControllerError) -> str:
+    """Return the reason, one of `REASONS`, for a watch that ended with `error`."""
     if is_expired(error):
         return EXPIRED
     match error:
@@ -67,10 +67,10 @@ def end_reason(error: ControllerError) -> str:
 
 
 class ReadLimit:
-    """Counts what a server sends, so that one that is not trusted cannot fill the memory.
+    """Counts the bytes that a server sends, so that an untrusted server cannot fill the memory.
 
-    A list may have as much as the limit. So may the events of the watches after it; then the
-    objects are listed again, and the cache never holds more than twice the limit.
+    A list may have as many bytes as the limit, and so may the events of the watches after it. Then
+    the objects are listed again. So the cache never holds more than twice the limit.
 
     Args:
         max_list_bytes: of one list, or of the events after it; None for no limit.
@@ -81,12 +81,12 @@ class ReadLimit:
         self._read = 0
 
     @property
-    def exceeded(self) -> bool:
-        """Whether more came than the limit allows."""
+    def is_exceeded(self) -> bool:
+        """Whether more bytes came than the limit allows."""
         return self._max_list_bytes is not None and self._read > self._max_list_bytes
 
     def reset(self) -> None:
-        """Count from zero, before a list and after it."""
+        """Count from zero again, before a list and after it."""
         self._read = 0
 
     def add(self, size: int, objects: int) -> None:
@@ -99,13 +99,13 @@ class ReadLimit:
         Args:
             plural: the kind, for the error.
             size: the page's bytes.
-            objects: how many are in it.
+            objects: the number of objects in the page.
 
         Raises:
             MalformedAnswer: the list is larger than the limit.
         """
         self.add(PAGE_BYTES + size, objects)
-        if self.exceeded:
+        if self.is_exceeded:
             raise MalformedAnswer(
                 f"the list of {plural} is larger than {self._max_list_bytes} bytes"
                 f" (an object counts {OBJECT_BYTES} more, a page {PAGE_BYTES})"
@@ -115,7 +115,7 @@ class ReadLimit:
 class LineSplitter:
     """Cuts a stream of chunks into lines.
 
-    The reader's readline was rejected: it is slower and has a limit that large objects exceed.
+    Rejected: `readline` of aiohttp's reader. It is slower, and large objects exceed its limit.
 
     Args:
         max_line: bytes of the longest line.
@@ -129,6 +129,8 @@ class LineSplitter:
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that `chunk` completes, without line ends and empty lines.
 
+        The incomplete last line is kept for the next chunk.
+
         Raises:
             MalformedAnswer: a line is longer than allowed.
         """
@@ -140,15 +142,15 @@ class LineSplitter:
         if not newline:
             return []
         lines = [b"".join(self._parts), *rest.split(b"\n")]
-        last = lines.pop()
-        self._parts, self._pending = [last], len(last)
+        incomplete = lines.pop()
+        self._parts, self._pending = [incomplete], len(incomplete)
         return [line for line in lines if line]
 
 
 async def read_lines(
     chunks: AsyncIterator[bytes], clock: Clock, max_silence: Callable[[], float]
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the lines of a watch, those that arrived together in one list.
+    """Yield the lines of a watch; lines that arrived together are in one list.
 
     An incomplete last line is dropped: the next watch sends that event again, because the
     position is still before it.

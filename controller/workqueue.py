@@ -1,4 +1,4 @@
-"""The keys that a controller has to reconcile: each at most once, none twice at the same time.
+"""The queue of a controller's keys: each is queued once at most, and processed once at a time.
 
     add ──────────────┐
     add_after ─ Delays ┴─→ ReadyLevels ─ get ─→ processing ─ done ─→ removed
@@ -14,7 +14,7 @@ The rules are those of client-go's work queue, with the priorities of controller
   change is lost.
 - There is one event loop, and there are no locks and no tasks: a waiting `get` wakes itself when
   the first delayed key is due. Rejected: a task that moves delayed keys. It needs an owner, and
-  without it delayed keys are lost.
+  delayed keys are lost if no owner runs it.
 """
 
 import math
@@ -40,18 +40,18 @@ class QueueShutDown(Exception):
 
 
 class QueueObserver:
-    """Called when something happens to keys; this one ignores it, QueueMetrics counts."""
+    """Called when a key changes its state. This class does nothing; QueueMetrics counts."""
 
     def note_added(self, priority: int) -> None:
         """Note that a key became ready."""
 
-    def priority_raised(self, before: int, after: int) -> None:
+    def note_raised(self, before: int, after: int) -> None:
         """Note that a ready key was moved to a higher priority."""
 
     def note_taken(self, priority: int, waited: float) -> None:
         """Note that `get` returned a key, `waited` seconds after it became ready."""
 
-    def done(self, worked: float) -> None:
+    def note_processed(self, worked: float) -> None:
         """Note that a key was processed for `worked` seconds."""
 
     def note_delayed(self) -> None:
@@ -72,7 +72,8 @@ class QueueStatistics:
         failing: number of keys with failures.
         oldest_ready_seconds: how long the oldest ready key has been ready.
         unfinished_seconds: seconds spent so far on the keys in processing, added up.
-        longest_running_seconds: seconds spent so far on the key that is in processing longest.
+        longest_running_seconds: seconds spent so far on the key that has been in processing for
+            longest.
     """
 
     ready: Mapping[int, int]
@@ -94,11 +95,18 @@ class _Waiter:
 
 @dataclass(slots=True)
 class _Processing:
-    """A key in processing; `again` is the priority to queue it with when done, if it was added."""
+    """A key in processing.
+
+    Args:
+        priority: the priority that the key was taken with.
+        begun_at: when (monotonic seconds) `get` returned the key.
+        next_priority: the priority to queue the key with at its end; None if it was not added
+            meanwhile.
+    """
 
     priority: int
-    begun: float
-    again: int | None = None
+    begun_at: float
+    next_priority: int | None = None
 
 
 class WorkQueue(Generic[K]):
@@ -130,29 +138,34 @@ class WorkQueue(Generic[K]):
         self._delays = Delays[K]()
         self._processing: dict[K, _Processing] = {}
         self._waiters: deque[_Waiter] = deque()
+        # The due time (monotonic seconds) of the last delay that a waiter has waited for.
         self._reached = -math.inf
         self._closed = False
 
     def add(self, key: K, *, priority: int = 0) -> None:
-        """Queue `key` for the next free worker.
+        """Queue `key` for the next free worker; does nothing after `shut_down`.
 
         Args:
-            key: what is to be reconciled.
-            priority: higher ones go first; a key keeps the highest that it was added with.
+            key: the key to reconcile.
+            priority: keys with a higher one go first; a key keeps the highest of several calls.
         """
         if self._closed:
             return
         now = self._queue_due_keys()
-        waiting = self._delays.discard(key)
-        self._enqueue(key, priority if waiting is None else max(priority, waiting), now)
+        delayed_priority = self._delays.discard(key)
+        if delayed_priority is not None:
+            priority = max(priority, delayed_priority)
+        self._enqueue(key, priority, now)
         self._wake()
 
     def add_after(self, key: K, seconds: float, *, priority: int = 0) -> None:
         """Queue `key` in `seconds`, or earlier if it is queued earlier already.
 
+        Does nothing after `shut_down`.
+
         Args:
-            key: what is to be reconciled.
-            seconds: from now.
+            key: the key to reconcile.
+            seconds: the delay from now.
             priority: as for `add`.
         """
         if seconds <= 0:
@@ -163,8 +176,8 @@ class WorkQueue(Generic[K]):
         self._observer.note_delayed()
         now = self._queue_due_keys()
         current = self._processing.get(key)
-        if key in self._ready or (current is not None and current.again is not None):
-            self._enqueue(key, priority, now)
+        if key in self._ready or (current is not None and current.next_priority is not None):
+            self._enqueue(key, priority, now)  # queued earlier already: only raise its priority
         else:
             self._delays.put(key, now + seconds, priority)
         self._wake()
@@ -173,7 +186,7 @@ class WorkQueue(Generic[K]):
         """Queue `key` after its back-off, which doubles with each call until `forget`.
 
         Args:
-            key: what is to be reconciled.
+            key: the key to reconcile.
             priority: as for `add`.
         """
         if not self._closed:
@@ -184,11 +197,11 @@ class WorkQueue(Generic[K]):
         self._backoff.forget(key)
 
     def failures(self, key: K) -> int:
-        """Return how often `key` was added rate limited since it was last forgotten."""
+        """Return how often `key` was added rate limited since the last `forget`."""
         return self._backoff.failures(key)
 
     def priority(self, key: K) -> int:
-        """Return the priority that `key`, now in processing, was taken with; 0 if it is not."""
+        """Return the priority that `key` was taken with; 0 if it is not in processing."""
         current = self._processing.get(key)
         return 0 if current is None else current.priority
 
@@ -200,17 +213,17 @@ class WorkQueue(Generic[K]):
         Raises:
             QueueShutDown: the queue was shut down and is empty.
         """
-        # Always a checkpoint, so that other tasks run, too, if there is always a key.
+        # Other tasks have to run even if there always is a key, and `get` never waits.
         await checkpoint()
         while True:
             now = self._queue_due_keys()
-            key = self._ready.pop(now)
-            if key is not None:
-                self._processing[key.key] = _Processing(key.priority, now)
-                self._observer.note_taken(key.priority, now - key.since)
-                self._wake()
-                return key.key
-            if self._drained:
+            ready = self._ready.pop(now)
+            if ready is not None:
+                self._processing[ready.key] = _Processing(ready.priority, now)
+                self._observer.note_taken(ready.priority, now - ready.since)
+                self._wake()  # the next waiter, if there are more keys
+                return ready.key
+            if self._is_drained:
                 raise QueueShutDown
             await self._wait()
 
@@ -222,17 +235,17 @@ class WorkQueue(Generic[K]):
         """
         ended = self._processing.pop(key)
         now = self._queue_due_keys()
-        self._observer.done(now - ended.begun)
-        if ended.again is not None:
-            self._enqueue(key, ended.again, now)
+        self._observer.note_processed(now - ended.begun_at)
+        if ended.next_priority is not None:
+            self._enqueue(key, ended.next_priority, now)
         self._wake()
 
     def shut_down(self, *, drain: bool = True) -> None:
-        """Accept no more keys, and remove the delayed ones.
+        """Accept no more keys, and remove the delayed keys.
 
         Args:
-            drain: let `get` return the ready keys, and those added while being processed;
-                otherwise these are removed, too.
+            drain: let `get` return the ready keys, and keys that were added while they were
+                processed; False to remove these keys, too.
         """
         self._queue_due_keys()
         self._closed = True
@@ -240,17 +253,17 @@ class WorkQueue(Generic[K]):
         if not drain:
             self._observer.note_dropped(self._ready.clear())
             for current in self._processing.values():
-                current.again = None
+                current.next_priority = None
         self._wake()
 
     def statistics(self) -> QueueStatistics:
         """Return a snapshot of the keys that are ready, delayed and in processing."""
         now = self._queue_due_keys()
-        self._wake()
-        oldest = self._ready.oldest()
-        running = [now - current.begun for current in self._processing.values()]
+        self._wake()  # keys may have become ready just now
+        oldest = self._ready.find_oldest()
+        running = [now - current.begun_at for current in self._processing.values()]
         return QueueStatistics(
-            ready=self._ready.depths(),
+            ready=self._ready.count_by_priority(),
             delayed=len(self._delays),
             processing=len(self._processing),
             failing=len(self._backoff),
@@ -260,27 +273,38 @@ class WorkQueue(Generic[K]):
         )
 
     @property
-    def _drained(self) -> bool:
+    def _is_drained(self) -> bool:
+        """Whether the queue was shut down, and no key is ready or to be queued again."""
         return (
             self._closed
             and not self._ready
-            and all(current.again is None for current in self._processing.values())
+            and all(current.next_priority is None for current in self._processing.values())
         )
 
     def _enqueue(self, key: K, priority: int, since: float) -> None:
+        """Make a key ready; a key in processing becomes ready when that is done.
+
+        Args:
+            priority: a ready key keeps the higher of both priorities.
+            since: when (monotonic seconds) the key became ready.
+        """
         current = self._processing.get(key)
         if current is not None:
-            current.again = max(priority, priority if current.again is None else current.again)
+            if current.next_priority is None or current.next_priority < priority:
+                current.next_priority = priority
             return
-        known = key in self._ready
-        before = self._ready.push(key, priority, since)
-        if before is not None:
-            self._observer.priority_raised(before, priority)
-        elif not known:
+        was_ready = key in self._ready
+        old_priority = self._ready.push(key, priority, since)
+        if old_priority is not None:
+            self._observer.note_raised(old_priority, priority)
+        elif not was_ready:
             self._observer.note_added(priority)
 
     def _queue_due_keys(self) -> float:
-        """Queue the delayed keys that are due; return the time now (monotonic seconds)."""
+        """Make the delayed keys ready that are due; return the present time (monotonic seconds).
+
+        That time is never before the due time of a delay that has passed (see `_wait`).
+        """
         now = max(self.clock.monotonic(), self._reached)
         while (due := self._delays.pop_due(now)) is not None:
             key, since, priority = due
@@ -290,12 +314,13 @@ class WorkQueue(Generic[K]):
     def _wake(self) -> None:
         """Wake one waiter if a key is ready, or if no waiter wakes itself for the next due key.
 
-        One is enough: it calls this again when it has taken a key.
+        One waiter is enough: it calls this again when it has taken a key. If the queue is drained,
+        all waiters are woken, and `get` raises in each.
         """
         waiters = self._waiters
         if not waiters:
             return
-        if self._drained:
+        if self._is_drained:
             while waiters:
                 waiters.popleft().event.set()
         elif self._ready:
@@ -320,12 +345,14 @@ class WorkQueue(Generic[K]):
                     # The key is due now, even if rounding makes the clock a little early.
                     self._reached = max(self._reached, due)
         except BaseException:
-            # Cancelled, perhaps after it was woken, or as the one that wakes itself.
+            # Cancelled. Another waiter has to take the key that this one was woken for, or to wait
+            # for the next due key in its place.
             self._remove(waiter)
             self._wake()
             raise
         self._remove(waiter)
 
     def _remove(self, waiter: _Waiter) -> None:
+        """Remove a waiter; `_wake` has removed it already if it woke this waiter."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)

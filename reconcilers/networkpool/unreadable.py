@@ -58,7 +58,7 @@ def unreadable_near(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]
 
     So thousands of unreadable allocations of other pools cost nothing.
     """
-    return unreadable_of(unreadable.near(POOL_INDEX, str(pool)), pool)
+    return unreadable_of(unreadable.find_near(POOL_INDEX, str(pool)), pool)
 
 
 def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:

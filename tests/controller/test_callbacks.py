@@ -103,7 +103,7 @@ def function_of_two(_: Key, obj: Widget) -> list[Key]:
 
 
 def kind_of_clusters() -> ClusterKind[Widget]:
-    return ClusterKind(WIDGETS, Scope(), indexes={}, used=lambda _: None)
+    return ClusterKind(WIDGETS, Scope(), indexes={}, mark_used=lambda _: None)
 
 
 @pytest.mark.parametrize("register", REGISTRATIONS.values(), ids=REGISTRATIONS)

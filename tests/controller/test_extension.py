@@ -124,7 +124,7 @@ async def test_a_kind_of_an_extension_that_cannot_be_listed_fails_the_probe_whil
     extension.informer(WIDGETS)
 
     def ready() -> str:
-        return report("readyz", manager._readiness(), verbose=True).body
+        return report("readyz", manager._list_readiness_checks(), verbose=True).body
 
     assert "widgets" not in ready()
     async with anyio.create_task_group() as group:

@@ -167,4 +167,4 @@ def test_no_group_waits_for_two_turns_of_another(
                     passed.append(popped.key.namespace)
         for (_, space), passed in turns.items():
             assert len(passed) == len(set(passed)), f"{space} was passed over by {passed}"
-    assert sum(ready.depths().values()) == len(waiting)
+    assert sum(ready.count_by_priority().values()) == len(waiting)

@@ -13,7 +13,7 @@ from controller.errors import ConfigurationError, NoAnswer
 from controller.httpserver import listening
 from controller.httptransport import HttpTransport
 from controller.pages import Bind
-from controller.proxies import check_proxy, proxy_from_environment
+from controller.proxies import check_proxy, find_environment_proxy
 from tests.controller.kubeconfigs import kubeconfig
 
 
@@ -65,8 +65,8 @@ def test_the_environment_s_proxy_is_used_except_where_it_says_so(
 ) -> None:
     environ = {"HTTPS_PROXY": "proxy:3128", "NO_PROXY": exceptions}
     expected = "http://proxy:3128" if proxied else ""
-    assert proxy_from_environment(server, environ) == expected
-    assert proxy_from_environment(server, {}) == ""
+    assert find_environment_proxy(server, environ) == expected
+    assert find_environment_proxy(server, {}) == ""
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_the_environment_s_proxy_is_used_except_where_it_says_so(
 def test_the_scheme_of_the_server_selects_the_variable(
     server: str, environ: dict[str, str], proxy: str
 ) -> None:
-    assert proxy_from_environment(server, environ) == proxy
+    assert find_environment_proxy(server, environ) == proxy
 
 
 def test_a_proxy_of_another_kind_is_refused() -> None:

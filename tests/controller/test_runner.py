@@ -23,7 +23,7 @@ from controller.meta import Key
 from controller.metrics import Metrics
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from controller.queueorder import KeyBackoff, Retries
-from controller.runner import Controller, most_severe
+from controller.runner import Controller, find_most_severe
 from controller.workqueue import WorkQueue
 from tests.clock import VirtualClock, settle
 
@@ -204,11 +204,11 @@ async def test_a_group_of_conflicts_is_a_conflict() -> None:
 def test_the_most_severe_of_a_group_decides() -> None:
     conflict, throttled = Conflict(409), TooManyRequests(429, retry_after=1)
     final, lost = TerminalError("x"), NoAnswer("x")
-    assert most_severe(ExceptionGroup("", [conflict, throttled])) is throttled
-    assert most_severe(ExceptionGroup("", [conflict, final, throttled])) is final
-    assert most_severe(ExceptionGroup("", [conflict, final, lost])) is lost
+    assert find_most_severe(ExceptionGroup("", [conflict, throttled])) is throttled
+    assert find_most_severe(ExceptionGroup("", [conflict, final, throttled])) is final
+    assert find_most_severe(ExceptionGroup("", [conflict, final, lost])) is lost
     bug = ExceptionGroup("", [lost, KeyError("x")])
-    assert most_severe(bug) is bug
+    assert find_most_severe(bug) is bug
 
 
 def counting(

@@ -52,8 +52,8 @@ def test_an_unreadable_object_is_found_by_its_outline() -> None:
     assert cache.unreadable.by_index(SIZE_INDEX, "2") == {_key("two")}
     assert cache.unreadable.by_index(SIZE_INDEX, "1") == set()
     assert cache.unreadable.list_unplaced(SIZE_INDEX) == {_key("odd")}
-    assert set(cache.unreadable.near(SIZE_INDEX, "2")) == {_key("two"), _key("odd")}
-    assert set(cache.unreadable.near(SIZE_INDEX, "1")) == {_key("odd")}
+    assert set(cache.unreadable.find_near(SIZE_INDEX, "2")) == {_key("two"), _key("odd")}
+    assert set(cache.unreadable.find_near(SIZE_INDEX, "1")) == {_key("odd")}
 
 
 def test_an_object_moves_in_the_index_with_its_outline_and_leaves_it_when_it_is_gone() -> None:

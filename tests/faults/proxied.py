@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from controller import Change, Client, Informer, ObjectMeta, Resource, Transport, Version, connect
 from controller.errors import Invalid
-from controller.lists import stream_query
+from controller.lists import create_stream_query
 from controller.metrics import Metrics
 from controller.watch import REASONS
 from envtest import ControlPlane
@@ -124,7 +124,7 @@ async def proxied_plane(seed: int = 0, *, streams: bool = False) -> AsyncIterato
 
 async def _streams_lists(transport: Transport) -> bool:
     """Return whether a server streams lists: Kubernetes 1.31 does not unless it is asked to."""
-    query = {"watch": "1", "timeoutSeconds": "1"} | stream_query("")
+    query = {"watch": "1", "timeoutSeconds": "1"} | create_stream_query("")
     try:
         async with transport.stream(GAUGES.collection("default"), query=query):
             return True

@@ -51,7 +51,7 @@ async def ready(home: Cluster) -> Any:
 
 def probe(replica: Replica) -> str:
     """Return the answer of /readyz?verbose."""
-    return report("readyz", replica.manager._readiness(), verbose=True).body
+    return report("readyz", replica.manager._list_readiness_checks(), verbose=True).body
 
 
 async def start(home: Cluster, *, hidden: str = "") -> Replica:
