@@ -16,7 +16,7 @@ from pathlib import Path
 import yaml
 
 from manifests.rendering import render_folder
-from reconcilers.cli.crds import file_name
+from reconcilers.cli.crds import build_file_name
 from reconcilers.cli.output import as_yaml
 from reconcilers.integrations.clusterapi.crds import crds
 from reconcilers.webhooks.configuration import INTEGRATIONS, build_entries
@@ -34,7 +34,7 @@ HEAD = """\
 def files() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have."""
     for definition in crds():
-        yield MANIFESTS / "clusterapi-crds" / file_name(definition), as_yaml([definition])
+        yield MANIFESTS / "clusterapi-crds" / build_file_name(definition), as_yaml([definition])
     for folder, validated in INTEGRATIONS.items():
         if not validated:
             continue

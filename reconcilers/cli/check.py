@@ -121,6 +121,11 @@ def check(
 
 
 def _audit(where: ReadingScope) -> list[Finding]:
+    """Return the findings about a cluster's objects or about files, without asking tenants.
+
+    Without the right to list TenantClusters there is no answer: every allocation would look like
+    an orphan.
+    """
     objects = read_all(where, required=(TENANT_CLUSTER,))
     _report_not_checked(objects, where.namespace)
     note_empty_namespace(objects, where.namespace)
@@ -129,17 +134,20 @@ def _audit(where: ReadingScope) -> list[Finding]:
 
 
 def _list_findings(objects: Objects, where: ReadingScope) -> list[Finding]:
-    """Return the findings about what -n selects; all objects were read to find them."""
+    """Return the findings about the selected namespace.
+
+    The objects of all namespaces were read for that, because they refer to each other.
+    """
     return select_findings(where.namespace, list_check_findings(objects, datetime.now(UTC)))
 
 
 def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = False) -> None:
-    """Warn of checks that are left out because the user may not read all that they need.
+    """Warn about checks that are left out because the user may not read the objects for them.
 
     Args:
-        objects: what was read.
+        objects: the objects that were read.
         namespace: the namespace that is checked; empty for all.
-        tenants: whether the load balancers of tenants were to be compared.
+        tenants: whether --tenants asks to compare the load balancers of tenants.
     """
     checks = {
         "NetworkPools": objects.limits_of(NETWORK_POOL, namespace),
@@ -166,7 +174,10 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
 
 
 async def _repair(where: ReadingScope, wanted_report: RepairReport, client: Any) -> list[Outcome]:
-    """Carry out a report; all kinds are required, as a repair must not follow from a part."""
+    """Carry out a reviewed report; return the outcome of each action.
+
+    All kinds must be readable: a finding from a part of the objects could be wrong.
+    """
     objects = await read_objects(client, where.namespace)
     findings = _list_findings(objects, where)
     show_progress("carrying out the report")
@@ -174,6 +185,7 @@ async def _repair(where: ReadingScope, wanted_report: RepairReport, client: Any)
 
 
 async def _audit_with_tenants(where: ReadingScope, client: Any) -> list[Finding]:
+    """Return the findings about a cluster's objects and about the load balancers of tenants."""
     from reconcilers.cli.cluster.tenantdrift import tenant_drift
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
@@ -182,8 +194,8 @@ async def _audit_with_tenants(where: ReadingScope, client: Any) -> list[Finding]
     note_empty_namespace(objects, where.namespace)
     findings = _list_findings(objects, where)
     show_progress("asking the tenants")
-    seen = await tenant_drift(client, objects, where.namespace)
-    # What a condition says of a tenant is older than what was seen there just now.
-    replaced = {(finding.kind, finding.subject) for finding in seen}
-    kept = [finding for finding in findings if (finding.kind, finding.subject) not in replaced]
-    return [*kept, *seen]
+    tenant_findings = await tenant_drift(client, objects, where.namespace)
+    # They are newer than a finding that repeats a condition of the same tenant.
+    replaced = {(finding.kind, finding.subject) for finding in tenant_findings}
+    others = [finding for finding in findings if (finding.kind, finding.subject) not in replaced]
+    return [*others, *tenant_findings]

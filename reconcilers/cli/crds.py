@@ -60,7 +60,7 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
         click.echo(forms[output](), nl=False)
         return
     for definition in chosen:
-        path = directory / file_name(definition)
+        path = directory / build_file_name(definition)
         try:
             directory.mkdir(parents=True, exist_ok=True)
             path.write_text(as_yaml([definition]), encoding="utf-8")
@@ -69,7 +69,7 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
         click.echo(path)
 
 
-def file_name(definition: dict[str, Any]) -> str:
-    """Return the file that a definition is shipped in, named as others name theirs."""
+def build_file_name(definition: dict[str, Any]) -> str:
+    """Return the file name of a definition, as controller-gen names it: GROUP_PLURAL.yaml."""
     spec = definition["spec"]
     return f"{spec['group']}_{spec['names']['plural']}.yaml"

@@ -1,4 +1,4 @@
-"""Work in an event loop that Ctrl-C ends, and how its failures are reported."""
+"""Runs asynchronous work until Ctrl-C, and reports its failures."""
 
 import os
 import signal
@@ -15,15 +15,18 @@ class Interrupted(Exception):
 
 
 def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` in an event loop of its own, until it ends or Ctrl-C ends it.
+    """Run `work` in an event loop until it ends, or until Ctrl-C cancels it.
+
+    A second Ctrl-C ends the process at once.
 
     Raises:
-        Interrupted: Ctrl-C came first, and everything has ended; a second one exits at once.
-        Problem: a server did not answer, or a file could not be used; says which and why.
-        Exception: what else `work` raised, out of the groups that task groups make of it.
+        Interrupted: Ctrl-C ended the work.
+        CommandProblem: a server did not answer, or a file could not be used; the message says
+            which and why.
+        Exception: another failure of `work`, without the exception groups around it.
     """
     try:
-        anyio.run(_interruptible, work)
+        anyio.run(_run_interruptibly, work)
     except ControllerError as failure:
         raise CommandProblem(str(failure)) from failure
     except BrokenPipeError:
@@ -35,17 +38,19 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
         ) from failure
 
 
-async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:
-    asked = False
+async def _run_interruptibly(work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` in a scope that the first signal cancels; raise Interrupted then."""
+    is_interrupted = False
 
     async def listen(scope: anyio.CancelScope) -> None:
-        nonlocal asked
+        """Cancel a scope at the first signal, and end the process at the second."""
+        nonlocal is_interrupted
         with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
             async for _ in signals:
-                if asked:
-                    # Not sys.exit: that would wait for the very tasks that do not end.
+                if is_interrupted:
+                    # sys.exit would wait for the tasks, which did not end after the first signal.
                     os._exit(1)
-                asked = True
+                is_interrupted = True
                 scope.cancel()
 
     try:
@@ -55,26 +60,27 @@ async def _interruptible(work: Callable[[], Awaitable[None]]) -> None:
                 await work()
             listening.cancel_scope.cancel()
     except ExceptionGroup as group:
-        failure = sole_failure(group)
+        failure = find_sole_failure(group)
         if failure is group:
             raise
         raise failure from group
-    if asked:
+    if is_interrupted:
         raise Interrupted
 
 
-def sole_failure(group: ExceptionGroup[Exception]) -> Exception:
-    """Return the failure inside nested groups; the group itself if there are different kinds.
+def find_sole_failure(group: ExceptionGroup[Exception]) -> Exception:
+    """Return the first failure inside nested groups; the group itself if their types differ.
 
-    Servers that start at once fail at once, all for one reason: the first is reported.
+    Servers that start at the same time fail for one reason, so the first failure is enough.
     """
-    leaves = list(_leaves(group))
+    leaves = list(_list_leaves(group))
     return leaves[0] if len({type(leaf) for leaf in leaves}) == 1 else group
 
 
-def _leaves(error: Exception) -> Iterator[Exception]:
+def _list_leaves(error: Exception) -> Iterator[Exception]:
+    """Yield the exceptions inside nested groups; the exception itself if it is no group."""
     if isinstance(error, ExceptionGroup):
         for inner in error.exceptions:
-            yield from _leaves(inner)
+            yield from _list_leaves(inner)
     else:
         yield error

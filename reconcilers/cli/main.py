@@ -1,8 +1,8 @@
-"""`butler-ipam`: the list of commands, and the way into each.
+"""`butler-ipam`: the list of commands, and their start.
 
-A command is one line in COMMANDS: its name, which its function has too, and its module unless
-MODULES names another, and what --help says of it. The module is imported when the command runs, or
-is asked for its own --help, and not before.
+A command is one line in COMMANDS: its name and its summary for --help. Its function and its module
+have the same name, unless MODULES names another module. The module is imported only when the
+command runs or prints its own --help.
 """
 
 import errno
@@ -40,8 +40,11 @@ COMMANDS: Mapping[str, str] = {
 MODULES: Mapping[str, str] = dict.fromkeys(("pools", "tenants", "whois"), "tables")
 
 
-def _import(name: str) -> ModuleType:
-    """Import a module, with no garbage collected meanwhile: a tenth of a short command's CPU."""
+def _import_module(name: str) -> ModuleType:
+    """Return an imported module.
+
+    Garbage is not collected during the import: that saves a tenth of a short command's CPU time.
+    """
     gc.disable()
     try:
         return import_module(name)
@@ -54,19 +57,22 @@ class LazyGroup(click.Group):
 
     @override
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands, in the order of --help."""
         return list(COMMANDS)
 
     @override
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command after importing its module; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        module = _import(f"reconcilers.cli.{MODULES.get(cmd_name, cmd_name)}")
+        module = _import_module(f"reconcilers.cli.{MODULES.get(cmd_name, cmd_name)}")
+        # The function of `map` is called `draw`, because `map` is a function of Python.
         command: click.Command = getattr(module, "draw" if cmd_name == "map" else cmd_name)
         return command
 
     @override
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands that begin so, without loading any of them."""
+        """Return the commands that begin with a text, without importing their modules."""
         if incomplete.startswith("-"):
             return click.Command.shell_complete(self, ctx, incomplete)
         return [
@@ -79,6 +85,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command of the arguments; name a similar command if there is none."""
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(name, COMMANDS, n=1)
@@ -88,6 +95,7 @@ class LazyGroup(click.Group):
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the summaries from COMMANDS, without importing the modules of the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -110,18 +118,22 @@ def cli() -> None:
 
 
 @cli.result_callback()
-def exit_code(*_: object, **__: object) -> int:
-    """Return the exit code of a command that ran to its end."""
-    wrong = click.get_current_context().meta.get(problems.WRONG_INPUT)
-    return problems.EXIT_PROBLEM if wrong else 0
+def find_exit_code(*_: object, **__: object) -> int:
+    """Return the exit code of a command that ran to its end: 1 if part of its input was wrong."""
+    has_wrong_input = click.get_current_context().meta.get(problems.WRONG_INPUT)
+    return problems.EXIT_PROBLEM if has_wrong_input else 0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 well, 1 a problem was found, 2 a wrong call."""
+    """Run the command line and exit.
+
+    The exit code is 0 if all is well, 1 if there is a problem, 2 if the arguments are wrong, and
+    130 after Ctrl-C.
+    """
     try:
         code = cli.main(
             args=None if arguments is None else list(arguments),
-            prog_name=program_name(),
+            prog_name=find_program_name(),
             standalone_mode=False,
             color=problems.colour(),
         )
@@ -132,13 +144,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(130)  # as a shell reports an interrupt
     except OSError as failure:
         if failure.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
-            raise
+            raise  # a defect of ours; the other errors mean that output cannot be written
         problems.stdout_is_gone()
         problems.say("error", f"{failure.filename or 'standard output'}: {failure.strerror}")
         sys.exit(problems.EXIT_PROBLEM)
 
 
-def program_name() -> str:
-    """Return how the user called us: `kubectl ipam` if kubectl did."""
-    called = PurePath(sys.argv[0]).stem
-    return "kubectl ipam" if called.startswith("kubectl-") else "butler-ipam"
+def find_program_name() -> str:
+    """Return the name of the program for messages; `kubectl ipam` if kubectl started it."""
+    file_name = PurePath(sys.argv[0]).stem
+    return "kubectl ipam" if file_name.startswith("kubectl-") else "butler-ipam"

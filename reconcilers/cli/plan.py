@@ -28,14 +28,14 @@ from reconcilers.cli.planning.report import (
     BlockChange,
     PoolSupply,
     Size,
-    changes,
-    document,
+    build_document,
+    list_changes,
     render,
     was_served,
 )
 from reconcilers.cli.progress import progress
 from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.manifests import Manifests, read
+from reconcilers.cli.reading.manifests import Manifests, read_manifests
 from reconcilers.cli.settingflags import setting_option
 from reconcilers.cli.sharedflags import file_options, namespace_option, output_option
 from reconcilers.configuration.settings import Settings
@@ -133,7 +133,7 @@ def work_out(
     after = views.from_manifests(
         planned.stored, namespace, pools=replace(pools, readable=planned.pools), now=now
     )
-    changed = changes(
+    changed = list_changes(
         manifests,
         planned,
         sizes=sizes,
@@ -244,7 +244,7 @@ def plan(
     now = datetime.now(UTC)
     settings = _settings(**limits)
     with progress("reading files"):
-        manifests = read(
+        manifests = read_manifests(
             filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
         )
     with progress("working out who gets what"):
@@ -262,7 +262,9 @@ def plan(
         others = outcome.others
         show(
             output,
-            lambda: document(changed) if fit else as_list([*planned.bodies, *planned.others]),
+            lambda: (
+                build_document(changed) if fit else as_list([*planned.bodies, *planned.others])
+            ),
             object_names=[
                 *(
                     ("ipallocation", allocation.metadata.name)

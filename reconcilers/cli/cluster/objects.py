@@ -196,13 +196,13 @@ def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitab
 
 def _of_files(where: ReadingScope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
-    from reconcilers.cli.reading.manifests import ReadManifest, read
+    from reconcilers.cli.reading.manifests import ReadManifest, read_manifests
     from reconcilers.integrations import views
     from reconcilers.integrations.core.platforms import NetworkPools
     from reconcilers.tenantcluster.providerreference import parse_reference
 
     findings = Findings()
-    manifests = read(
+    manifests = read_manifests(
         where.files,
         namespace=_namespace(where),
         now=datetime.now(UTC),

@@ -19,7 +19,7 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
 from reconcilers.cli.problems import CommandProblem, say
 from reconcilers.cli.progress import count_progress
-from reconcilers.cli.reading.findings import Findings, path_text
+from reconcilers.cli.reading.findings import Findings, format_path
 from reconcilers.cli.reading.objects import read_objects
 from reconcilers.cli.reading.schema import Validation
 from reconcilers.integrations import views
@@ -62,7 +62,7 @@ def read_report(path: Path) -> RepairReport:
     for raw, validation in zip(manifests, validations, strict=True):
         unknown = ((at, f"this field is unknown{hint}") for at, hint in validation.unknown)
         for at, fault in [*validation.faults, *unknown]:
-            findings.error(raw.at(at), f"{path_text(at)}: {fault}")
+            findings.error(raw.at(at), f"{format_path(at)}: {fault}")
     for finding in findings:
         say(finding.severity, finding.sentence)
     if findings.wrong or len(manifests) != 1:

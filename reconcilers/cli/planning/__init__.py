@@ -1,10 +1,11 @@
-"""What controllers would do with manifests: they work on an API server in memory.
+"""Plans: the real controllers work on manifests, on an API server in memory.
 
-server.py      the API server, and what is stored there when
-controllerrun.py   lets the controllers work until they rest
-outcome.py     what they made of the input, as it is printed
-audit.py       what is wrong among objects that are each sound by themselves
-report.py      what becomes of the pools, how much more would fit, and the outcome for people
+drafts.py          the objects of the input as the API server stores them
+server.py          the API server in memory
+controllerrun.py   runs the controllers until they rest
+outcome.py         the objects after the run, in the form in which they are printed
+audit.py           faults that concern several objects of the input
+report.py          the tables for people, the changes of pools, and how many more tenants would fit
 
 docs/design/plan.md has the decisions.
 """

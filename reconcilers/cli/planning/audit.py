@@ -16,7 +16,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import IPAM, ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.reading.findings import Findings, Step, path_of
+from reconcilers.cli.reading.findings import Findings, Step, parse_path
 from reconcilers.cli.reading.manifests import Manifests, ReadManifest
 from reconcilers.configuration.settings import Settings
 from reconcilers.networkpool.offers import layout_offers
@@ -113,7 +113,7 @@ class Audit:
     def _causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
         """Note for what a webhook, and a CEL rule of the CRD, would refuse an object."""
         for cause in verdict.causes:
-            self._error(manifest, path_of(cause.field), cause.message)
+            self._error(manifest, parse_path(cause.field), cause.message)
 
     def _absent(self, kind: str, key: Key) -> str:
         """Return words for an object that is referred to and is not there."""

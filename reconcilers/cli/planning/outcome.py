@@ -1,7 +1,8 @@
-"""What a run of the controllers made of the objects of the input.
+"""The objects after a run of the controllers, in the form in which they are printed.
 
-Metadata and spec are those of the input, the status is that of the run. Not shown is what follows
-from something that a plan does not read: credentials, and the clusters of tenants.
+Metadata and spec come from the input, the status from the run. Parts of the status that depend on
+objects that a plan does not read keep their values of the input: credentials, and the clusters of
+tenants.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -45,18 +46,18 @@ Name = tuple[str, Key]
 """An object: the full name of its kind, its namespace and name."""
 
 _OVERALL = {READY_CONDITION, RECONCILING, STALLED}
-"""The types of the conditions that sum the others up."""
+"""The types of the conditions that summarize the other conditions."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedObjects:
-    """The objects of our kinds as the run left them, oldest first, and how all are printed.
+    """The objects after the run: those of our kinds decoded, oldest first, and all as printed.
 
     Args:
         created: the IPAllocations that the run created.
         bodies: the objects of our kinds, as they are printed.
-        others: those of other platforms, as they are printed.
-        stored: those of other platforms, as the API server has them.
+        others: the objects of other platforms, as they are printed.
+        stored: the objects of other platforms, as the API server has them.
     """
 
     pools: Sequence[NetworkPool] = ()
@@ -69,31 +70,34 @@ class PlannedObjects:
     stored: Sequence[Body] = ()
 
     def pool(self, key: Key) -> NetworkPool | None:
-        """Return a NetworkPool; None if there is none."""
+        """Return the NetworkPool with a key; None if it does not exist."""
         return next((pool for pool in self.pools if pool.metadata.key == key), None)
 
 
-def _bodies(
+def _list_bodies(
     server: PlanServer, drafts: Mapping[Name, Draft], kinds: Collection[Resource[Any]]
 ) -> list[Body]:
-    """Return how objects of some kinds are printed, those of the input in its order, then others.
+    """Return the objects of some kinds as they are printed.
+
+    Objects of the input come first, in its order; then the objects that the run created.
 
     Args:
         server: has the objects.
         drafts: the objects of the input.
     """
     numbered: list[tuple[int, str, Body]] = []
-    last = max((draft.number for draft in drafts.values()), default=0) + 1
+    number_of_created = max((draft.number for draft in drafts.values()), default=0) + 1
     for kind in kinds:
         for body in server.api.list_objects(kind):
-            draft = drafts.get((kind.full_name, _key(body)))
+            draft = drafts.get((kind.full_name, _get_key(body)))
             if _decode(kind, body) is None or (draft is None and is_implied(kind)):
                 continue  # it cannot be decoded, or is only taken to exist
             if draft is None or _is_created(draft, body):
-                # In the order of their creation: the server counts uids.
-                numbered.append((last, body["metadata"]["uid"], _strip_server_fields(body)))
+                # The server counts uids, so they sort by creation.
+                entry = (number_of_created, body["metadata"]["uid"], _strip_server_fields(body))
+                numbered.append(entry)
             else:
-                numbered.append((draft.number, "", _with_status(draft, body)))
+                numbered.append((draft.number, "", _merge_status(draft, body)))
     return [body for *_, body in sorted(numbered, key=lambda entry: entry[:2])]
 
 
@@ -102,9 +106,9 @@ def collect(server: PlanServer) -> PlannedObjects:
     drafts = {(draft.resource.full_name, draft.key): draft for draft in server.drafts}
     platforms = [kind for kind in server.kinds if kind not in OWN_KINDS.values()]
     created = {
-        _key(body)
+        _get_key(body)
         for body in server.api.list_objects(IP_ALLOCATION)
-        if (draft := drafts.get((IP_ALLOCATION.full_name, _key(body)))) is None
+        if (draft := drafts.get((IP_ALLOCATION.full_name, _get_key(body)))) is None
         or _is_created(draft, body)
     }
     tenants = _decode_all(server, TENANT_CLUSTER)
@@ -114,19 +118,20 @@ def collect(server: PlanServer) -> PlannedObjects:
         tenants=tenants,
         providers=_decode_all(server, PROVIDER_CONFIG),
         created=created,
-        bodies=_bodies(server, drafts, OWN_KINDS.values()),
-        others=_bodies(server, drafts, platforms),
+        bodies=_list_bodies(server, drafts, OWN_KINDS.values()),
+        others=_list_bodies(server, drafts, platforms),
         stored=[body for kind in platforms for body in server.api.list_objects(kind)],
     )
 
 
 def _decode_all(server: PlanServer, resource: Resource[T]) -> list[T]:
-    """Return the objects of a kind that can be decoded, oldest first, name as tie-break."""
+    """Return the objects of a kind that can be decoded: the oldest first, then by name."""
     decoded = (_decode(resource, body) for body in server.api.list_objects(resource))
     return sorted((obj for obj in decoded if obj is not None), key=age)
 
 
-def _key(body: Body) -> Key:
+def _get_key(body: Body) -> Key:
+    """Return namespace and name of an object."""
     metadata = body["metadata"]
     return Key(metadata.get("namespace", ""), metadata["name"])
 
@@ -140,13 +145,13 @@ def _decode(resource: Resource[T], body: Body) -> T | None:
 
 
 def _is_created(draft: Draft, body: Body) -> bool:
-    """Return whether an object was created again under the name of one of the input."""
+    """Return whether the run deleted an object of the input and created one of the same name."""
     uid = draft.body["metadata"].get("uid")
     return bool(uid) and uid != body["metadata"]["uid"]
 
 
 def _strip_server_fields(body: Body) -> Body:
-    """Return an object that the run created, without what no server has said yet."""
+    """Return an object that the run created, without the fields that a real server would set."""
     metadata = body["metadata"]
     hidden = ("uid", "resourceVersion", "generation", "creationTimestamp")
     annotations = {
@@ -158,28 +163,29 @@ def _strip_server_fields(body: Body) -> Body:
     return {**body, "metadata": rest | ({"annotations": annotations} if annotations else {})}
 
 
-def _with_status(draft: Draft, body: Body) -> Body:
+def _merge_status(draft: Draft, body: Body) -> Body:
     """Return an object of the input as it is printed: with the status of the run."""
     printed = dict(draft.manifest)
-    if has_content(draft.resource):
+    if has_content(draft.resource):  # the run may write the specs of these kinds
         printed["spec"] = body["spec"]
     before, status = printed.get("status") or {}, body.get("status")
     if status is None:
         printed.pop("status", None)
         return printed
     if draft.resource is NETWORK_POOL:
-        status = _pool_status(draft, body)
+        status = _build_pool_status(draft, body)
     elif draft.resource is PROVIDER_CONFIG:
-        status = _provider_status(before, status)
+        status = _build_provider_status(before, status)
     elif draft.resource is TENANT_CLUSTER:
-        status = _tenant_status(before, status)
+        status = _build_tenant_status(before, status)
     return {**printed, "status": status} if status else {**printed, "status": before}
 
 
-def _pool_status(draft: Draft, body: Body) -> Body:
-    """Return the status of a pool; its journal has the open promises, and revisions of the input.
+def _build_pool_status(draft: Draft, body: Body) -> Body:
+    """Return the status of a pool; its journal has promises of the run, revisions of the input.
 
-    A pool without a journal in the input shows none: its revisions are numbers of this server.
+    A pool without a journal in the input is printed without one, because the revisions of the run
+    are numbers of the API server in memory.
     """
     printed = {name: value for name, value in body["status"].items() if name not in JOURNAL_FIELDS}
     if not JOURNAL_FIELDS.intersection(draft.manifest.get("status") or {}):
@@ -191,49 +197,58 @@ def _pool_status(draft: Draft, body: Body) -> Body:
     return printed | {name: value for name, value in journal.items() if value}
 
 
-def _provider_status(before: Body, status: Body) -> Body:
-    """Return the status of a ProviderConfig; what follows from credentials is as in the input."""
+def _build_provider_status(before: Body, status: Body) -> Body:
+    """Return the status of a ProviderConfig of the run.
+
+    Fields and conditions that depend on credentials keep their values of the input, because a plan
+    reads no credentials.
+    """
     kept = {"validated", "ready", "lastValidationTime"}
-    ready = _find(status, READY_CONDITION)
+    ready = _find_condition(status, READY_CONDITION)
     types = {CREDENTIALS_VALID}
     if ready is None or ready["status"] == "True":
         types.add(READY_CONDITION)
     printed = {name: value for name, value in status.items() if name not in kept}
     printed |= {name: before[name] for name in kept if name in before}
-    return {**printed, "conditions": _with_conditions_of(before, status, types)}
+    return {**printed, "conditions": _replace_conditions(before, status, types)}
 
 
-def _tenant_status(before: Body, status: Body) -> Body:
-    """Return the status of a TenantCluster.
+def _build_tenant_status(before: Body, status: Body) -> Body:
+    """Return the status of a TenantCluster of the run.
 
-    A plan has no kubeconfigs. What the controller reports for want of one is true of a cluster
-    that never had one, and of no other.
+    A plan has no kubeconfigs, so the run may report KubeconfigMissing. For a cluster that had a
+    kubeconfig, the phase and the conditions that follow from that keep their values of the input.
     """
-    had_one = before.get("phase") in {READY, INSTALLING} or _find(before, LOAD_BALANCER_READY)
-    balancer = _find(status, LOAD_BALANCER_READY)
-    if not had_one or balancer is None or balancer["reason"] != "KubeconfigMissing":
+    had_kubeconfig = before.get("phase") in {READY, INSTALLING} or _find_condition(
+        before, LOAD_BALANCER_READY
+    )
+    balancer = _find_condition(status, LOAD_BALANCER_READY)
+    if not had_kubeconfig or balancer is None or balancer["reason"] != "KubeconfigMissing":
         return status
     printed = {n: value for n, value in status.items() if n not in {"phase", "lastTransitionTime"}}
     printed |= {n: before[n] for n in ("phase", "lastTransitionTime") if n in before}
     types = {LOAD_BALANCER_READY, *_OVERALL}
-    return {**printed, "conditions": _with_conditions_of(before, status, types)}
+    return {**printed, "conditions": _replace_conditions(before, status, types)}
 
 
-def _find(status: Body, kind: str) -> Body | None:
-    """Return a condition of a status; None if it has none of that type."""
+def _find_condition(status: Body, kind: str) -> Body | None:
+    """Return the condition of a type in a status; None if there is none."""
     conditions = status.get("conditions", ())
     return next((condition for condition in conditions if condition["type"] == kind), None)
 
 
-def _with_conditions_of(before: Body, status: Body, types: Collection[str]) -> list[Body]:
-    """Return the conditions of a status, those of some types as they were before."""
+def _replace_conditions(before: Body, status: Body, types: Collection[str]) -> list[Body]:
+    """Return the conditions of a status; those of some types are taken from the earlier status."""
     return [
-        *_conditions(status, types, of_types=False),
-        *_conditions(before, types, of_types=True),
+        *_select_conditions(status, types, are_types_wanted=False),
+        *_select_conditions(before, types, are_types_wanted=True),
     ]
 
 
-def _conditions(status: Body, types: Collection[str], *, of_types: bool) -> Iterator[Body]:
+def _select_conditions(
+    status: Body, types: Collection[str], *, are_types_wanted: bool
+) -> Iterator[Body]:
+    """Yield the conditions of a status with one of some types, or with another type."""
     for condition in status.get("conditions", ()):
-        if (condition["type"] in types) is of_types:
+        if (condition["type"] in types) is are_types_wanted:
             yield condition

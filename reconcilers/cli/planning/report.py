@@ -1,4 +1,4 @@
-"""The outcome of a plan: tables for people, what becomes of the pools, and what more would fit."""
+"""The outcome of a plan: tables for people, changes of pools, and how many more tenants fit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -43,22 +43,23 @@ from reconcilers.reporting.wording import count_noun
 T = TypeVar("T")
 
 HeldByPool = Mapping[Key, Sequence[AddressRange]]
-"""What is held of pools, by their namespaces and names."""
+"""The held ranges of each pool, by its namespace and name."""
 
 
 class Size(NamedTuple):
-    """What one tenant takes of a pool, in addresses in a row; 0 for none."""
+    """The addresses in a row that one tenant takes of a pool, by their use; 0 for none."""
 
     nodes: int
     balancers: int
 
 
 class PoolSupply(NamedTuple):
-    """What a pool gives.
+    """Whether a pool hands out addresses, and whether all its holders are known.
 
     Args:
-        is_open: whether it hands out what it has free.
-        unreadable: which objects that may hold addresses of it cannot be decoded; empty for none.
+        is_open: whether the pool hands out its free addresses.
+        unreadable: the objects that may hold addresses of the pool and cannot be decoded, as text;
+            empty if there are none.
     """
 
     is_open: bool
@@ -66,21 +67,21 @@ class PoolSupply(NamedTuple):
 
 
 class PoolStanding(NamedTuple):
-    """A pool's space at one time, and how many more tenants of each size find room in it."""
+    """The figures of a pool at one time, and how many more tenants of each size would fit."""
 
     capacity: Capacity
     fits: Mapping[Size, int]
 
 
 class BlockChange(NamedTuple):
-    """What becomes of one block of a pool.
+    """The change of one block of a pool.
 
     Args:
         pool: the block.
-        before: as it was.
-        after: as it would be.
-        unreadable: which objects that may hold addresses of it cannot be decoded; empty for none.
-            What is held and what is free of it is unknown then.
+        before: the figures in the input.
+        after: the figures after the plan.
+        unreadable: the objects that may hold addresses of the pool and cannot be decoded, as text;
+            empty if there are none. With such objects, held and free addresses are unknown.
     """
 
     pool: NetworkPool
@@ -89,7 +90,7 @@ class BlockChange(NamedTuple):
     unreadable: str = ""
 
 
-def changes(
+def list_changes(
     read: Manifests,
     planned: PlannedObjects,
     sizes: Sequence[Size],
@@ -98,25 +99,27 @@ def changes(
     also_held: tuple[HeldByPool, HeldByPool],
     find_supply: Callable[[NetworkPool], PoolSupply],
 ) -> list[BlockChange]:
-    """Return the change of every pool that can be served from.
+    """Return the change of every block of a pool whose spec is valid.
 
     Args:
-        read: the objects as they were.
-        planned: the objects as they would be.
-        sizes: of tenants to try.
+        read: the objects of the input.
+        planned: the objects after the plan.
+        sizes: the sizes of tenants to count.
         most: the largest pool that the controllers accept, in addresses.
-        also_held: what requests of other kinds hold of pools, before and after.
-        find_supply: returns whether a pool hands out what it has free.
+        also_held: the ranges that requests of other platforms hold, before and after the plan.
+        find_supply: returns whether a pool hands out addresses.
     """
     earlier = _held_by_pool([manifest.object for manifest in read.allocations], also_held[0])
     later = _held_by_pool(planned.allocations, also_held[1])
     statuses = {manifest.key: manifest.object for manifest in read.pools}
     pool_changes = []
-    both = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in planned.pools)
-    for was, pool in chain.from_iterable(starmap(partial(zip, strict=True), both)):
+    blocks = ((statuses[pool.metadata.key].blocks, pool.blocks) for pool in planned.pools)
+    for old_pool, pool in chain.from_iterable(starmap(partial(zip, strict=True), blocks)):
         supply = find_supply(pool)
-        before = _standing(was, earlier, sizes=sizes, most=most, closed=not supply.is_open)
-        after = _standing(pool, later, sizes=sizes, most=most, closed=not supply.is_open)
+        before = _measure_block(
+            old_pool, earlier, sizes=sizes, most=most, closed=not supply.is_open
+        )
+        after = _measure_block(pool, later, sizes=sizes, most=most, closed=not supply.is_open)
         if before is not None and after is not None:
             pool_changes.append(
                 BlockChange(pool, before, after=after, unreadable=supply.unreadable)
@@ -134,7 +137,7 @@ def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) ->
     return held_by_pool
 
 
-def _standing(
+def _measure_block(
     pool: NetworkPool,
     held_by_pool: HeldByPool,
     sizes: Sequence[Size],
@@ -142,14 +145,14 @@ def _standing(
     *,
     closed: bool,
 ) -> PoolStanding | None:
-    """Return the space of a block as it is; None if its spec is invalid.
+    """Return the figures of a block, with its held and promised ranges; None if it is invalid.
 
     Args:
         pool: the block.
-        held_by_pool: what is held.
-        sizes: of tenants to try.
+        held_by_pool: the held ranges of all pools.
+        sizes: the sizes of tenants to count.
         most: the largest pool that the controllers accept, in addresses.
-        closed: whether the pool hands out nothing.
+        closed: whether the pool hands out nothing, so that no tenant fits.
     """
     try:
         layout = poolgeometry.parse_layout(pool.spec, most)
@@ -157,21 +160,24 @@ def _standing(
         return None
     promised = ranges_of(STATUS_JOURNALS.read(pool).promises)
     taken_ranges = [*held_by_pool.get(pool.metadata.key, ()), *promised]
-    fits = {size: 0 if closed else more(Space(layout, taken_ranges), size) for size in sizes}
+    fits = {
+        size: 0 if closed else count_tenants(Space(layout, taken_ranges), size) for size in sizes
+    }
     return PoolStanding(Space(layout, taken_ranges).capacity(), fits)
 
 
-def more(space: Space, size: Size) -> int:
-    """Return how many tenants of a size find room, by the controllers' own choice of ranges.
+def count_tenants(space: Space, size: Size) -> int:
+    """Return how many more tenants of a size fit, if the controllers choose their ranges.
 
-    The counting uses up `space`.
+    The function takes the ranges from `space` until it is full.
     """
     counts = [count for count in (size.balancers, size.nodes) if count]
     if len(counts) == 1:
         return sum(extent.size // counts[0] for extent in space.free_extents())
     tenants = 0
     while True:
-        # The shortest block that any range goes into serves tenants alone while it has both.
+        # Best fit takes from the shortest free block with room. While that block has room for both
+        # ranges of a tenant, it serves tenants alone: these are counted at once.
         many = space.shortest_free(min(counts)) // sum(counts)
         try:
             for count in (many * sum(counts),) if many else counts:
@@ -181,15 +187,15 @@ def more(space: Space, size: Size) -> int:
         tenants += many or 1
 
 
-def document(pool_changes: Iterable[BlockChange]) -> dict[str, Any]:
+def build_document(pool_changes: Iterable[BlockChange]) -> dict[str, Any]:
     """Return the changes as a document for programs."""
     items = [
         {
             "namespace": change.pool.metadata.namespace,
             "name": change.pool.metadata.name,
             "cidr": change.pool.spec.cidr,
-            "before": _figures(change.before, unreadable=change.unreadable),
-            "after": _figures(change.after, unreadable=change.unreadable),
+            "before": _build_figures(change.before, unreadable=change.unreadable),
+            "after": _build_figures(change.after, unreadable=change.unreadable),
             **({"notRead": change.unreadable} if change.unreadable else {}),
         }
         for change in pool_changes
@@ -197,8 +203,8 @@ def document(pool_changes: Iterable[BlockChange]) -> dict[str, Any]:
     return report("PoolForecastList", items=items)
 
 
-def _figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]:
-    """Return the figures for programs; those that are not known are None."""
+def _build_figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]:
+    """Return the figures of a block for programs; a figure is None if holders are unreadable."""
     fits = [
         {
             "nodes": size.nodes,
@@ -222,19 +228,33 @@ def render(
     changed: Sequence[BlockChange],
     form: Form,
 ) -> str:
-    """Return the tables for people; with -o wide, pools that stay as they are are listed, too."""
-    allocations = sorted(planned.allocations, key=_by_pool_and_place)
+    """Return the tables for people.
+
+    Args:
+        planned: the objects after the plan.
+        before: the allocations of the input.
+        changed: the changes of blocks; unchanged blocks are listed with -o wide only.
+        form: the output form.
+    """
+    allocations = sorted(planned.allocations, key=_order_allocation)
     parts = [
-        _section("Pools", _POOLS, rows=_pool_rows(planned, changed), form=form),
-        _section("Before and after", *_changes(changed, wide=form == "wide"), form),
-        _section("Allocations", _allocation_columns(before, planned), rows=allocations, form=form),
-        _section("Tenants", _TENANTS, rows=planned.tenants, form=form),
-        _sum(allocations, before),
+        _render_section("Pools", _POOLS, rows=_list_pool_rows(planned, changed), form=form),
+        _render_section(
+            "Before and after", *_build_change_table(changed, wide=form == "wide"), form
+        ),
+        _render_section(
+            "Allocations", _build_allocation_columns(before, planned), rows=allocations, form=form
+        ),
+        _render_section("Tenants", _TENANTS, rows=planned.tenants, form=form),
+        _summarize(allocations, before),
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _section(title: str, columns: Sequence[TableColumn[T]], rows: Sequence[T], form: Form) -> str:
+def _render_section(
+    title: str, columns: Sequence[TableColumn[T]], rows: Sequence[T], form: Form
+) -> str:
+    """Return a titled table; empty if it has no rows."""
     return f"{title}\n{fit_table(columns, rows, form, indent=GAP)}" if rows else ""
 
 
@@ -242,18 +262,19 @@ _UNKNOWN = Cell("unknown", right=True)
 
 
 class PlannedPool(NamedTuple):
-    """One block of a pool, as its status would be.
+    """One block of a pool after the plan.
 
     Args:
-        pool: the block.
-        size: how many addresses it has if it is not known which are free; None if that is known.
+        pool: the block, with the figures in its status.
+        size: the number of its addresses, if unreadable holders make the other figures unknown;
+            None if the figures are known.
     """
 
     pool: NetworkPool
     size: int | None
 
 
-def _pool_rows(planned: PlannedObjects, changed: Sequence[BlockChange]) -> list[PlannedPool]:
+def _list_pool_rows(planned: PlannedObjects, changed: Sequence[BlockChange]) -> list[PlannedPool]:
     """Return the blocks of all pools."""
     sizes = {
         (change.pool.metadata.key, change.pool.spec.cidr): change.after.capacity.total
@@ -267,10 +288,10 @@ def _pool_rows(planned: PlannedObjects, changed: Sequence[BlockChange]) -> list[
     ]
 
 
-def _if_known(
+def _show_if_known(
     figure: Callable[[NetworkPoolStatus], Cell | int],
 ) -> Callable[[PlannedPool], Cell | int]:
-    """Return a column's value for a pool: a figure of its status, or unknown."""
+    """Return a function for a column: it shows a figure of a pool's status, or "unknown"."""
     return lambda row: _UNKNOWN if row.size is not None else figure(row.pool.status)
 
 
@@ -280,23 +301,24 @@ _POOLS: Sequence[TableColumn[PlannedPool]] = (
     TableColumn("CIDR", lambda row: row.pool.spec.cidr),
     TableColumn(
         "USED",
-        _if_known(lambda status: bar(status.allocated, status.total)),
-        narrow=_if_known(
+        _show_if_known(lambda status: bar(status.allocated, status.total)),
+        narrow=_show_if_known(
             lambda status: percent(utilization_percent(status.allocated, status.total))
         ),
     ),
     TableColumn("TOTAL", lambda row: row.size or row.pool.status.total, drop=1),
-    TableColumn("ALLOCATED", _if_known(lambda status: status.allocated), drop=2),
-    TableColumn("FREE", _if_known(lambda status: status.available)),
-    TableColumn("LARGEST", _if_known(lambda status: status.largest_free), drop=3),
+    TableColumn("ALLOCATED", _show_if_known(lambda status: status.allocated), drop=2),
+    TableColumn("FREE", _show_if_known(lambda status: status.available)),
+    TableColumn("LARGEST", _show_if_known(lambda status: status.largest_free), drop=3),
     TableColumn(
-        "FRAGMENTED", _if_known(lambda status: percent(status.fragmentationPercent)), drop=4
+        "FRAGMENTED", _show_if_known(lambda status: percent(status.fragmentationPercent)), drop=4
     ),
-    TableColumn("READY", lambda row: _ready(row.pool.status.conditions), wraps=True),
+    TableColumn("READY", lambda row: _show_ready(row.pool.status.conditions), wraps=True),
 )
 
 
-def _ready(conditions: Sequence[Condition]) -> Cell | None:
+def _show_ready(conditions: Sequence[Condition]) -> Cell | None:
+    """Return a cell for the condition Ready; None if there is no such condition."""
     ready = find(conditions, READY)
     if ready is None:
         return None
@@ -305,56 +327,66 @@ def _ready(conditions: Sequence[Condition]) -> Cell | None:
     return Cell(f"no: {ready.message or ready.reason}", "red")
 
 
-def _changes(
+def _build_change_table(
     changed: Sequence[BlockChange], *, wide: bool
 ) -> tuple[Sequence[TableColumn[BlockChange]], Sequence[BlockChange]]:
-    """Return the columns and the rows of what changes."""
+    """Return the columns and the rows of the table "Before and after".
+
+    A block without a change is a row only with -o wide, or if sizes of tenants are asked for.
+    """
     sizes = list(changed[0].after.fits) if changed else []
     columns: list[TableColumn[BlockChange]] = [
         TableColumn("NAMESPACE", lambda change: change.pool.metadata.namespace),
         TableColumn("NAME", lambda change: change.pool.metadata.name),
         TableColumn("CIDR", lambda change: change.pool.spec.cidr),
-        TableColumn("ALLOCATED", _before_and_after(lambda at: f"{at.capacity.allocated:,}")),
-        TableColumn("FREE", _before_and_after(lambda at: f"{at.capacity.available:,}")),
-        TableColumn("LARGEST", _before_and_after(lambda at: f"{at.capacity.largest_free:,}")),
         TableColumn(
-            "FRAGMENTED", _before_and_after(lambda at: f"{at.capacity.fragmentation_percent}%")
+            "ALLOCATED", _show_before_and_after(lambda block: f"{block.capacity.allocated:,}")
+        ),
+        TableColumn("FREE", _show_before_and_after(lambda block: f"{block.capacity.available:,}")),
+        TableColumn(
+            "LARGEST", _show_before_and_after(lambda block: f"{block.capacity.largest_free:,}")
+        ),
+        TableColumn(
+            "FRAGMENTED",
+            _show_before_and_after(lambda block: f"{block.capacity.fragmentation_percent}%"),
         ),
     ]
     for size in sizes:
-        fits = _before_and_after(partial(_fits, size))
+        fits = _show_before_and_after(partial(_show_fit, size))
         columns.append(TableColumn(f"FITS {size.nodes}+{size.balancers}", fits))
     return columns, [
         change for change in changed if wide or sizes or change.before != change.after
     ]
 
 
-def _fits(size: Size, at: PoolStanding) -> str:
-    return f"{at.fits[size]:,}"
+def _show_fit(size: Size, standing: PoolStanding) -> str:
+    """Return how many more tenants of a size fit into a block, as text."""
+    return f"{standing.fits[size]:,}"
 
 
-def _before_and_after(figure: Callable[[PoolStanding], str]) -> Callable[[BlockChange], Cell]:
-    """Return a column's value for a figure: both values where it changes."""
+def _show_before_and_after(figure: Callable[[PoolStanding], str]) -> Callable[[BlockChange], Cell]:
+    """Return a function for a column: it shows a figure, and both values if it changes."""
 
-    def cell(change: BlockChange) -> Cell:
+    def build_cell(change: BlockChange) -> Cell:
         if change.unreadable:
             return _UNKNOWN
-        was, now = figure(change.before), figure(change.after)
-        return Cell(was if was == now else f"{was} -> {now}", right=True)
+        old, new = figure(change.before), figure(change.after)
+        return Cell(old if old == new else f"{old} -> {new}", right=True)
 
-    return cell
+    return build_cell
 
 
-def _by_pool_and_place(allocation: IPAllocation) -> tuple[Key, int, int, str]:
-    """Sort by pool, then by address; those without one last."""
+def _order_allocation(allocation: IPAllocation) -> tuple[Key, int, int, str]:
+    """Return the sort key of an allocation: pool, first address (none last), name."""
     span = statusranges.find_held_range(allocation)
     place = (0, span.first) if span is not None else (1, 0)
     return (allocation.pool_key, *place, allocation.metadata.name)
 
 
-def _allocation_columns(
+def _build_allocation_columns(
     before: Mapping[Key, IPAllocation], planned: PlannedObjects
 ) -> Sequence[TableColumn[IPAllocation]]:
+    """Return the columns of the table "Allocations"."""
     return (
         TableColumn("POOL", lambda allocation: str(allocation.pool_key)),
         TableColumn("ALLOCATION", lambda allocation: allocation.metadata.name),
@@ -375,16 +407,17 @@ def _allocation_columns(
         ),
         TableColumn(
             "REMARK",
-            lambda allocation: Cell("; ".join(_remarks(allocation, before, planned))),
+            lambda allocation: Cell("; ".join(_list_remarks(allocation, before, planned))),
             wraps=True,
         ),
     )
 
 
 def _find_count(allocation: IPAllocation, planned: PlannedObjects) -> int | None:
-    """Return how many addresses an allocation has or asks for.
+    """Return how many addresses an allocation holds or asks for; None if it is not known.
 
-    None if that depends on a pool that is absent.
+    It is not known if a pinned range is invalid, or if the number is the default of a pool that
+    does not exist.
     """
     try:
         pin = statusranges.find_held_range(allocation) or requestedranges.parse_first_pin(
@@ -402,9 +435,10 @@ def _find_count(allocation: IPAllocation, planned: PlannedObjects) -> int | None
     )
 
 
-def _remarks(
+def _list_remarks(
     allocation: IPAllocation, before: Mapping[Key, IPAllocation], planned: PlannedObjects
 ) -> Iterator[str]:
+    """Yield the remarks about an allocation: deletion, new or kept, why it waits, its origin."""
     key = allocation.metadata.key
     if allocation.metadata.terminating:
         yield "being deleted"
@@ -421,7 +455,7 @@ def _remarks(
 
 
 def was_served(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> bool:
-    """Return whether an allocation held a range in the input already."""
+    """Return whether an allocation holds a range in the input."""
     earlier = before.get(allocation.metadata.key)
     return earlier is not None and statusranges.find_held_range(earlier) is not None
 
@@ -429,26 +463,28 @@ def was_served(allocation: IPAllocation, before: Mapping[Key, IPAllocation]) -> 
 _TENANTS: Sequence[TableColumn[TenantCluster]] = (
     TableColumn("NAMESPACE", lambda tenant: tenant.metadata.namespace),
     TableColumn("NAME", lambda tenant: tenant.metadata.name),
-    TableColumn("NETWORK READY", lambda tenant: _yes_or_no(_network(tenant))),
+    TableColumn("NETWORK READY", lambda tenant: _show_yes_or_no(_find_network_condition(tenant))),
     TableColumn(
         "WHY",
-        lambda tenant: Cell(ready.message if (ready := _network(tenant)) else "-"),
+        lambda tenant: Cell(ready.message if (ready := _find_network_condition(tenant)) else "-"),
         wraps=True,
     ),
 )
 
 
-def _network(tenant: TenantCluster) -> Condition | None:
+def _find_network_condition(tenant: TenantCluster) -> Condition | None:
+    """Return the condition NetworkReady of a cluster; None if there is none."""
     return find(tenant.status.conditions, NETWORK_READY)
 
 
-def _yes_or_no(condition: Condition | None) -> Cell:
-    met = condition is not None and condition.status == "True"
-    return Cell("yes", "green") if met else Cell("no", "red")
+def _show_yes_or_no(condition: Condition | None) -> Cell:
+    """Return a cell that says whether a condition is True."""
+    is_met = condition is not None and condition.status == "True"
+    return Cell("yes", "green") if is_met else Cell("no", "red")
 
 
-def _sum(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]) -> str:
-    """Return one line on how many allocations came out how."""
+def _summarize(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAllocation]) -> str:
+    """Return one line with the numbers of new, kept, failed and waiting allocations."""
     holding = [
         allocation
         for allocation in allocations

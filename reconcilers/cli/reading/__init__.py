@@ -1,8 +1,8 @@
-"""From manifests to typed objects: every fault is one sentence with its place, and stops no other.
+"""Reads manifests to typed objects. Every fault is one sentence with its place, and stops nothing.
 
-yamltext.py    YAML and JSON documents with the line of every value
-objects.py     files, folders, standard input to objects: lists opened, kinds distinguished
-schema.py      an object against the schema of its kind
-manifests.py   all of it: paths in, typed objects and findings out
-findings.py    what was found, and where
+yamltext.py    parses YAML and JSON documents, with the line of every value
+objects.py     reads files, folders and standard input to objects; opens lists; tells kinds apart
+schema.py      validates an object against the schema of its kind
+manifests.py   does all of it: paths in, typed objects and findings out
+findings.py    findings, and their places
 """

@@ -1,4 +1,4 @@
-"""Where something was read, and what was found there."""
+"""Findings about the input, and the places in files that they are about."""
 
 import re
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ class Place:
     """A document in a source, or an object in it.
 
     Args:
-        source: the file's name; `standard input` for that.
-        document: the number of the document in it, from 1; 0 means the source as a whole.
-        line: where it begins, from 1; 0 if that is not known.
+        source: the name of the file, or `standard input`.
+        document: the number of the document in the source, from 1; 0 means the whole source.
+        line: the first line, from 1; 0 if it is not known.
     """
 
     source: str
@@ -26,7 +26,7 @@ class Place:
     line: int = 0
 
     def at(self, line: int) -> "Place":
-        """Return the place of something in this document, if its line is known."""
+        """Return the place of a line in this document; this place if the line is 0, unknown."""
         return Place(self.source, self.document, line or self.line)
 
     @override
@@ -38,7 +38,7 @@ class Place:
 
 
 class InputFinding(NamedTuple):
-    """A sentence about the input: what, where, and how to mend it."""
+    """A sentence about the input: the fault, its place, and what to do."""
 
     severity: Severity
     """An error means that the input is wrong; warnings and notes do not."""
@@ -46,7 +46,7 @@ class InputFinding(NamedTuple):
 
 
 class Findings(dict[InputFinding, None]):
-    """What was found so far, in order; each sentence once."""
+    """The findings so far, in order, each once."""
 
     def add(self, severity: Severity, sentence: str) -> None:
         """Add a finding."""
@@ -66,27 +66,28 @@ class Findings(dict[InputFinding, None]):
         return any(finding.severity == "error" for finding in self)
 
 
-def path_text(path: tuple[Step, ...]) -> str:
-    """Return a field's path as Kubernetes writes it: `spec.reserved[0].cidr`."""
+def format_path(path: tuple[Step, ...]) -> str:
+    """Return a field's path in the form of Kubernetes: `spec.reserved[0].cidr`.
+
+    A key with dots or slashes, such as that of a label, is written in brackets.
+    """
     joined = ""
     for step in path:
-        if isinstance(step, int):
-            joined += f"[{step}]"
-        elif step.isidentifier() or ("-" in step and "." not in step):
+        if isinstance(step, str) and (step.isidentifier() or ("-" in step and "." not in step)):
             joined += f".{step}" if joined else step
         else:
             joined += f"[{step}]"
     return joined
 
 
-def path_of(path: str) -> tuple[Step, ...]:
-    """Parse a path as Kubernetes writes it; the reverse of `path_text`."""
+def parse_path(path: str) -> tuple[Step, ...]:
+    """Return the steps of a path in the form of Kubernetes: `spec.reserved[0].cidr`."""
     steps = re.findall(r"([^.\[\]]+)|\[(\d+)\]", path)
     return tuple(int(number) if number else name for name, number in steps)
 
 
-def value_text(value: object) -> str:
-    """Return a value for a message: as Kubernetes writes it, cut if it is long."""
+def format_value(value: object) -> str:
+    """Return a value as text for a message: in JSON's words, cut if it is long."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,11 +1,11 @@
-"""Paths in, typed objects out: everything between, with a sentence for each thing that is wrong.
+"""Reads manifests from paths to typed objects, with a finding for each fault.
 
-What an API server would fill in at creation is filled in here: namespace, uid, resourceVersion,
-generation, creationTimestamp. Objects without a creationTimestamp count as created now, one after
-another in the order in which they were read, after all that have one.
+Fields that an API server sets at creation are set here: namespace, uid, resourceVersion,
+generation, creationTimestamp. Objects without a creationTimestamp count as created now, in the
+order in which they were read, after all objects that have one.
 
-An object with a resourceVersion is stored in a cluster, whatever is wrong with it: the controllers
-use it if they can decode it, and otherwise do not know what it holds.
+An object with a resourceVersion is stored in a cluster, even if it has a fault. Controllers use
+such an object if they can decode it; if they cannot, it is unknown which addresses it holds.
 """
 
 from collections import Counter
@@ -26,8 +26,8 @@ from reconcilers.api.resources import (
 )
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.objects import RawObject, read_objects, why_unknown
-from reconcilers.cli.reading.schema import Validation, schemas
+from reconcilers.cli.reading.objects import RawObject, describe_unknown_kind, read_objects
+from reconcilers.cli.reading.schema import Validation, load_schemas
 from reconcilers.integrations import views
 from reconcilers.integrations.core.objects import decode_failure
 
@@ -35,18 +35,18 @@ T = TypeVar("T", bound=Object)
 Body = dict[str, Any]
 
 UNBORN = "planned-"
-"""The beginning of a uid that no server has given."""
+"""The prefix of a uid that no API server has assigned."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadManifest(Generic[T]):
-    """One object of ours that was read.
+    """An object of one of our kinds that was read and decoded.
 
     Args:
-        raw: as it was written, and where.
-        body: as the server would keep it, without the defaults.
-        metadata: with what a server would fill in.
-        object: as the reconcilers see it.
+        raw: the object as it is in its file.
+        body: the object as an API server would store it, but without defaults.
+        metadata: the metadata, with the fields that an API server sets.
+        object: the decoded object, as the reconcilers read it.
         number: its place in the input, from 1.
     """
 
@@ -64,30 +64,30 @@ class ReadManifest(Generic[T]):
 
 @dataclass(slots=True)
 class Manifests:
-    """Everything of ours that was read, by kind, in the order in which it was read."""
+    """The objects that were read, by kind, in the order of the input."""
 
     pools: list[ReadManifest[NetworkPool]] = field(default_factory=list)
     allocations: list[ReadManifest[IPAllocation]] = field(default_factory=list)
     tenants: list[ReadManifest[TenantCluster]] = field(default_factory=list)
     providers: list[ReadManifest[ProviderConfig]] = field(default_factory=list)
     platform_default: Mapping[str, Any] | None = None
-    """defaultProviderConfigRef of a ButlerConfig, if one was read."""
+    """defaultProviderConfigRef of a ButlerConfig in the input; None if there is none."""
     others: list[Body] = field(default_factory=list)
-    """Objects of other platforms' kinds that an integration serves, as they were written."""
+    """Objects of other platforms' kinds that an integration serves, as they are in their files."""
     refused: set[tuple[str, Key]] = field(default_factory=set)
-    """Kind and key of objects that are in the input, but wrong."""
+    """Kind and key of the objects of our kinds that have faults and are not used."""
     unreadable: dict[tuple[str, Key], str] = field(default_factory=dict)
-    """Those of them that are stored in a cluster and cannot be decoded, with the reason: what
-    they hold is unknown."""
+    """Why refused objects that are stored in a cluster cannot be decoded; it is unknown which
+    addresses they hold."""
     unreadable_bodies: dict[tuple[str, Key], Body] = field(default_factory=dict)
-    """The same objects, as they are stored."""
+    """The objects in `unreadable`, as they are stored."""
 
     def unreadable_of(self, kind: str) -> dict[Key, str]:
-        """Return the unreadable objects of a kind of ours, with the reason."""
+        """Return why objects of one of our kinds are unreadable, by key."""
         return {key: why for (of_kind, key), why in self.unreadable.items() if of_kind == kind}
 
     def of_kind(self, kind: str) -> list[ReadManifest[Any]]:
-        """Return the list for objects of a kind of ours."""
+        """Return the list for the objects of one of our kinds, to read or to append to."""
         lists: dict[str, list[Any]] = {
             "NetworkPool": self.pools,
             "IPAllocation": self.allocations,
@@ -97,24 +97,24 @@ class Manifests:
         return lists[kind]
 
     def every(self) -> list[ReadManifest[Any]]:
-        """Return all of them, in the order in which they were read."""
+        """Return the objects of all our kinds in the order of the input."""
         manifests = [manifest for kind in OWN_KINDS for manifest in self.of_kind(kind)]
         return sorted(manifests, key=lambda manifest: manifest.number)
 
 
 class _Accepted(NamedTuple):
-    """An object of ours that is sound by itself."""
+    """An object of one of our kinds whose own fields are valid, before it is decoded."""
 
     raw: RawObject
     body: Body
     key: Key
 
     def meta(self, name: str) -> str:
-        """Return a text of its metadata; empty if it has none."""
+        """Return a field of the metadata as text; empty if it is absent."""
         return str(self.body["metadata"].get(name) or "")
 
 
-def read(
+def read_manifests(
     paths: Iterable[str],
     *,
     namespace: str,
@@ -122,39 +122,46 @@ def read(
     findings: Findings,
     recursive: bool = False,
 ) -> Manifests:
-    """Read manifests.
+    """Return the objects in files, folders and standard input.
+
+    1. Objects of our kinds are validated and decoded.
+    2. Objects that an integration serves are kept as they are.
+    3. Objects of other known kinds are skipped; a ButlerConfig sets the platform's default.
+    4. An unknown kind is an error, because it is likely misspelled.
 
     Args:
-        paths: files, folders, `-` for standard input.
-        namespace: where objects live that do not say.
-        now: when objects were created that do not say.
-        findings: takes everything that is wrong.
+        paths: names of files and folders; `-` for standard input.
+        namespace: the namespace of objects that have none.
+        now: the creationTimestamp of objects that have none.
+        findings: takes a finding for each fault.
         recursive: whether folders inside folders are read.
     """
     manifests = Manifests()
     accepted: dict[tuple[str, Key], _Accepted] = {}
-    passed_over: Counter[str] = Counter()
+    skipped_kinds: Counter[str] = Counter()
     for raw in read_objects(paths, findings, recursive=recursive):
         if raw.is_ours:
             _accept(raw, namespace, accepted=accepted, manifests=manifests, findings=findings)
         elif views.is_known(raw.body):
             manifests.others.append(raw.body)
         elif raw.is_known:
-            passed_over[raw.kind] += 1
+            skipped_kinds[raw.kind] += 1
             if raw.kind == "ButlerConfig":
-                manifests.platform_default = _default_provider(raw) or manifests.platform_default
+                manifests.platform_default = (
+                    _find_default_provider(raw) or manifests.platform_default
+                )
         else:
-            why = why_unknown(raw.api_version, raw.kind)
+            why = describe_unknown_kind(raw.api_version, raw.kind)
             findings.error(raw.place, f"document {raw.place.document}: {why}")
-    if passed_over:
-        counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(passed_over.items()))
+    if skipped_kinds:
+        counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(skipped_kinds.items()))
         findings.add("note", f"skipped, because plan does not need them:  {', '.join(counted)}")
-    _type(accepted.values(), now, manifests=manifests, findings=findings)
+    _decode_accepted(accepted.values(), now, manifests=manifests, findings=findings)
     return manifests
 
 
-def _default_provider(raw: RawObject) -> Mapping[str, Any] | None:
-    """Return the ProviderConfig that a ButlerConfig names for clusters that name none."""
+def _find_default_provider(raw: RawObject) -> Mapping[str, Any] | None:
+    """Return a ButlerConfig's reference to the default ProviderConfig; None if it has none."""
     spec = raw.body.get("spec")
     reference = spec.get("defaultProviderConfigRef") if isinstance(spec, dict) else None
     has_name = isinstance(reference, dict) and isinstance(reference.get("name"), str)
@@ -168,8 +175,16 @@ def _accept(
     manifests: Manifests,
     findings: Findings,
 ) -> None:
-    """Take an object of ours if it is sound and the first of its name."""
-    validation = Validation(schemas()[raw.kind], raw.body)
+    """Add an object of one of our kinds to `accepted`, or a finding that says why not.
+
+    An object with faults is refused, unless it is stored in a cluster and can be decoded. Of two
+    objects with one name the first is accepted.
+
+    Args:
+        accepted: takes the object, by kind and key.
+        manifests: takes kind and key of an object that is refused.
+    """
+    validation = Validation(load_schemas()[raw.kind], raw.body)
     for path, fault in validation.faults:
         findings.error(raw.at(path), raw.sentence(path, fault))
     for path, hint in validation.unknown:
@@ -177,7 +192,7 @@ def _accept(
         findings.warning(raw.at(path), raw.sentence(path, fault))
     meta = raw.body.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
-        return
+        return  # without a name, which is among the faults, nothing can refer to it
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
     if validation.faults and not _is_decodable(raw, identity[1], manifests):
         manifests.refused.add(identity)
@@ -195,9 +210,10 @@ def _accept(
 
 
 def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
-    """Return whether the controllers can use a stored object that the API server would refuse.
+    """Return whether an object with faults is stored in a cluster and can be decoded.
 
-    An object that was stored before its definition became stricter is served as it is.
+    Such an object was stored before its definition became stricter, and controllers use it. If it
+    is stored and cannot be decoded, note it in `manifests.unreadable`.
     """
     metadata = raw.body["metadata"]
     if not is_stored(metadata):
@@ -221,17 +237,20 @@ def is_stored(metadata: Mapping[str, Any]) -> bool:
     return isinstance(version, str) and parse_revision(version) is not None
 
 
-def _type(
+def _decode_accepted(
     accepted: Iterable[_Accepted], now: datetime, manifests: Manifests, findings: Findings
 ) -> None:
-    """Turn sound objects into typed ones, filling in what a server would."""
+    """Decode accepted objects, with the fields that an API server sets, into `manifests`.
+
+    An object that cannot be decoded becomes a finding, and is refused.
+    """
     objects = list(accepted)
     revision = max(
         (parse_revision(obj.meta("resourceVersion")) or 0 for obj in objects), default=0
     )
     stamps = [stamp.upper() for obj in objects if (stamp := obj.meta("creationTimestamp"))]
     moment = max([now, *map(datetime.fromisoformat, stamps)])
-    known_uids = _tenant_uids(objects)
+    known_uids = _find_tenant_uids(objects)
     for number, obj in enumerate(objects, 1):
         moment += timedelta(microseconds=1)
         identity = (obj.raw.kind, obj.key)
@@ -260,16 +279,17 @@ def _type(
             manifests.of_kind(obj.raw.kind).append(manifest)
 
 
-def _tenant_uids(objects: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
-    """Return the uids of TenantClusters that allocations in the input were stamped with.
+def _find_tenant_uids(objects: Iterable[_Accepted]) -> dict[tuple[str, Key], str]:
+    """Return the uids of TenantClusters that allocations in the input note, by kind and key.
 
-    So a cluster's manifest from a repository goes together with allocations from a cluster.
+    The manifest of a cluster in a repository has no uid. With the noted uid, allocations from a
+    live cluster belong to it.
     """
     uids: dict[tuple[str, Key], str] = {}
     for obj in objects:
-        stamp = obj.body["metadata"].get("annotations", {}).get(names.ANNOTATION_TENANT_UID)
-        if obj.raw.kind == "IPAllocation" and stamp:
+        noted_uid = obj.body["metadata"].get("annotations", {}).get(names.ANNOTATION_TENANT_UID)
+        if obj.raw.kind == "IPAllocation" and noted_uid:
             reference = obj.body["spec"]["tenantClusterRef"]
             key = Key(reference["namespace"], reference["name"])
-            uids.setdefault(("TenantCluster", key), stamp)
+            uids.setdefault(("TenantCluster", key), noted_uid)
     return uids

@@ -1,8 +1,8 @@
-"""Files, folders and standard input to objects, each of which knows where it stands.
+"""Reads files, folders and standard input to objects that know their file and line.
 
-What cannot be read, or is no object, is noted and costs no other. Lists are opened. Kinds of
-Kubernetes itself, and those of Butler that others look after, say nothing about addresses: they
-are passed over. A kind that is none of these is more likely a slip than meant.
+A text that cannot be read, or a document that is no object, becomes a finding; the other objects
+are read all the same. Lists are opened. Kinds of Kubernetes itself, and kinds of Butler that other
+controllers serve, say nothing about addresses and are skipped. Any other kind is likely a mistake.
 """
 
 import codecs
@@ -22,8 +22,8 @@ import yaml
 from reconcilers.api import names
 from reconcilers.api.resources import OWN_KINDS
 from reconcilers.cli.reading import yamltext
-from reconcilers.cli.reading.findings import Findings, Place, Step, path_text
-from reconcilers.cli.reading.yamltext import Malformed, line_of
+from reconcilers.cli.reading.findings import Findings, Place, Step, format_path
+from reconcilers.cli.reading.yamltext import Malformed, find_line
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -42,7 +42,7 @@ _ABSENT = object()
 
 @dataclass(frozen=True, slots=True)
 class RawObject:
-    """An object as it was written, and where it begins."""
+    """An object as it is in its file, and the place where it begins."""
 
     body: dict[str, Any]
     place: Place
@@ -59,7 +59,7 @@ class RawObject:
 
     @property
     def label(self) -> str:
-        """What messages call it: kind, namespace and name, as far as they are known."""
+        """Kind, namespace and name for messages, as far as they are known."""
         meta = self.body.get("metadata")
         name, namespace = (
             (meta.get("name"), meta.get("namespace")) if isinstance(meta, dict) else (None, None)
@@ -71,33 +71,39 @@ class RawObject:
 
     @property
     def is_ours(self) -> bool:
-        """Whether it is of one of the four kinds, in the version that is served."""
+        """Whether the object is of one of our four kinds, in the served version."""
         return self.api_version == names.API_VERSION and self.kind in OWN_KINDS
 
     @property
     def is_known(self) -> bool:
-        """Whether it is of a known kind that has nothing to do with addresses."""
-        return self.kind in _BUILT_IN.get(_group(self.api_version), ())
+        """Whether the object is of a known kind that has nothing to do with addresses."""
+        return self.kind in _BUILT_IN.get(_find_group(self.api_version), ())
 
     def at(self, path: tuple[Step, ...]) -> Place:
         """Return the place of the field at `path`."""
-        return self.place.at(line_of(self.body, path))
+        return self.place.at(find_line(self.body, path))
 
     def sentence(self, path: tuple[Step, ...], problem: str) -> str:
         """Return a sentence about the field at `path` of this object."""
-        field = f"{path_text(path)}: " if path else ""
+        field = f"{format_path(path)}: " if path else ""
         return f"{self.label}: {field}{problem}"
 
 
-def _group(api_version: str) -> str:
+def _find_group(api_version: str) -> str:
+    """Return the API group of an apiVersion; empty for the core group."""
     return api_version.rpartition("/")[0]
 
 
-def why_unknown(api_version: str, kind: str) -> str:
-    """Return a sentence about an apiVersion and kind that are neither ours nor known."""
+def describe_unknown_kind(api_version: str, kind: str) -> str:
+    """Return a sentence about an apiVersion and kind that are neither ours nor known.
+
+    1. One of our kinds in another version or group.
+    2. A kind that looks like a known one: the sentence asks whether that is meant.
+    3. Any other kind.
+    """
     from reconcilers.api import crd
 
-    group = _group(api_version)
+    group = _find_group(api_version)
     if kind in OWN_KINDS:
         other = "another version" if group == names.GROUP else "of another group"
         return (
@@ -126,24 +132,27 @@ def read_objects(
 
     Args:
         paths: of the files and folders.
-        findings: takes what cannot be read, and what is no object.
+        findings: takes the faults: unreadable files, and documents that are no objects.
         recursive: whether folders inside folders are read.
     """
-    seen: set[str | None] = set()
+    read_files: set[str | None] = set()
     for name in paths:
-        for path in _files(name, recursive=recursive, findings=findings):
+        for path in _list_files(name, recursive=recursive, findings=findings):
             identity = os.path.realpath(path) if path else None
-            if identity in seen:
-                continue
-            seen.add(identity)
+            if identity in read_files:
+                continue  # else each of its objects would be reported as defined twice
+            read_files.add(identity)
             source = "standard input" if path is None else str(path)
-            content = _text(source, path, findings)
+            content = _read_text(source, path, findings)
             if content is not None:
-                yield from _of_text(source, content, findings)
+                yield from _parse_text(source, content, findings)
 
 
-def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
-    """Yield the files that an argument means; None is standard input."""
+def _list_files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path | None]:
+    """Yield the files that an argument of --filename means; None means standard input.
+
+    An argument that is no file or folder becomes a finding, and so does an empty folder.
+    """
     if name == "-" and sys.stdin is None:
         findings.error(
             "standard input",
@@ -165,23 +174,30 @@ def _files(name: str, *, recursive: bool, findings: Findings) -> Iterator[Path |
         )
         paths = sorted(path for path in inside if path.suffix in SUFFIXES)
         for error in failed:
-            findings.error(str(error.filename), _why(error))
+            findings.error(str(error.filename), _describe_error(error))
         if not paths and not failed:
             hint = "" if recursive else "; -R looks into the folders in it too"
             findings.error(name, f"no {', '.join(SUFFIXES)} file is in this folder{hint}")
         yield from paths
 
 
-def _why(error: OSError | ValueError) -> str:
+def _describe_error(error: OSError | ValueError) -> str:
+    """Return why a file cannot be read, as a sentence without the name of the file."""
     if isinstance(error, FileNotFoundError):
         return "there is no such file or folder"
     return f"this cannot be read: {getattr(error, 'strerror', None) or error}"
 
 
-def _text(source: str, path: Path | None, findings: Findings) -> str | None:
+def _read_text(source: str, path: Path | None, findings: Findings) -> str | None:
+    """Return the text of a file or of standard input; None with a finding if it is unreadable.
+
+    Args:
+        source: the name for messages.
+        path: of the file; None for standard input.
+    """
     try:
         with nullcontext(sys.stdin.buffer) if path is None else path.open("rb") as file:
-            data = _bytes(file)
+            data = _read_bytes(file)
         if not data.startswith(_WIDE) and b"\0" not in data:
             return data.decode("utf-8-sig")
         problem = "this is a binary file, neither YAML nor JSON"
@@ -192,13 +208,13 @@ def _text(source: str, path: Path | None, findings: Findings) -> str | None:
         where = f"byte 0x{error.object[error.start]:02x} in line {line}"
         problem = f"this is not UTF-8 text ({where}); save it as UTF-8"
     except (OSError, ValueError) as error:  # ValueError: too long, or a NUL in the name
-        problem = _why(error)
+        problem = _describe_error(error)
     findings.error(source, problem)
     return None
 
 
-def _bytes(file: IO[bytes]) -> bytearray:
-    """Return all of a file; raise ValueError if that is more than a text of objects can be."""
+def _read_bytes(file: IO[bytes]) -> bytearray:
+    """Return all bytes of a file; raise ValueError if there are more than MOST_BYTES."""
     data = bytearray()
     while chunk := file.read(_CHUNK):
         data += chunk
@@ -209,14 +225,15 @@ def _bytes(file: IO[bytes]) -> bytearray:
     return data
 
 
-def _of_text(source: str, content: str, findings: Findings) -> Iterator[RawObject]:
+def _parse_text(source: str, content: str, findings: Findings) -> Iterator[RawObject]:
+    """Yield the objects in the documents of a text; a document without an object is a finding."""
     number = 0
-    for number, (line, value) in enumerate(_documents(source, content), 1):
+    for number, (line, value) in enumerate(_parse_documents(source, content), 1):
         place = Place(source, number, line)
         if isinstance(value, Malformed):
             findings.error(place, f"{value.reason} (document {number})")
         elif isinstance(value, dict):
-            yield from _open(value, place, findings)
+            yield from _open_lists(value, place, findings)
         else:
             kind_of_value = "a list" if isinstance(value, list) else "a single word"
             findings.error(
@@ -226,8 +243,12 @@ def _of_text(source: str, content: str, findings: Findings) -> Iterator[RawObjec
         findings.warning(source, "it contains no object")
 
 
-def _documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
-    """Yield the first line and the value of each document, or what is wrong with it."""
+def _parse_documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
+    """Yield the first line and the value of each document; for a faulty one, the exception.
+
+    A file with suffix .json, or a text that begins with a brace, is parsed as JSON. If the latter
+    is no JSON, it is parsed as YAML, whose mappings may begin with a brace, too.
+    """
     is_json = source.endswith(".json")
     if is_json or content.lstrip().startswith("{"):
         try:
@@ -237,17 +258,23 @@ def _documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
             if is_json:
                 yield error.line, error
                 return
-    for before, piece in yamltext.pieces(content):
+    for before, piece in yamltext.cut_at_separators(content):
         try:
-            yield from yamltext.parse(piece, before)
+            yield from yamltext.parse_yaml(piece, before)
         except Malformed as error:
             yield error.line, error
 
 
-def _open(
+def _open_lists(
     value: dict[str, Any], place: Place, findings: Findings, inside: str = ""
 ) -> Iterator[RawObject]:
-    """Yield the object that `value` is, or those in it if it is a list."""
+    """Yield an object, or the objects in it if it is a list of Kubernetes.
+
+    Args:
+        value: a mapping that should have an apiVersion and a kind.
+        place: where it begins.
+        inside: names the item for messages if the mapping is an item of a list; empty if not.
+    """
     api_version, kind = value.get("apiVersion"), value.get("kind")
     for name, field in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(field, str) or not field:
@@ -256,9 +283,10 @@ def _open(
             return
     items = value.get("items", _ABSENT)
     if not str(kind).endswith("List") or ("metadata" in value and "spec" in value):
+        # An object whose kind merely ends in "List" has a spec.
         yield RawObject(value, place)
         return
-    if items is None:  # so Go writes an empty list
+    if items is None:  # Go writes an empty list as null
         return
     if not isinstance(items, list):
         problem = "is missing" if items is _ABSENT else "must be a list"
@@ -266,12 +294,12 @@ def _open(
         return
     item_kind = str(kind).removesuffix("List")
     for number, item in enumerate(items):
-        where = place.at(line_of(value, ("items", number)))
+        where = place.at(find_line(value, ("items", number)))
         name = f"items[{number}] of the {kind} in document {place.document}"
         if not isinstance(item, dict):
             findings.error(where, f"{name} is not an object")
             continue
-        if item_kind in OWN_KINDS:  # lists of one kind need not repeat it
+        if item_kind in OWN_KINDS:  # the items of a typed list may leave their kind out
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
-        yield from _open(item, where, findings=findings, inside=name)
+        yield from _open_lists(item, where, findings=findings, inside=name)

@@ -1,11 +1,12 @@
-"""An object against a schema, that of its kind say, by the rules that an API server applies.
+"""Validates an object against the schema of its kind, by the rules of an API server.
 
-The schema is the one in the CRD, and for metadata one of our own: apimachinery's rules for names,
-labels and times. What the API server would refuse is a fault; what it would drop without a word
-is an unknown field; nulls where nothing is required count as absent. What the CEL rules
-say, the webhooks' functions say too, of typed objects: the audit of a plan asks those.
-Pydantic could validate too, but not enumerations, which exist in the schema only; jsonschema knows
-nothing of pruning and of keyed lists, and its own sentences say less than ours.
+The schema is the schema in the CRD. For metadata there is a schema of our own, with the rules of
+apimachinery for names, labels and times. A value that the API server would reject is a fault. A
+field that it would drop silently is an unknown field. A null in an optional field counts as
+absent. CEL rules are not applied here: the audit of a plan calls the same rules as functions.
+
+Pydantic could validate, too, but not enumerations, which exist in the schema only. jsonschema has
+no pruning and no keyed lists, and its messages are less clear.
 """
 
 import re
@@ -19,13 +20,13 @@ from typing import Any
 from manifests import read_definitions
 from reconcilers.api.fields import IP, IP_CIDR
 from reconcilers.api.names import DNS_LABEL, DNS_SUBDOMAIN
-from reconcilers.cli.reading.findings import Step, value_text
+from reconcilers.cli.reading.findings import Step, format_value
 from reconcilers.reporting.wording import count_noun
 
 Path = tuple[Step, ...]
 Schema = Mapping[str, Any]
 Fault = tuple[Path, str]
-"""A path, and the end of a sentence about what is there."""
+"""A field, and the part of a sentence that follows its name: "is missing"."""
 
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -82,7 +83,7 @@ _EXPECTATIONS = {
 
 
 def is_time(time: str) -> bool:
-    """Return whether a text is a time as RFC 3339 writes it."""
+    """Return whether a text is a time in the form of RFC 3339."""
     if not _TIME.fullmatch(time):
         return False
     try:
@@ -93,17 +94,18 @@ def is_time(time: str) -> bool:
 
 
 @cache
-def schemas() -> Mapping[str, Schema]:
-    """Return the schemas of whole objects by kind: the CRDs', with that of metadata put in.
+def load_schemas() -> Mapping[str, Schema]:
+    """Return the schemas of objects by kind: those of the CRDs, with our schema of metadata.
 
-    They are read as they are shipped: to make them of the models takes half a second of CPU time.
+    They are read from the shipped CRDs, because generating them from the models takes half a
+    second of CPU time.
     """
     schemas = {}
     for definition in read_definitions():
-        whole = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        whole["properties"]["metadata"] = _METADATA
-        whole["required"].insert(0, "metadata")
-        schemas[definition["spec"]["names"]["kind"]] = whole
+        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+        schema["properties"]["metadata"] = _METADATA
+        schema["required"].insert(0, "metadata")
+        schemas[definition["spec"]["names"]["kind"]] = schema
     return schemas
 
 
@@ -114,21 +116,22 @@ class Validation:
     schema: Schema
     body: Mapping[str, Any]
     faults: list[Fault] = field(default_factory=list)
-    """What an API server would refuse."""
+    """The values that an API server would reject."""
     unknown: list[Fault] = field(default_factory=list)
-    """What it would drop: a path, and a hint at what may be meant, or an empty text."""
+    """The fields that it would drop, each with a hint at a similar name; the hint may be empty."""
     kept: Mapping[str, Any] = field(init=False)
-    """The object as it would be kept, without defaults."""
+    """The object as an API server would store it, but without defaults."""
 
     def __post_init__(self) -> None:
+        """Validate the object."""
         self.kept = self._value(self.body, self.schema, ())
 
     def _value(self, value: Any, schema: Schema, path: Path) -> Any:
-        """Return `value` as it would be kept; note what is wrong with it."""
+        """Return a value as it would be stored, and note its faults and unknown fields."""
         expected = "amount" if schema.get("x-kubernetes-int-or-string") else schema.get("type")
         if expected is None:
-            return value
-        misfit = _misfit(value, expected)
+            return value  # the schema allows any value
+        misfit = _describe_misfit(value, expected)
         if misfit:
             self.faults.append((path, misfit))
             return value
@@ -136,18 +139,25 @@ class Validation:
             return self._object(value, schema, path)
         if expected == "array":
             return self._array(value, schema, path)
-        self.faults += [(path, fault) for fault in _plain_faults(value, schema)]
+        self.faults += [(path, fault) for fault in _find_scalar_faults(value, schema)]
         return int(value) if expected == "integer" else value
 
     def _object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
+        """Return a mapping as it would be stored, and note its faults and unknown fields.
+
+        A field is validated by its own schema, or by the schema for all values of a map. Without a
+        schema it is kept if the schema says so; else it is unknown and dropped.
+        """
         for name in schema.get("required", ()):
             if value.get(name) is None:
                 self.faults.append(((*path, name), "is missing"))
-        properties, others = schema.get("properties"), schema.get("additionalProperties", {})
+        properties, map_schema = schema.get("properties"), schema.get("additionalProperties", {})
         kept = {}
         for name, inner in value.items():
-            inner_schema = others if properties is None else properties.get(name)
-            if "propertyNames" in schema and not _pattern(schema["propertyNames"]).search(name):
+            inner_schema = map_schema if properties is None else properties.get(name)
+            if "propertyNames" in schema and not _compile_pattern(schema["propertyNames"]).search(
+                name
+            ):
                 fault = f"{name!r} {_EXPECTATIONS[schema['propertyNames']]}"
                 self.faults.append(((*path, name), fault))
             if inner_schema is not None and (properties is None or inner is not None):
@@ -161,6 +171,7 @@ class Validation:
         return kept
 
     def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:
+        """Return a list as it would be stored, and note the faults of its items and its length."""
         length = len(value)
         if length > schema.get("maxItems", length):
             self.faults.append(
@@ -169,14 +180,15 @@ class Validation:
         if length < schema.get("minItems", 0):
             self.faults.append((path, f"needs at least {count_noun(schema['minItems'], 'item')}"))
         inner = schema.get("items", {})
-        kept = [self._value(item, inner, (*path, at)) for at, item in enumerate(value)]
-        self.faults += _duplicates(kept, schema, path)
+        kept = [self._value(item, inner, (*path, index)) for index, item in enumerate(value)]
+        self.faults += _find_duplicates(kept, schema, path)
         return kept
 
 
 def _is_whole(value: Any) -> bool:
+    """Return whether a value is an integer for the API server, which takes 1.0 for one."""
     if isinstance(value, bool):
-        return False
+        return False  # bool is a subclass of int in Python
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
@@ -198,14 +210,17 @@ _NAMES = {
 }
 
 
-def _misfit(value: Any, expected: str) -> str | None:
-    """Return the fault in a value's type; None if the type fits."""
+def _describe_misfit(value: Any, expected: str) -> str | None:
+    """Return the fault that a value has the wrong type; None if the type fits."""
     if _FITS[expected](value):
         return None
-    return f"must be {_NAMES[expected]}, not {value_text(value)}{_hint(value, expected)}"
+    return (
+        f"must be {_NAMES[expected]}, not {format_value(value)}{_describe_quotes(value, expected)}"
+    )
 
 
-def _hint(value: Any, expected: str) -> str:
+def _describe_quotes(value: Any, expected: str) -> str:
+    """Return a hint to add or to remove quotes; empty if quotes are not the reason."""
     if expected == "string" and isinstance(value, bool | int | float):
         return "; quote it"
     if not isinstance(value, str):
@@ -216,55 +231,63 @@ def _hint(value: Any, expected: str) -> str:
     return "; remove the quotes" if unquoted else ""
 
 
-def _plain_faults(value: Any, schema: Schema) -> Iterator[str]:
+def _find_scalar_faults(value: Any, schema: Schema) -> Iterator[str]:
+    """Yield the faults of a text, a number or a boolean of the right type."""
     if "enum" in schema and value not in schema["enum"]:
         near = get_close_matches(str(value), schema["enum"], n=1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        yield f"{value_text(value)} is not one of {', '.join(schema['enum'])}{hint}"
+        yield f"{format_value(value)} is not one of {', '.join(schema['enum'])}{hint}"
     if isinstance(value, str):
-        yield from _text_faults(value, schema)
+        yield from _find_text_faults(value, schema)
     elif not isinstance(value, bool):
-        yield from _number_faults(value, schema)
+        yield from _find_number_faults(value, schema)
 
 
-def _text_faults(value: str, schema: Schema) -> Iterator[str]:
+def _find_text_faults(value: str, schema: Schema) -> Iterator[str]:
+    """Yield the faults of a text: length, pattern, form of a time."""
     if len(value) < schema.get("minLength", 0):
         yield "must not be empty"
     if len(value) > schema.get("maxLength", len(value)):
-        yield f"{value_text(value)} is longer than {count_noun(schema['maxLength'], 'character')}"
-    elif "pattern" in schema and not _pattern(schema["pattern"]).search(value):
+        limit = count_noun(schema["maxLength"], "character")
+        yield f"{format_value(value)} is longer than {limit}"
+    elif "pattern" in schema and not _compile_pattern(schema["pattern"]).search(value):
         pattern = schema["pattern"]
-        yield f"{value_text(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"
+        yield f"{format_value(value)} {_EXPECTATIONS.get(pattern, f'does not match {pattern}')}"
     if schema.get("format") == "date-time" and not is_time(value):
-        yield f"{value_text(value)} is not a time such as 2026-01-31T12:00:00Z"
+        yield f"{format_value(value)} is not a time such as 2026-01-31T12:00:00Z"
 
 
-def _number_faults(value: float, schema: Schema) -> Iterator[str]:
+def _find_number_faults(value: float, schema: Schema) -> Iterator[str]:
+    """Yield the first fault of a number: the range of its format, the minimum, the maximum."""
     limit = _BOUNDS.get(schema.get("format", ""), 0)
     if limit and not -limit <= value < limit:
-        yield f"{value_text(value)} does not fit into {schema['format']}"
+        yield f"{format_value(value)} does not fit into {schema['format']}"
     elif value < schema.get("minimum", value):
-        yield f"must be at least {schema['minimum']}, not {value_text(value)}"
+        yield f"must be at least {schema['minimum']}, not {format_value(value)}"
     elif value > schema.get("maximum", value):
-        yield f"must be at most {schema['maximum']}, not {value_text(value)}"
+        yield f"must be at most {schema['maximum']}, not {format_value(value)}"
 
 
 @lru_cache(maxsize=64)
-def _pattern(pattern: str) -> re.Pattern[str]:
-    """Return a pattern as Go reads it: ASCII digits, `$` only at the very end."""
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    r"""Return a compiled pattern with the meaning that it has in Go, which API servers use.
+
+    There, `\d` means ASCII digits, and `$` does not match before a final newline.
+    """
     return re.compile(
         pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern, re.ASCII
     )
 
 
-def _duplicates(kept: list[Any], schema: Schema, path: Path) -> Iterator[Fault]:
-    """Yield the items of a list that is keyed by fields, where two have the same key."""
+def _find_duplicates(kept: list[Any], schema: Schema, path: Path) -> Iterator[Fault]:
+    """Yield a fault for each item of a keyed list that has the key of an earlier item."""
     keys = schema.get("x-kubernetes-list-map-keys")
-    seen: dict[str, int] = {}
-    for at, item in enumerate(kept):
+    first_by_key: dict[str, int] = {}
+    for index, item in enumerate(kept):
         if keys is None or not isinstance(item, Mapping):
-            return
-        key = repr([item.get(name) for name in keys])  # the values may be of any type yet
-        first = seen.setdefault(key, at)
-        if first != at:
-            yield (*path, at), f"has the same {', '.join(keys)} as item {first}"
+            return  # the list is not keyed, or the item has a fault already
+        # As text, because values of the wrong type may not be hashable.
+        key = repr([item.get(name) for name in keys])
+        first = first_by_key.setdefault(key, index)
+        if first != index:
+            yield (*path, index), f"has the same {', '.join(keys)} as item {first}"

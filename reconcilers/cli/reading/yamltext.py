@@ -1,14 +1,15 @@
 """YAML and JSON documents as plain values that know their lines.
 
-PyYAML's parser in C gives events, and these have the lines. Its composers are not used: the one in
-C recurses, so that a line of 50,000 brackets ends the process, and it refuses an anchor that is
-given anew, which Kubernetes takes. What a word means is not left to PyYAML: kubectl reads YAML 1.1
-the Go way, where `y` and `n` are booleans, a leading zero means octal, `0o17` too, `1e3` is a
-number, and times of day, dates and sexagesimals stay text. The table in the tests was taken from
-kubectl 1.32.
+PyYAML's parser in C yields events with lines, and the values are built here from these events.
+PyYAML's own composers are not used. The composer in C recurses, so a line of 50,000 brackets
+ends the process, and it rejects an anchor that is defined twice, which Kubernetes accepts.
 
-Documents are cut apart at their `---` lines first, as kubectl does, so that a syntax error costs
-its own document alone.
+The meaning of an unquoted word is not left to PyYAML either. kubectl reads YAML 1.1 as Go does:
+`y` and `n` are booleans, a leading zero or `0o` means octal, `1e3` is a number, and times of day,
+dates and sexagesimals are strings. The table in the tests was taken from kubectl 1.32.
+
+A text is cut at its `---` lines first, as kubectl does, so that a syntax error makes only its own
+document unreadable.
 """
 
 import json
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from reconcilers.cli.reading.findings import value_text
+from reconcilers.cli.reading.findings import format_value
 
 MAX_DEPTH = 200
 MAX_ALIASED = 100_000
@@ -32,7 +33,7 @@ _TAG = "tag:yaml.org,2002:"
 _PLAIN = "plain"
 """The tag of words without quotes and without a tag."""
 _JSON_WITH_LINES = 2_000_000
-"""Up to how many characters JSON is read a second time, as YAML, to learn its lines."""
+"""Longer JSON, in characters, is not read a second time as YAML to learn its lines."""
 
 Scalar = str | int | float | bool | None
 
@@ -56,11 +57,11 @@ _LONGEST_NUMBER = 400
 
 
 class Malformed(Exception):
-    """A document is not what it should be.
+    """A document cannot be read.
 
     Args:
-        line: where, from 1; 0 if the reader of the whole has to say.
-        reason: what is wrong.
+        line: the line of the fault, from 1; 0 if only the caller knows the line.
+        reason: the fault.
     """
 
     def __init__(self, line: int, reason: str) -> None:
@@ -87,10 +88,10 @@ class LinedList(list[Any]):
         self.lines: list[int] = []
 
 
-def line_of(value: Any, path: tuple[str | int, ...]) -> int:
-    """Return the line of what is at `path` in `value`, or of the nearest that encloses it.
+def find_line(value: Any, path: tuple[str | int, ...]) -> int:
+    """Return the line of the field at a path, or of the nearest field around it that has a line.
 
-    0 if the value knows no lines.
+    0 if the value knows no lines, as JSON without YAML's lines.
     """
     line = value.line if isinstance(value, LinedDict | LinedList) else 0
     for step in path:
@@ -104,16 +105,16 @@ def line_of(value: Any, path: tuple[str | int, ...]) -> int:
     return line
 
 
-def resolve(word: str) -> Scalar:
+def parse_word(word: str) -> Scalar:
     """Return the value of an unquoted word.
 
     Raises:
-        Malformed: it is infinity or not-a-number, for which JSON has no word.
+        Malformed: the word is infinity or not-a-number, for which JSON has no word.
     """
     if word in _WORDS:
         return _WORDS[word]
     if word[0] not in "0123456789+-." or len(word) > _LONGEST_NUMBER:
-        return word
+        return word  # no number begins so, and none is so long
     if _NOT_JSON.fullmatch(word):
         raise Malformed(0, f"{word} is not a number in JSON; put it in quotes if it is a string")
     digits = word.replace("_", "")
@@ -126,7 +127,7 @@ def resolve(word: str) -> Scalar:
     return value if abs(value) != float("inf") else word
 
 
-def pieces(content: str) -> Iterator[tuple[int, str]]:
+def cut_at_separators(content: str) -> Iterator[tuple[int, str]]:
     """Cut a text at its `---` lines; yield each piece with the number of lines before it."""
     cuts = [separator.start() for separator in _SEPARATOR.finditer(content)]
     starts = [0, *(cut for cut in cuts if cut > 0)]
@@ -138,45 +139,47 @@ def pieces(content: str) -> Iterator[tuple[int, str]]:
         line += piece.count("\n")
 
 
-def parse(piece: str, before: int = 0) -> list[tuple[int, Any]]:
+def parse_yaml(piece: str, before: int = 0) -> list[tuple[int, Any]]:
     """Return the documents of a piece of text, each with its first line; empty ones are left out.
 
     Args:
-        piece: what `pieces` yielded; more than one document only where `...` ends them.
-        before: the number of lines before it.
+        piece: a piece from `cut_at_separators`. It has several documents only if lines `...` end
+            them.
+        before: the number of lines of the file before the piece.
 
     Raises:
-        Malformed: it is no YAML, or YAML that makes no object for Kubernetes.
+        Malformed: the piece is not valid YAML, or no value that Kubernetes accepts.
     """
     try:
         documents = list(_Documents(piece, before).read())
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, piece, before) from error
+        raise _build_syntax_error(error, piece, before) from error
     except yaml.reader.ReaderError as error:
         line = before + piece.count("\n", 0, error.position) + 1
         raise Malformed(line, "this holds a control character, which YAML forbids") from error
     return [(line, value) for line, value in documents if value is not None]
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malformed:
+def _build_syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malformed:
     """Return the error of invalid YAML; `before` lines of the file precede `piece`."""
     mark = error.problem_mark or error.context_mark
     line = mark.line if mark is not None else 0
-    at = "".join(piece.splitlines()[line : line + 1])
+    faulty_line = "".join(piece.splitlines()[line : line + 1])
     problem = error.problem or "it cannot be read"
     context = f" {error.context}:" if error.context else ""
     if context and error.context_mark is not None and error.context_mark.line != line:
         context = f" {error.context} that begins in line {before + error.context_mark.line + 1}:"
-    tab = "; indent with spaces, not with tabs" if "\t" in at[: len(at) - len(at.lstrip())] else ""
-    return Malformed(before + line + 1, f"this is not valid YAML:{context} {problem}{tab}")
+    indent = faulty_line[: len(faulty_line) - len(faulty_line.lstrip())]
+    remedy = "; indent with spaces, not with tabs" if "\t" in indent else ""
+    return Malformed(before + line + 1, f"this is not valid YAML:{context} {problem}{remedy}")
 
 
 class _Anchored(NamedTuple):
-    """What an alias stands for.
+    """The value of an anchor, which its aliases stand for.
 
     Args:
-        size: how many values it holds, itself included.
-        height: how many levels of lists and mappings it has.
+        size: the number of values in it, itself included.
+        height: the number of levels of lists and mappings in it.
     """
 
     value: Any
@@ -185,16 +188,27 @@ class _Anchored(NamedTuple):
 
 
 class _Documents:
-    """Makes values of the events of PyYAML's parser for a piece with `before` lines before it."""
+    """Builds values from the events of PyYAML's parser.
+
+    Depth and aliases are limited, because a short text can stand for a huge value.
+
+    Args:
+        piece: the text.
+        before: the number of lines of the file before the text.
+    """
 
     def __init__(self, piece: str, before: int) -> None:
         self._before = before
         self._events: Iterator[Any] = yaml.parse(piece, Loader=_LOADER)
         self._anchors: dict[str, _Anchored] = {}
         self._depth = 0
+        """The number of lists and mappings around the current event."""
         self._deepest = 0
+        """The greatest depth inside the value that is being read."""
         self._count = 0
+        """The number of values read so far, with those that aliases stand for."""
         self._aliased = 0
+        """The number of values that aliases stand for."""
 
     def read(self) -> Iterator[tuple[int, Any]]:
         """Yield the first line and the value of each document."""
@@ -205,28 +219,36 @@ class _Documents:
                 yield self._line(root), self._value(root)
 
     def _line(self, event: Any) -> int:
+        """Return the line of the file at which an event begins."""
         return self._before + int(event.start_mark.line) + 1
 
     def _value(self, event: Any) -> Any:
-        """Return the value that begins with `event`; take the events up to its end."""
+        """Return the value that begins with an event, and consume the events up to its end.
+
+        If the value has an anchor, note it with its size and height for later aliases.
+        """
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
         deepest, count = self._deepest, self._count
         self._deepest, self._count = self._depth, count + 1
         if isinstance(event, yaml.ScalarEvent):
-            value: Any = self._scalar(event)
+            value: Any = self._parse_scalar(event)
         else:
             self._enter(event, 1)
             value = self._inside(event)
             self._depth -= 1
-        if event.anchor is not None:  # Kubernetes takes an anchor that is given anew
+        if event.anchor is not None:  # an anchor that is defined twice has its last value
             height = self._deepest - self._depth
             self._anchors[event.anchor] = _Anchored(value, self._count - count, height)
         self._deepest = max(deepest, self._deepest)
         return value
 
     def _alias(self, event: Any) -> Any:
-        """Return the value of an anchor, as if it were written here."""
+        """Return the value of the anchor that an alias names.
+
+        Count size and depth as if the value were written here. Raise Malformed if the anchor is
+        unknown, or a limit is exceeded.
+        """
         anchored, line = self._anchors.get(event.anchor), self._line(event)
         if anchored is None:
             problem = f"the alias *{event.anchor} refers to itself or to nothing before it"
@@ -240,27 +262,29 @@ class _Documents:
         return anchored.value
 
     def _enter(self, event: Any, levels: int) -> None:
+        """Go some levels deeper; raise Malformed if that is deeper than MAX_DEPTH."""
         self._depth += levels
         self._deepest = max(self._deepest, self._depth)
         if self._depth > MAX_DEPTH:
             problem = f"this is nested more than {MAX_DEPTH} levels deep"
             raise Malformed(self._line(event), problem)
 
-    def _scalar(self, event: Any) -> Scalar:
+    def _parse_scalar(self, event: Any) -> Scalar:
+        """Return the value of a scalar by its tag and quotes; raise Malformed with its line."""
         if event.tag in {None, "!"}:
             tag = _PLAIN if event.tag is None and event.implicit[0] else f"{_TAG}str"
         else:
             tag = event.tag
         try:
-            return _scalar(tag, event.value)
-        except Malformed as wrong:
-            raise Malformed(self._line(event), wrong.reason) from wrong
+            return _parse_scalar(tag, event.value)
+        except Malformed as error:
+            raise Malformed(self._line(event), error.reason) from error
 
     def _inside(self, event: Any) -> LinedDict | LinedList:
-        """Return the list or mapping that begins with `event`."""
+        """Return the list or mapping that begins with an event; raise Malformed for its tag."""
         line, is_list = self._line(event), isinstance(event, yaml.SequenceStartEvent)
         if event.tag not in {None, f"{_TAG}{'seq' if is_list else 'map'}"}:
-            raise Malformed(line, f"the tag {value_text(event.tag)} means nothing to Kubernetes")
+            raise Malformed(line, f"the tag {format_value(event.tag)} means nothing to Kubernetes")
         if not is_list:
             return self._dict(line)
         items = LinedList(line)
@@ -270,12 +294,16 @@ class _Documents:
         return items
 
     def _dict(self, line: int) -> LinedDict:
+        """Return the mapping whose start event was read.
+
+        The sources of `<<` are merged last, because the mapping's own keys take precedence.
+        """
         mapping, merged = LinedDict(line), []
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
             key, at = self._value(key_event), self._line(key_event)
             value_event = next(self._events)
             value = self._value(value_event)
-            if _merges(key_event):
+            if _is_merge_key(key_event):
                 merged.append((value, self._line(value_event)))
                 continue
             if key is None or isinstance(key, dict | list):
@@ -284,21 +312,25 @@ class _Documents:
             if name in mapping:
                 first = mapping.lines[name]
                 raise Malformed(
-                    at, f"the key {value_text(name)} appears twice, first in line {first}"
+                    at, f"the key {format_value(name)} appears twice, first in line {first}"
                 )
             mapping[name], mapping.lines[name] = value, at
         for value, at in merged:
-            _merge(mapping, value, at)
+            _merge_source(mapping, value, at)
         return mapping
 
 
-def _merges(event: Any) -> bool:
+def _is_merge_key(event: Any) -> bool:
+    """Return whether an event is the key `<<`, without quotes and without a tag."""
     is_plain = isinstance(event, yaml.ScalarEvent) and event.implicit[0] and event.tag is None
     return is_plain and bool(event.value == "<<")
 
 
-def _merge(mapping: LinedDict, value: Any, line: int) -> None:
-    """Add what `<<` merges: keys that the mapping and earlier sources do not have."""
+def _merge_source(mapping: LinedDict, value: Any, line: int) -> None:
+    """Add the keys of the value of `<<`, a mapping or a list of mappings, to a mapping.
+
+    Keys that the mapping or an earlier source has are left out.
+    """
     for source in value if isinstance(value, list) else [value]:
         if not isinstance(source, LinedDict):
             raise Malformed(line, "<< can only merge mappings")
@@ -309,71 +341,84 @@ def _merge(mapping: LinedDict, value: Any, line: int) -> None:
         )
 
 
-def _scalar(tag: str, word: str) -> Scalar:
+def _parse_scalar(tag: str, word: str) -> Scalar:
+    """Return the value of a scalar; raise Malformed if it contradicts its tag.
+
+    Args:
+        tag: the YAML tag, or _PLAIN for a word without quotes and without a tag.
+        word: the text of the scalar.
+    """
     if tag == f"{_TAG}str":
         return word
-    value = resolve(word)
+    value = parse_word(word)
     if tag == _PLAIN:
         return value
     name = tag.removeprefix(_TAG)
     types_by_tag = {"int": (int,), "float": (int, float), "bool": (bool,), "null": (type(None),)}
     if name not in types_by_tag:
-        raise Malformed(0, f"the tag {value_text(tag)} means nothing to Kubernetes")
+        raise Malformed(0, f"the tag {format_value(tag)} means nothing to Kubernetes")
     if type(value) not in types_by_tag[name]:
-        raise Malformed(0, f"{value_text(word)} is no {name}, as its tag says")
+        raise Malformed(0, f"{format_value(word)} is no {name}, as its tag says")
     return value
 
 
 def parse_json(content: str) -> list[tuple[int, Any]]:
     """Return the JSON documents of a text, each with its first line.
 
-    JSON is YAML, almost: where reading it as YAML gives the same values, these know their lines.
+    Almost all JSON is YAML, so a single document is read as YAML, too. If that gives the same
+    value, it is returned, because it knows its lines.
 
     Raises:
-        Malformed: it is no JSON, or has a key twice.
+        Malformed: the text is no JSON, or an object has a key twice.
     """
-    decoder = json.JSONDecoder(object_pairs_hook=_json_object, parse_constant=_json_constant)
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_build_json_object, parse_constant=_reject_json_constant
+    )
     documents: list[tuple[int, Any]] = []
-    at = _end_of_space(content, 0)
-    while at < len(content):
-        line = content.count("\n", 0, at) + 1
+    position = _find_end_of_space(content, 0)
+    while position < len(content):
+        line = content.count("\n", 0, position) + 1
         try:
-            value, end = decoder.raw_decode(content, at)
+            value, end = decoder.raw_decode(content, position)
         except json.JSONDecodeError as error:
             raise Malformed(error.lineno, f"this is not valid JSON: {error.msg}") from error
         except Malformed as error:
-            raise Malformed(_as_yaml(content)[0] or line, error.reason) from error
+            # The JSON decoder does not know the line of a key; YAML finds the same fault.
+            raise Malformed(_parse_as_yaml(content)[0] or line, error.reason) from error
         except RecursionError as error:
             raise Malformed(line, f"this is nested more than {MAX_DEPTH} levels deep") from error
         documents.append((line, value))
-        at = _end_of_space(content, end)
+        position = _find_end_of_space(content, end)
     if len(documents) != 1 or len(content) > _JSON_WITH_LINES:
         return documents
-    lined = _as_yaml(content)[1]
+    lined = _parse_as_yaml(content)[1]
     return lined if [value for _, value in lined] == [documents[0][1]] else documents
 
 
-def _as_yaml(content: str) -> tuple[int, list[tuple[int, Any]]]:
-    """Return the line of the first fault that a text has as YAML, or its documents."""
+def _parse_as_yaml(content: str) -> tuple[int, list[tuple[int, Any]]]:
+    """Return 0 and the documents of a text as YAML; if it is invalid, the line of the fault."""
     try:
-        return 0, parse(content)
+        return 0, parse_yaml(content)
     except Malformed as error:
         return error.line, []
 
 
-def _json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _build_json_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return a JSON object; raise Malformed if it has a key twice, which json accepts."""
     mapping: dict[str, Any] = {}
     for key, value in pairs:
         if key in mapping:
-            raise Malformed(0, f"the key {key!r} is appears twice in one object")
+            raise Malformed(0, f"the key {key!r} appears twice in one object")
         mapping[key] = value
     return mapping
 
 
-def _json_constant(word: str) -> Any:
+def _reject_json_constant(word: str) -> Any:
+    """Raise Malformed for NaN and Infinity, which Python's json accepts and Kubernetes rejects."""
     raise Malformed(0, f"{word} is not a number in JSON")
 
 
-def _end_of_space(content: str, at: int) -> int:
-    space = _SPACE.match(content, at)
-    return space.end() if space else at
+def _find_end_of_space(content: str, position: int) -> int:
+    """Return the position of the first character that is no white space, from a position on."""
+    space = _SPACE.match(content, position)
+    return space.end() if space else position

@@ -37,7 +37,7 @@ from reconcilers.cli.demo.steps import (
 )
 from reconcilers.cli.demo.story import WEB, story
 from reconcilers.cli.demo.view import Broken, PlatformView
-from reconcilers.cli.interrupts import sole_failure
+from reconcilers.cli.interrupts import find_sole_failure
 from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.platform import LocalPlatform
 from reconcilers.cli.local.servers import ApiServer, api_server
@@ -212,7 +212,7 @@ async def test_the_demo_notices_a_range_that_is_released_before_it_is_withdrawn(
     with pytest.raises(ExceptionGroup) as failure:
         await perform(30.0, short)
     assert "was released, and IPAddressPool default-pool in the tenant still has it" in str(
-        sole_failure(failure.value)
+        find_sole_failure(failure.value)
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.planning import controllerrun
 from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.manifests import read
+from reconcilers.cli.reading.manifests import read_manifests
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi.api import JOURNALS
 from tests.reconcilers.cli.commandline import allocation, cluster, holding, plan, pool, provider
@@ -128,7 +128,9 @@ def test_a_new_request_costs_one_write(tmp_path: Path) -> None:
     file = tmp_path / "objects.yaml"
     objects: list[Any] = [pool(cidr="10.40.0.0/20")]
     file.write_text(written_yaml([*objects, *(allocation(f"a{n}", 2) for n in range(300))]))
-    manifests = read([str(file)], namespace="butler-system", now=NOW, findings=Findings())
+    manifests = read_manifests(
+        [str(file)], namespace="butler-system", now=NOW, findings=Findings()
+    )
     server = controllerrun.run_controllers(manifests, Settings(), NOW)
     written = server.api.count(method="PATCH", resource=IP_ALLOCATION.full_name)
     assert written == 300

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, Space
-from reconcilers.cli.planning.report import Size, more
+from reconcilers.cli.planning.report import Size, count_tenants
 from tests.reconcilers.cli.commandline import allocation, holding, plan, plan_text, pool, run
 
 
@@ -130,7 +130,7 @@ def test_the_printed_number_of_tenants_fits_and_not_one_more(
         address_ranges = [AddressRange(first + at, first + at, 4) for at in set(counts)]
         return Space(Layout.parse("10.0.0.0/26", (), ()), address_ranges)
 
-    counted = more(space(), Size(nodes, balancers))
+    counted = count_tenants(space(), Size(nodes, balancers))
     remaining = space()
     expected = [count for count in (balancers, nodes) if count]
     for _ in range(counted):

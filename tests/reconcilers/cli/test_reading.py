@@ -244,7 +244,7 @@ def test_faults_of_indented_json_have_their_line(tmp_path: Path) -> None:
     ("content", "problem"),
     [
         ('{"a": 1,\n "b" 2}', ":2: this is not valid JSON: Expecting ':' delimiter"),
-        ('{"a": 1,\n "a": 2}', ":2: the key 'a' is appears twice in one object"),
+        ('{"a": 1,\n "a": 2}', ":2: the key 'a' appears twice in one object"),
         ('{"a": NaN}', "NaN is not a number in JSON"),
         ("[" * 100_000, "nested"),
     ],

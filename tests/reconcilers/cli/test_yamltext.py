@@ -2,11 +2,21 @@
 
 import pytest
 
-from reconcilers.cli.reading.yamltext import Malformed, line_of, parse, pieces, resolve
+from reconcilers.cli.reading.yamltext import (
+    Malformed,
+    cut_at_separators,
+    find_line,
+    parse_word,
+    parse_yaml,
+)
 
 
 def documents(content: str) -> list[tuple[int, object]]:
-    return [document for before, piece in pieces(content) for document in parse(piece, before)]
+    return [
+        document
+        for before, piece in cut_at_separators(content)
+        for document in parse_yaml(piece, before)
+    ]
 
 
 def fault(content: str) -> tuple[int, str]:
@@ -18,14 +28,14 @@ def fault(content: str) -> tuple[int, str]:
 def test_every_value_carries_its_line() -> None:
     [(first, value)] = documents("# a comment\n\na:\n  b:\n  - c: 1\n    d: 2\n")
     assert first == 3
-    assert line_of(value, ("a",)) == 3
-    assert line_of(value, ("a", "b", 0, "d")) == 6
+    assert find_line(value, ("a",)) == 3
+    assert find_line(value, ("a", "b", 0, "d")) == 6
 
 
 def test_a_path_that_is_not_there_has_the_line_of_what_encloses_it() -> None:
     [(_, value)] = documents("a:\n  b: 1\n")
-    assert line_of(value, ("a", "missing", "deeper")) == 1
-    assert line_of(value, ("missing",)) == 1
+    assert find_line(value, ("a", "missing", "deeper")) == 1
+    assert find_line(value, ("missing",)) == 1
 
 
 def test_lines_are_counted_through_all_documents_of_a_file() -> None:
@@ -73,8 +83,8 @@ def test_an_anchor_that_is_given_anew_stands_for_the_later_value() -> None:
 
 def test_an_alias_has_the_line_it_is_in_and_what_it_stands_for_its_own() -> None:
     [(_, value)] = documents("a: &x {b: 1}\nc:\n- *x\n")
-    assert line_of(value, ("c", 0)) == 3
-    assert line_of(value, ("c", 0, "b")) == 1
+    assert find_line(value, ("c", 0)) == 3
+    assert find_line(value, ("c", 0, "b")) == 1
 
 
 def test_aliases_that_nest_ever_deeper_are_stopped() -> None:
@@ -177,7 +187,7 @@ KUBECTL = {
 
 @pytest.mark.parametrize(("word", "value"), KUBECTL.items())
 def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> None:
-    resolved = resolve(word)
+    resolved = parse_word(word)
     assert resolved == value
     assert isinstance(resolved, bool) == isinstance(value, bool)
     assert isinstance(resolved, str) == isinstance(value, str)
@@ -186,8 +196,8 @@ def test_a_word_means_what_kubectl_takes_it_for(word: str, value: object) -> Non
 @pytest.mark.parametrize("word", [".inf", "-.Inf", "+.INF", ".nan", ".NaN"])
 def test_what_json_cannot_carry_is_refused_and_named(word: str) -> None:
     with pytest.raises(Malformed, match="JSON"):
-        resolve(word)
+        parse_word(word)
 
 
 def test_a_number_of_absurd_length_is_a_text() -> None:
-    assert resolve("9" * 5000) == "9" * 5000
+    assert parse_word("9" * 5000) == "9" * 5000

@@ -8,7 +8,7 @@ import pytest
 
 from reconcilers.cli.plan import PlanOutcome, work_out
 from reconcilers.cli.reading.findings import Findings
-from reconcilers.cli.reading.manifests import read
+from reconcilers.cli.reading.manifests import read_manifests
 from reconcilers.configuration.settings import Settings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
@@ -68,7 +68,7 @@ def work_out_plan(tmp_path: Path, *bodies: Json) -> PlanOutcome:
     file = tmp_path / "objects.yaml"
     file.write_text(written_yaml(bodies))
     findings = Findings()
-    manifests = read([str(file)], namespace="team", now=NOW, findings=findings)
+    manifests = read_manifests([str(file)], namespace="team", now=NOW, findings=findings)
     return work_out(manifests, Settings(namespace="team"), now=NOW, findings=findings)
 
 
