@@ -17,8 +17,8 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.api.tenantcluster import NETWORK_READY, TenantCluster
 from reconcilers.api.tenantnetwork import TenantNetwork
 from reconcilers.integrations.core.scopedlists import NotRead
-from reconcilers.tenantcluster.allocations.membership import is_foreign, role
-from reconcilers.tenantcluster.conditionorder import worst_condition
+from reconcilers.tenantcluster.allocations.membership import find_role, is_foreign
+from reconcilers.tenantcluster.conditionorder import find_worst_condition
 
 NO_OBJECT = "no such TenantCluster"
 NOT_READ = "TenantClusters were not read"
@@ -93,7 +93,7 @@ class Holding:
         """Status and message of the condition with the gravest fault."""
         if self.tenant is None:
             return "Unknown", self.missing
-        condition = worst_condition(self.tenant)
+        condition = find_worst_condition(self.tenant)
         return (condition.status, condition.message) if condition else ("Unknown", "-")
 
     @property
@@ -121,7 +121,7 @@ class Holding:
 
     def role(self, allocation: IPAllocation) -> str | None:
         """Return an allocation's role: initial or growth; None if the tenant is not known."""
-        return role(allocation, self.tenant) if self.tenant else None
+        return find_role(allocation, self.tenant) if self.tenant else None
 
 
 def list_holdings(objects: Objects) -> list[Holding]:

@@ -38,8 +38,11 @@ from reconcilers.promises.unreadable import UnreadableObject, describe_unreadabl
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count
 from reconcilers.tenantcluster.allocations.membership import is_foreign
-from reconcilers.tenantcluster.allocations.requests import load_balancer_count, node_count
-from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_in_list
+from reconcilers.tenantcluster.allocations.requests import (
+    compute_load_balancer_count,
+    compute_node_count,
+)
+from reconcilers.tenantcluster.allocations.unreadable_members import select_unreadable_members
 from reconcilers.tenantcluster.provider import (
     DefaultUnknown,
     ProviderUnknown,
@@ -47,7 +50,7 @@ from reconcilers.tenantcluster.provider import (
     find_provider,
 )
 from reconcilers.tenantcluster.providerreference import describe_absent, find_provider_key
-from reconcilers.tenantcluster.status import allocations_unreadable
+from reconcilers.tenantcluster.status import make_allocations_unreadable
 
 _DEFAULT_PROVIDER = Key(names.DEFAULT_NAMESPACE, "default")
 """The ProviderConfig of a cluster that names none, unless ButlerConfig names another."""
@@ -102,7 +105,7 @@ def _explain_tenant_lines(tenant: TenantCluster, objects: Objects) -> Iterator[s
     """
     unreadable = find_unreadable_members(tenant, objects)
     if unreadable:
-        yield allocations_unreadable(describe_unreadable(unreadable)).message
+        yield make_allocations_unreadable(describe_unreadable(unreadable)).message
     yield from _describe_provider(tenant, objects)
     members = [
         allocation
@@ -201,7 +204,7 @@ def _find_provider(
 def find_unreadable_members(tenant: TenantCluster, objects: Objects) -> Sequence[UnreadableObject]:
     """Return the allocations that cannot be decoded and may belong to a cluster."""
     allocations = objects.unreadable_of(IP_ALLOCATION)
-    return unreadable_in_list(allocations, tenant.metadata.key, tenant.metadata.uid)
+    return select_unreadable_members(allocations, tenant.metadata.key, tenant.metadata.uid)
 
 
 def _describe_absent_pool(pool: Key, objects: Objects) -> str:
@@ -223,7 +226,7 @@ def _describe_demand(
     """
     network = provider.spec.networking
     waiting = {} if tenant.metadata.terminating else poolneeds.sum_waiting_addresses(tenant)
-    mode, count = network.sizing.allocationMode, load_balancer_count(tenant, network)
+    mode, count = network.sizing.allocationMode, compute_load_balancer_count(tenant, network)
     growth = f", then growth by {network.sizing.growthIncrement}" if mode == ELASTIC else ""
     yield (
         f"ProviderConfig {provider.metadata.key}, mode {mode}:"
@@ -236,7 +239,7 @@ def _describe_demand(
         if pool is None:
             yield f"{place}. NetworkPool {key} {_describe_absent_pool(key, objects)}"
             continue
-        nodes = node_count(pool, network)
+        nodes = compute_node_count(pool, network)
         needed = count_addresses(nodes, "node")
         if count:
             needed += f" and {count_addresses(count, 'load-balancer')}, {nodes + count} together"

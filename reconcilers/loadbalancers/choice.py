@@ -28,7 +28,7 @@ class LoadBalancerKinds:
         """Yield each provider with its load balancer."""
         yield from self._by_provider.items()
 
-    def of(self, tenant: TenantCluster) -> LoadBalancerKind:
+    def find_chosen(self, tenant: TenantCluster) -> LoadBalancerKind:
         """Return the load balancer of a tenant.
 
         If this process does not know the provider, nothing is written there and no range is

@@ -258,7 +258,7 @@ class Unprovable:
     then: str = "the tenant no longer uses the range"
 
 
-Acknowledgement = Proven | NotYet | Unprovable
+WithdrawalAnswer = Proven | NotYet | Unprovable
 
 
 class HealthState(Enum):
@@ -340,7 +340,7 @@ class ServiceView:
     release_note: str = ""
 
 
-Serves = Callable[[Service], ServiceView]
+ServiceViewer = Callable[[Service], ServiceView]
 """Returns a Service as a backend sees it."""
 
 
@@ -436,9 +436,9 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def acknowledgement(
+    async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         """Return whether the balancer has acted on offers without the ranges of a withdrawal.
 
         It is judged by `reading` alone, from "written since the mark" on; then the next step of
@@ -450,7 +450,7 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def health(self, projection: Projection) -> Health:
+    async def read_health(self, projection: Projection) -> Health:
         """Return whether the balancer works by `projection`, which was just projected."""
         ...
 
@@ -462,7 +462,7 @@ class LoadBalancer(Protocol):
         """
         ...
 
-    async def find_claim(self) -> str:
+    async def find_interference(self) -> str:
         """Return why the backend takes addresses from Services though it has no pool there.
 
         Returns:
@@ -575,7 +575,7 @@ class LoadBalancerKind(Protocol):
         """What is watched in a tenant."""
         ...
 
-    def of(
+    def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> LoadBalancer:
         """Return the balancer of one tenant.
@@ -587,13 +587,13 @@ class LoadBalancerKind(Protocol):
         """
         ...
 
-    def serves(self, service: Service) -> ServiceView:
+    def view_service(self, service: Service) -> ServiceView:
         """Return a Service as the backend sees it, where no tenant chooses among Services."""
         ...
 
-    def serves_in(self, _: TenantCluster, /) -> Serves:
+    def make_service_viewer(self, _: TenantCluster, /) -> ServiceViewer:
         """Return the function that returns a Service as the backend of a tenant sees it."""
-        return self.serves
+        return self.view_service
 
     def due_in(self, memory: BalancerMemory) -> float | None:
         """Return in how many seconds to look at the balancer again; None for never."""

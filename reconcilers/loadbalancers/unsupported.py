@@ -12,7 +12,6 @@ from typing_extensions import override
 from controller.client import Client
 from reconcilers.api.services import Service
 from reconcilers.loadbalancers.port import (
-    Acknowledgement,
     BalancerBlocked,
     BalancerMemory,
     BalancerReading,
@@ -31,6 +30,7 @@ from reconcilers.loadbalancers.port import (
     WatchedKind,
     WatchedOffers,
     Withdrawal,
+    WithdrawalAnswer,
 )
 from reconcilers.reporting.wording import truncate
 
@@ -68,13 +68,13 @@ class UnsupportedBalancer(LoadBalancer):
         raise BalancerBlocked(NOT_SUPPORTED, self._message)
 
     @override
-    async def acknowledgement(
+    async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         return NotYet(self._message)
 
     @override
-    async def health(self, projection: Projection) -> Health:
+    async def read_health(self, projection: Projection) -> Health:
         return Health()
 
     @override
@@ -82,7 +82,7 @@ class UnsupportedBalancer(LoadBalancer):
         return None
 
     @override
-    async def find_claim(self) -> str:
+    async def find_interference(self) -> str:
         return ""
 
     @override
@@ -122,13 +122,13 @@ class UnsupportedKind(LoadBalancerKind):
         return self._provider
 
     @override
-    def of(
+    def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> UnsupportedBalancer:
         return UnsupportedBalancer(self._message)
 
     @override
-    def serves(self, service: Service) -> ServiceView:
+    def view_service(self, service: Service) -> ServiceView:
         return ServiceView(True, Obstacle(NOT_SUPPORTED, f"the load balancer {self._provider}"))
 
     @override

@@ -1,7 +1,7 @@
 """Whether the addresses of a tenant's Services are announced to the network.
 
-Some load balancers leave that to objects which people make. A tenant without any is told by a
-condition: its Services have addresses, and nobody reaches them.
+Some load balancers leave the announcement to objects which people create. A condition reports a
+tenant without such objects: its Services have addresses, and nobody reaches them.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.status import describe_problem
 
 LOOK_SECONDS = 600.0
-"""Between two looks at a tenant in which something announces addresses."""
+"""Seconds between two looks at a tenant in which something announces addresses."""
 NOT_ANNOUNCED = "NotAnnounced"
 """The reason where nothing announces the addresses of Services."""
 
@@ -27,7 +27,7 @@ class AnnouncementMemory:
     """What is remembered of the announcements in one tenant.
 
     Args:
-        looked_at: when they were last looked at, in monotonic seconds; None for never.
+        looked_at: when the tenant was last looked at, in monotonic seconds; None for never.
         problem: why nothing announces addresses; empty if something does.
     """
 
@@ -36,13 +36,13 @@ class AnnouncementMemory:
 
     @property
     def findings(self) -> tuple[Sequence[ConditionFinding], tuple[str, ...]]:
-        """The condition, and the type of the obsolete one; neither before the first look."""
-        known = None if self.looked_at is None else self.problem
-        return describe_problem(LOAD_BALANCER_ANNOUNCED, NOT_ANNOUNCED, known)
+        """The condition to set, and the type of the condition to remove; both empty if unknown."""
+        problem = None if self.looked_at is None else self.problem
+        return describe_problem(LOAD_BALANCER_ANNOUNCED, NOT_ANNOUNCED, problem)
 
 
 class Announcements:
-    """Looks for what announces the addresses of tenants.
+    """Finds out whether something announces the addresses of a tenant.
 
     Args:
         kinds: the load balancers that tenants may have.
@@ -54,8 +54,11 @@ class Announcements:
         self._tenants = tenants
         self._clock = clock
 
-    async def look(self, tenant: TenantCluster, memory: AnnouncementMemory) -> None:
-        """Look at a tenant if that is due: with each pass while nothing announces addresses.
+    async def look_if_due(self, tenant: TenantCluster, memory: AnnouncementMemory) -> None:
+        """Look at a tenant if a look is due, and note the result in `memory`.
+
+        A look is due every LOOK_SECONDS; with each pass while nothing announces addresses, so that
+        the condition ends soon after a person corrects it.
 
         Args:
             memory: of that tenant.
@@ -69,8 +72,8 @@ class Announcements:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                balancer = self._kinds.of(tenant).of(client, BalancerMemory())
+                balancer = self._kinds.find_chosen(tenant).make_balancer(client, BalancerMemory())
                 memory.problem = await balancer.find_unannounced()
         except TenantUnavailable:
-            return
+            return  # LoadBalancerReady reports it; the next pass looks again
         memory.looked_at = now

@@ -1,8 +1,10 @@
-"""What we keep in tenants' load balancers is watched, so that edits by others are seen at once.
+"""Watches the objects that we keep in tenants' load balancers, to see edits by others at once.
 
-The number of open watches is limited, as for Services; a tenant without one is looked at with each
-of its passes. They have a connection of their own: a tenant that stops serving the kinds of its
-balancer is watched for its Services all the same.
+The number of open watches is limited, as for Services. In a tenant without a watch, each pass
+reads the objects. These watches have a connection of their own: if a tenant stops serving the
+kinds of its balancer, the watch of its Services goes on.
+
+A backend is a kind of load balancer, MetalLB for example.
 """
 
 from collections.abc import Sequence
@@ -23,12 +25,12 @@ from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import LoadBalancerKind, WatchedKind, WatchedOffers
-from reconcilers.tenantcluster.watches import tenant_watches
+from reconcilers.tenantcluster.watches import make_tenant_watches
 
 K = TypeVar("K", bound=Object)
 
 WatchedCaches = Sequence[tuple[WatchedKind, ClusterKind[Any]]]
-"""What is watched of one backend, with its caches."""
+"""Each watched kind of a backend, with its caches, one for each tenant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +38,8 @@ class _BackendWatches:
     """The watches of one backend.
 
     Args:
-        watches: the open watches, in the tenants that have it.
-        kinds: what is watched.
+        watches: the open watches, in the tenants that have this backend.
+        kinds: the watched kinds, with their caches.
     """
 
     backend: LoadBalancerKind
@@ -46,7 +48,7 @@ class _BackendWatches:
 
 
 class BalancerWatches:
-    """The watches of what we write in tenants.
+    """The watches of the objects that we write in tenants.
 
     Args:
         kinds: the load balancers that tenants may have.
@@ -66,7 +68,7 @@ class BalancerWatches:
         self._kinds = kinds
         self._backends: list[_BackendWatches] = []
         for backend in kinds:
-            watches = tenant_watches(clusters, tenants, clock=clock, settings=settings)
+            watches = make_tenant_watches(clusters, tenants, clock=clock, settings=settings)
             caches = [
                 (
                     watched,
@@ -78,37 +80,40 @@ class BalancerWatches:
             ]
             if caches:
                 self._backends.append(_BackendWatches(backend, watches, caches))
-        self.kinds: WatchedCaches = list(chain.from_iterable(b.kinds for b in self._backends))
-        """What is watched, of all backends."""
+        self.kinds: WatchedCaches = list(
+            chain.from_iterable(backend.kinds for backend in self._backends)
+        )
+        """The watched kinds of all backends."""
 
     async def run(self) -> None:
-        """Run the watches; a service of the manager does."""
+        """Run the watches of all backends until cancelled, as a service of the manager."""
         async with anyio.create_task_group() as group:
             for backend in self._backends:
                 group.start_soon(backend.watches.run)
 
-    def of(self, tenant: TenantCluster) -> WatchedOffers | None:
-        """Return the watched objects of a tenant; None if its backend has none.
+    def choose_watched(self, tenant: TenantCluster) -> WatchedOffers | None:
+        """Return the watched objects of a tenant's backend; None if nothing of it is watched.
 
-        What another backend of the tenant was watched for is not watched from now on.
+        Also close the watches of all other backends in the tenant: it may have changed its load
+        balancer.
         """
-        kind, key = self._kinds.of(tenant), tenant.metadata.key
-        watched = None
+        kind, key = self._kinds.find_chosen(tenant), tenant.metadata.key
+        watched_offers = None
         for backend in self._backends:
             if backend.backend is kind:
-                watched = _WatchedTenant(key, backend.watches, backend.kinds)
+                watched_offers = _WatchedTenant(key, backend.watches, backend.kinds)
             else:
                 backend.watches.close(key)
-        return watched
+        return watched_offers
 
     def close(self, key: Key) -> None:
-        """End the watch of a tenant that we keep nothing in any more."""
+        """Close the watches of a tenant in which we no longer keep any object."""
         for backend in self._backends:
             backend.watches.close(key)
 
 
 class _WatchedTenant(WatchedOffers):
-    """What is watched in one tenant."""
+    """The watched objects of one tenant."""
 
     def __init__(self, key: Key, watches: Clusters, kinds: WatchedCaches) -> None:
         self._key = key
@@ -121,8 +126,10 @@ class _WatchedTenant(WatchedOffers):
 
     @override
     def get(self, resource: Resource[K], key: Key) -> K | None:
+        """Return the cached object; None if the cache lacks it, or the watch is not open."""
         for watched, kind in self._kinds:
             if watched.resource is resource and (cache := kind.cache(self._key)) is not None:
                 obj = cache.get(key)
+                # Always of that type; the check is for the type checker.
                 return obj if isinstance(obj, resource.type) else None
         return None

@@ -1,4 +1,4 @@
-"""Edits by others that were undone in tenants are reported."""
+"""Reports edits by others that were undone in tenants."""
 
 from collections.abc import Iterable
 
@@ -22,7 +22,7 @@ class CorrectionReports:
         self._metrics = metrics
 
     def report(self, tenant: TenantCluster, corrections: Iterable[Correction]) -> None:
-        """Report corrections that were made in a tenant."""
+        """Record an event on the TenantCluster, and count the metric, for each correction."""
         for correction in corrections:
             self._metrics.count_corrected(correction.kind)
             self._recorder.record(

@@ -29,18 +29,18 @@ class CurrentCluster:
     ) -> None:
         self._client = client
         self._clusters = clusters
-        self._last = tenant
+        self._own_version = tenant
+        """The cluster as this pass read it or wrote it last."""
 
     @property
     def tenant(self) -> TenantCluster:
-        """The cluster as it was read or written last, or as the cache shows it if that is newer.
-
-        A cluster that was recreated under the name meanwhile is another one.
-        """
-        last, cached = self._last.metadata, self._clusters.get(self._last.metadata.key)
-        if cached is None or cached.metadata.uid != last.uid:
-            return self._last
-        return cached if cached.metadata.revision > last.revision else self._last
+        """The newer one of two versions: the cached cluster, and the one this pass wrote last."""
+        own = self._own_version
+        cached = self._clusters.get(own.metadata.key)
+        if cached is None or cached.metadata.uid != own.metadata.uid:
+            # The cluster is gone, or recreated under its name: the pass ends on its own version.
+            return own
+        return cached if cached.metadata.revision > own.metadata.revision else own
 
     async def annotate(self, annotations: Mapping[str, str | None]) -> None:
         """Set annotations of the cluster; None removes one.
@@ -51,17 +51,17 @@ class CurrentCluster:
         """
         patch = {"metadata": {"annotations": dict(annotations)}}
         version = Version.from_object(self.tenant)
-        self._last = await self._client.patch(TENANT_CLUSTER, version, patch)
+        self._own_version = await self._client.patch(TENANT_CLUSTER, version, patch)
 
-    async def patch_status(self, before: TenantCluster, change: Mapping[str, Any]) -> None:
+    async def patch_status(self, base: TenantCluster, change: Mapping[str, Any]) -> None:
         """Change the status of the cluster.
 
         Args:
-            before: the version of the cluster that the change was worked out from.
+            base: the version of the cluster that the change was worked out from.
             change: the merge patch of the status.
 
         Raises:
-            Conflict: the cluster changed since.
+            Conflict: the cluster changed after `base`.
             ControllerError: the management cluster did not answer.
         """
-        self._last = await self._client.patch_status(TENANT_CLUSTER, before, dict(change))
+        self._own_version = await self._client.patch_status(TENANT_CLUSTER, base, dict(change))

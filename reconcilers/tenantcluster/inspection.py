@@ -20,13 +20,13 @@ from reconcilers.loadbalancers.port import (
     BalancerMemory,
     LoadBalancerKind,
     Offer,
-    Serves,
+    ServiceViewer,
 )
 from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.elastic.demand import (
-    addresses,
-    demand_of,
-    families,
+    compute_demand,
+    find_families,
+    parse_addresses,
 )
 from reconcilers.tenantcluster.otherbalancers import CONFLICT, describe_pools
 from reconcilers.tenantcluster.ownership.pools import (
@@ -51,14 +51,15 @@ class OtherBalancerReading:
         provider: its name in a TenantCluster.
         offers: what was projected there, and what others made in its place.
         pool_names: the pools that it takes addresses from, without empty ones of ours.
-        claim: why it takes addresses from Services even without a pool; empty if it does not.
+        interference: why it takes addresses away from Services though it has no pool; empty if
+            it does not.
     """
 
     kind: LoadBalancerKind
     provider: str
     offers: Sequence[Offer] = ()
     pool_names: Sequence[str] = ()
-    claim: str = ""
+    interference: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,20 @@ class TenantReading:
     """What was read in a tenant.
 
     Args:
-        offers: what a projection would write, also if others made it.
-        stale: why addresses are handed out by an older configuration than the stored one, empty if
-            the cause is not known; None if nothing shows that they are.
-        services: all of the tenant's.
+        kind: the load balancer that the TenantCluster names.
+        offers: the objects that a projection would write, also if others made them.
+        stale: why addresses are handed out by an older configuration than the stored one. It is
+            empty if the cause is not known, and None if nothing shows that the configuration is
+            older.
+        services: all Services of the tenant.
         management: the identity of the management cluster; empty if it is not known.
         provider: the load balancer, as a TenantCluster names it.
         others: the other load balancers whose kinds the tenant serves.
-        unannounced: why no machine announces addresses; empty if that is not known.
-        serves: returns a Service as the load balancer sees it; None to see it as the kind does.
-        selector: which Services pools may serve, as a pool has it; empty for all.
+        unannounced: why no machine announces addresses; empty if one does, or if that is not
+            known.
+        view_service: returns a Service as this tenant's load balancer sees it; None to use
+            `kind.view_service`, where no tenant chooses among Services.
+        selector: the selector of Services that pools should have; empty for all Services.
     """
 
     kind: LoadBalancerKind
@@ -86,14 +91,16 @@ class TenantReading:
     provider: str = DEFAULT_LOAD_BALANCER
     others: Sequence[OtherBalancerReading] = ()
     unannounced: str = ""
-    serves: Serves | None = None
+    view_service: ServiceViewer | None = None
     selector: Mapping[str, Any] = field(default_factory=dict)
 
 
 async def read_tenant(
     client: Client, kinds: LoadBalancerKinds, tenant: TenantCluster, management: str
 ) -> TenantReading:
-    """Read from a tenant what its load balancers hold and hand out, for `findings`.
+    """Read the offers of a tenant's load balancers, and the Services that show addresses.
+
+    `find_problems` compares the reading with the tenant's allocations.
 
     Args:
         client: of the tenant.
@@ -104,9 +111,11 @@ async def read_tenant(
         BalancerBlocked: the tenant does not serve the kinds of its balancer.
         ControllerError: the tenant did not answer.
     """
-    kind = kinds.of(tenant)
-    balancer = kind.of(client, BalancerMemory())  # read once, so nothing is remembered
+    kind = kinds.find_chosen(tenant)
+    # A fresh memory, because a command reads each tenant once and remembers nothing.
+    balancer = kind.make_balancer(client, BalancerMemory())
     reading = await balancer.read()
+    # The other reads need the kinds of the balancer, so a tenant without them ends here.
     reading.require_served(kind.missing_reason)
     return TenantReading(
         kind=kind,
@@ -117,7 +126,7 @@ async def read_tenant(
         provider=tenant.load_balancer_provider,
         others=await _read_others(client, kinds, tenant),
         unannounced=await balancer.find_unannounced(),
-        serves=kind.serves_in(tenant),
+        view_service=kind.make_service_viewer(tenant),
         selector=tenant.service_selector.body if tenant.service_selector is not None else {},
     )
 
@@ -130,28 +139,33 @@ async def _read_others(
     for provider, kind in kinds.items():
         if provider == tenant.load_balancer_provider:
             continue
-        balancer = kind.of(client, BalancerMemory())
+        balancer = kind.make_balancer(client, BalancerMemory())
         try:
             reading = await balancer.read()
-            claim = await balancer.find_claim()
+            interference = await balancer.find_interference()
         except BalancerBlocked:
             continue  # it is not installed there
         offers = reading.targets
+        # Empty pools of ours are no problem: a controller removes them.
         pool_names = [
             name for name in reading.pool_names if name not in offers or offers[name].entries
         ]
         others.append(
             OtherBalancerReading(
-                kind, provider, offers=tuple(offers.values()), pool_names=pool_names, claim=claim
+                kind,
+                provider,
+                offers=tuple(offers.values()),
+                pool_names=pool_names,
+                interference=interference,
             )
         )
     return others
 
 
-def findings(
+def find_problems(
     tenant_reading: TenantReading, members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[tuple[str, Severity, str]]:
-    """Yield kind, severity and sentence of everything that is wrong in a tenant.
+    """Yield reason, severity and sentence of each problem in a tenant.
 
     Args:
         tenant_reading: what was read there.
@@ -162,20 +176,25 @@ def findings(
     if problem:
         yield SHARED, "error", problem
     elif drift := _find_drift(tenant_reading, members):
+        # Not for a shared tenant: its pool holds the ranges of the other TenantCluster.
         yield "TenantDrift", "warning", drift
     yield from _find_other_problems(tenant_reading, members)
     for offer in tenant_reading.offers:
-        edited = [*offer.edited]
+        edited_fields = [*offer.edited]
+        # A pool that others made keeps the selector that they chose.
         if offer.is_made_by_us and offer.selector != tenant_reading.selector:
-            edited.append("serviceSelector")
-        if edited:
+            edited_fields.append("serviceSelector")
+        if edited_fields:
             yield (
                 "TenantDrift",
                 "warning",
-                f"others have set {', '.join(edited)} in its pool; a controller corrects it",
+                (
+                    f"others have set {', '.join(edited_fields)} in its pool;"
+                    " a controller corrects it"
+                ),
             )
-    for waiting in _describe_unservable(tenant_reading, members):
-        yield "TenantServiceWaits", "warning", waiting
+    for sentence in _describe_unservable(tenant_reading, members):
+        yield "TenantServiceWaits", "warning", sentence
     if tenant_reading.stale is not None:
         cause = (
             f": {tenant_reading.stale}"
@@ -190,7 +209,7 @@ def findings(
                 f" than the stored one{cause}"
             ),
         )
-    if free := list(_used_but_free(tenant_reading.services, members, spaces)):
+    if free := list(_find_used_but_free(tenant_reading.services, members, spaces)):
         addresses = name_with_count(free, named_at_most=MOST_NAMED)
         yield (
             "TenantUsesFreeAddress",
@@ -209,9 +228,10 @@ def _describe_unservable(
 
     Services of another load-balancer class are left out: they wait for another controller.
     """
-    pool_families = families(members) or familychoice.FAMILY_NAMES
-    view_of = tenant_reading.serves or tenant_reading.kind.serves
-    for unmet in demand_of(tenant_reading.services, view_of, pool_families).unservable:
+    # A tenant without ranges may still get them of either family.
+    pool_families = find_families(members) or familychoice.FAMILY_NAMES
+    view_service = tenant_reading.view_service or tenant_reading.kind.view_service
+    for unmet in compute_demand(tenant_reading.services, view_service, pool_families).unservable:
         if unmet.reason != OTHER_CLASS:
             key = unmet.service.metadata.key
             yield f"Service {key} has no address: it asks for {unmet.asks}"
@@ -220,65 +240,78 @@ def _describe_unservable(
 def _find_drift(
     tenant_reading: TenantReading | OtherBalancerReading, members: Sequence[IPAllocation]
 ) -> str:
-    """Return the sentence for a load balancer that holds other ranges than it should.
+    """Return the sentence for a load balancer that holds other ranges than it should; else empty.
 
-    Within an offer the order of ranges counts, because addresses are given in this order. Of
-    several offers the order means nothing.
+    Within an offer the order of ranges counts, because addresses are given in this order. The
+    order of several offers means nothing.
     """
-    theirs = [member for member in members if member.load_balancer == tenant_reading.provider]
-    entries = list(make_projection(theirs, 0).entries)
-    holds = [entry for offer in tenant_reading.offers for entry in offer.entries]
+    balancer_allocations = [
+        member for member in members if member.load_balancer == tenant_reading.provider
+    ]
+    # The position does not matter: only the ranges of this projection are used.
+    expected_entries = list(make_projection(balancer_allocations, position=0).entries)
+    entries = [entry for offer in tenant_reading.offers for entry in offer.entries]
     has_order = len(tenant_reading.offers) == 1
-    if holds == entries or (not has_order and sorted(holds) == sorted(entries)):
+    if entries == expected_entries:
         return ""
-    is_ours = all(
+    if not has_order and sorted(entries) == sorted(expected_entries):
+        return ""
+    will_be_corrected = all(
         owner_of(offer) is not None or may_be_taken_over(offer, members)
         for offer in tenant_reading.offers
     )
     cause = (
-        "a running controller corrects it" if is_ours else "another tool created it, so it stays"
+        "a running controller corrects it"
+        if will_be_corrected
+        else "another tool created it, so it stays"
     )
     return (
-        f"its {tenant_reading.kind.title} holds {', '.join(holds) or 'nothing'}, and should hold"
-        f" {', '.join(entries) or 'nothing'}; {cause}"
+        f"its {tenant_reading.kind.title} holds {', '.join(entries) or 'nothing'}, and should hold"
+        f" {', '.join(expected_entries) or 'nothing'}; {cause}"
     )
 
 
 def _find_other_problems(
     tenant_reading: TenantReading, members: Sequence[IPAllocation]
 ) -> Iterator[tuple[str, Severity, str]]:
-    """Yield findings about other load balancers, and about the announcement of addresses."""
-    for other in tenant_reading.others:
-        yield from _find_other(other, tenant_reading.kind.title, members)
+    """Yield problems of other load balancers, and of the announcement of addresses.
+
+    The form is that of `find_problems`: reason, severity and sentence.
+    """
+    for other_reading in tenant_reading.others:
+        yield from _find_problems_of_other(other_reading, tenant_reading.kind.title, members)
     if tenant_reading.unannounced:
         yield "TenantNotAnnounced", "warning", tenant_reading.unannounced
 
 
-def _find_other(
-    other: OtherBalancerReading, chosen: str, members: Sequence[IPAllocation]
+def _find_problems_of_other(
+    other_reading: OtherBalancerReading, chosen_title: str, members: Sequence[IPAllocation]
 ) -> Iterator[tuple[str, Severity, str]]:
-    """Yield findings about a load balancer that the TenantCluster does not name.
+    """Yield reason, severity and sentence for a load balancer that the spec does not name.
 
     Args:
-        other: what was read of it.
-        chosen: the title of the one that it names.
+        other_reading: what was read of it.
+        chosen_title: the title of the load balancer that the TenantCluster names.
         members: the tenant's allocations.
     """
-    if any(member.load_balancer == other.provider for member in members):
-        # The tenant changes its load balancer, and this one has ranges until it has let go.
-        if drift := _find_drift(other, members):
+    if any(member.load_balancer == other_reading.provider for member in members):
+        # The tenant changes its load balancer. This one keeps its ranges until it has proven
+        # their release, so its pools are no conflict.
+        if drift := _find_drift(other_reading, members):
             yield "TenantDrift", "warning", drift
         return
-    if other.pool_names:
-        yield CONFLICT, "error", describe_pools(other.kind.title, other.pool_names, chosen)
-    if other.claim:
-        yield CONFLICT, "error", other.claim
+    if other_reading.pool_names:
+        pools = describe_pools(other_reading.kind.title, other_reading.pool_names, chosen_title)
+        yield CONFLICT, "error", pools
+    if other_reading.interference:
+        yield CONFLICT, "error", other_reading.interference
 
 
 def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation]) -> str:
     """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not."""
     for offer in tenant_reading.offers:
         owner = owner_of(offer)
+        # First the other management cluster: there, a TenantCluster may have the same name.
         if is_of_other_management(offer, tenant_reading.management):
             return elsewhere_message(offer)
         if owner is not None and any(
@@ -288,13 +321,17 @@ def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation])
     return ""
 
 
-def _used_but_free(
+def _find_used_but_free(
     services: Sequence[Service], members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[str]:
-    """Yield the addresses that Services show although no allocation of the tenant holds them."""
+    """Yield each address that a Service shows although no allocation of the tenant holds it.
+
+    The form is `address (namespace/name of the Service)`. An address outside of all NetworkPools
+    is left out, because nobody else can be given it.
+    """
     held_spans = [span for member in members for span in statusranges.list_held_ranges(member)]
     for service in services:
-        for address in addresses(service):
-            ours = any(space.overlaps(address) for space in spaces)
-            if ours and not any(span.overlaps(address) for span in held_spans):
+        for address in parse_addresses(service):
+            is_of_pool = any(space.overlaps(address) for space in spaces)
+            if is_of_pool and not any(span.overlaps(address) for span in held_spans):
                 yield f"{address.start_text} ({service.metadata.key})"

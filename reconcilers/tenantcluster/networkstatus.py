@@ -1,7 +1,10 @@
-"""status.network of a TenantCluster: ranges, quota and use, what waits, and the last refusal.
+"""status.network of a TenantCluster: ranges, quota and use, waiting requests, the last refusal.
 
-It is a function of the objects and of what the tenant's Services show. Times are kept from the
-status before, so two passes over the same objects write the same.
+It is computed from the objects of the management cluster and from what the tenant's Services show.
+Times are taken from the present status, so two passes over the same objects write the same.
+
+A *state* is an allocation that the cluster should have, and how far it is served. *Growth* is a
+further allocation, for Services that wait for an address.
 """
 
 from bisect import bisect_left
@@ -39,7 +42,7 @@ RECONCILING = "Reconciling"
 
 
 class AddressUsers:
-    """Names the Services that have addresses of a range, without a look at each.
+    """Finds the Services that have addresses of a range, by a binary search over all addresses.
 
     Args:
         users: addresses with the namespace/name of a Service that has them.
@@ -55,9 +58,10 @@ class AddressUsers:
     def names_in(self, span: AddressRange, most: int) -> tuple[str, ...]:
         """Return up to `most` Services that have addresses of `span`, by address, then name."""
         pairs = self._sorted[span.family]
-        names: dict[str, None] = {}
-        for number, name in islice(pairs, bisect_left(pairs, (span.first, "")), None):
-            if number > span.last or len(names) == most:
+        names: dict[str, None] = {}  # a set in the order of insertion: a Service may have several
+        first_position = bisect_left(pairs, (span.first, ""))
+        for address, name in islice(pairs, first_position, None):
+            if address > span.last or len(names) == most:
                 break
             names[name] = None
         return tuple(names)
@@ -68,7 +72,7 @@ class ServicesSeen:
     """What the Services of a tenant show.
 
     Args:
-        waiting: how many have long been without an address.
+        waiting: how many Services have long been without an address.
         users: the Services that have addresses.
     """
 
@@ -81,7 +85,7 @@ class RefusedGrowth:
     """Load-balancer addresses that a running cluster asks for and does not get.
 
     Args:
-        finding: the condition that says so.
+        finding: the condition with the reason.
         addresses: how many in a row are needed.
         pools: the pools that may serve it.
     """
@@ -91,7 +95,7 @@ class RefusedGrowth:
     pools: tuple[str, ...]
 
 
-def network_status(  # noqa: PLR0913 - the parts of a status
+def make_network_status(  # noqa: PLR0913 - the parts of a status
     tenant: TenantCluster,
     provider: ProviderConfig,
     members: Sequence[IPAllocation],
@@ -110,16 +114,16 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         members: the cluster's allocations.
         states: the allocations that it should have.
         network_ready: the condition that follows from `states`.
-        services: what its Services show; None if they were not read.
-        growth: the growth that is refused; None if none is.
-        is_unread: whether its Services could not be read: what they showed last, and the growth
-            that was refused, stay. Else a replica that cannot read them, and one that can,
-            would overwrite each other's status.
-        is_naming_due: whether the Services of each range are named again; else the names of before
-            stay, because a tenant's Services may change all the time.
+        services: what the tenant's Services show; None if they were not read.
+        growth: the growth that the cluster does not get; None if it asks for none.
+        is_unread: whether reading the Services failed. Then the parts of the present status that
+            come from Services stay. Otherwise a replica that cannot read the Services and a
+            replica that can would overwrite each other's status.
+        is_naming_due: whether the Services of each range are named again; if not, the present
+            names stay, because a tenant's Services may change all the time.
         now: the time.
     """
-    before = tenant.status.network or TenantNetwork()
+    present = tenant.status.network or TenantNetwork()
     quota = provider.spec.networking.quota
     waiting = [
         _describe_waiting(state, provider, network_ready)
@@ -127,114 +131,131 @@ def network_status(  # noqa: PLR0913 - the parts of a status
         if not state.is_served
     ]
     if growth is not None:
-        waiting.append(_waiting_growth(growth, provider))
+        waiting.append(_describe_waiting_growth(growth, provider))
     elif is_unread:
-        waiting += [request for request in before.waiting if request.role == names.ROLE_GROWTH]
-    is_seen = services is not None
-    users: RangeUsers = partial(_known_users, before) if is_seen or is_unread else _no_users
+        waiting += [request for request in present.waiting if request.role == names.ROLE_GROWTH]
+    find_users: RangeUsers
     if services is not None and is_naming_due:
-        users = partial(_seen_users, services.users)
-    services_waiting = before.loadBalancer.servicesWaiting if is_unread else None
+        find_users = partial(_find_users_now, services.users)
+    elif services is not None or is_unread:
+        find_users = partial(_find_users_in_status, present)
+    else:
+        find_users = _find_no_users  # in cloud mode nothing is known of Services
+    services_waiting = present.loadBalancer.servicesWaiting if is_unread else None
+    if services is not None:
+        services_waiting = cap_at_int32(services.waiting)
     return TenantNetwork(
-        nodes=TenantAddresses(_addresses(members, names.TYPE_NODES), quota.maxNodeIPs),
+        nodes=TenantAddresses(_count_addresses(members, names.TYPE_NODES), quota.maxNodeIPs),
         loadBalancer=TenantLoadBalancerAddresses(
-            _addresses(members, names.TYPE_LOADBALANCER),
+            _count_addresses(members, names.TYPE_LOADBALANCER),
             quota.maxLoadBalancerIPs,
-            cap_at_int32(services.waiting) if services is not None else services_waiting,
+            services_waiting,
         ),
-        ranges=_ranges(tenant, members, users),
-        waiting=tuple(_with_time(request, before.waiting, now) for request in waiting),
-        lastRefusal=_last_refusal(before, states, growth=growth, now=now),
+        ranges=_list_ranges(tenant, members, find_users),
+        waiting=tuple(_with_since(request, present.waiting, now) for request in waiting),
+        lastRefusal=_find_last_refusal(present, states, growth=growth, now=now),
     )
 
 
 def status_without_requests(
     tenant: TenantCluster, members: Sequence[IPAllocation]
 ) -> TenantNetwork | None:
-    """Return status.network of a cluster that asks for nothing: deleted, or without a provider.
+    """Return status.network of a cluster that requests no addresses any more.
+
+    The cluster is being deleted, or there is no ProviderConfig that it may use.
 
     Args:
         members: the cluster's allocations.
 
     Returns:
-        The status; None if the cluster has none so far.
+        The status; None if the cluster has no status.network, because nothing was reported yet.
     """
-    before = tenant.status.network
-    if before is None:
+    present = tenant.status.network
+    if present is None:
         return None
-    balancers = _addresses(members, names.TYPE_LOADBALANCER)
+    balancer_addresses = _count_addresses(members, names.TYPE_LOADBALANCER)
     return replace(
-        before,
-        nodes=replace(before.nodes, addresses=_addresses(members, names.TYPE_NODES)),
-        loadBalancer=replace(before.loadBalancer, addresses=balancers, servicesWaiting=None),
-        ranges=_ranges(tenant, members, partial(_known_users, before)),
+        present,
+        nodes=replace(present.nodes, addresses=_count_addresses(members, names.TYPE_NODES)),
+        loadBalancer=replace(
+            present.loadBalancer, addresses=balancer_addresses, servicesWaiting=None
+        ),
+        ranges=_list_ranges(tenant, members, partial(_find_users_in_status, present)),
         waiting=(),
     )
 
 
-def status_change(tenant: TenantCluster, network: TenantNetwork) -> dict[str, Any] | None:
-    """Return the merge patch of status.network; None if the status shows it already."""
+def make_network_change(tenant: TenantCluster, network: TenantNetwork) -> dict[str, Any] | None:
+    """Return the merge patch of status.network; None if the status shows `network` already."""
     rendered = _render_network(network)
-    current = tenant.status.network
-    return None if current is not None and _render_network(current) == rendered else rendered
+    present = tenant.status.network
+    if present is not None and _render_network(present) == rendered:
+        return None
+    return rendered
 
 
-def added_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
-    """Return the ranges that a cluster did not have before."""
-    known = {(entry.allocation, entry.range) for entry in before.ranges} if before else set()
-    return [entry for entry in after.ranges if (entry.allocation, entry.range) not in known]
+def find_added_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
+    """Return the ranges in `after` that `before` lacks; all of them if `before` is None."""
+    earlier = {(entry.allocation, entry.range) for entry in before.ranges} if before else set()
+    return [entry for entry in after.ranges if (entry.allocation, entry.range) not in earlier]
 
 
-def removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
-    """Return the ranges that a cluster had before and no longer has."""
-    if before is None or len(after.ranges) >= MOST_RANGES:
+def find_removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
+    """Return the ranges in `before` that `after` lacks; none if that cannot be known."""
+    if before is None:
+        return []  # no earlier ranges are known
+    if len(after.ranges) >= MOST_RANGES:
+        # The list is cut off there, so a range that it lacks may still be the cluster's.
         return []
-    present = {(entry.allocation, entry.range) for entry in after.ranges}
-    return [entry for entry in before.ranges if (entry.allocation, entry.range) not in present]
+    remaining = {(entry.allocation, entry.range) for entry in after.ranges}
+    return [entry for entry in before.ranges if (entry.allocation, entry.range) not in remaining]
 
 
 RangeUsers = Callable[[IPAllocation, AddressRange], tuple[str, ...]]
 """Returns the Services that have addresses of an allocation's range, as namespace/name."""
 
 
-def _no_users(allocation: IPAllocation, span: AddressRange) -> tuple[str, ...]:
+def _find_no_users(allocation: IPAllocation, span: AddressRange) -> tuple[str, ...]:
+    """Return no Service: a RangeUsers for a tenant whose Services are not read."""
     del allocation, span
     return ()
 
 
-def _seen_users(
+def _find_users_now(
     users: AddressUsers, allocation: IPAllocation, span: AddressRange
 ) -> tuple[str, ...]:
-    """Return the Services that were just seen to have addresses of a load-balancer range."""
+    """Return the Services that now show addresses of a load-balancer range."""
     is_balancer = allocation.spec.type == names.TYPE_LOADBALANCER
+    # Services never have addresses of a range for nodes.
     return users.names_in(span, MOST_SERVICES) if is_balancer else ()
 
 
-def _known_users(
-    before: TenantNetwork, allocation: IPAllocation, span: AddressRange
+def _find_users_in_status(
+    present: TenantNetwork, allocation: IPAllocation, span: AddressRange
 ) -> tuple[str, ...]:
-    """Return the Services that the status names for a range so far."""
-    identity = (*allocation.metadata.key, _range_text(span))
-    for entry in before.ranges:
+    """Return the Services that the present status names for a range."""
+    identity = (*allocation.metadata.key, _format_range(span))
+    for entry in present.ranges:
         if (entry.namespace, entry.allocation, entry.range) == identity:
             return entry.services
     return ()
 
 
-def _range_text(span: AddressRange) -> str:
+def _format_range(span: AddressRange) -> str:
     return f"{span.start_text}-{span.end_text}"
 
 
-def _ranges(
-    tenant: TenantCluster, members: Iterable[IPAllocation], users: RangeUsers
+def _list_ranges(
+    tenant: TenantCluster, members: Iterable[IPAllocation], find_users: RangeUsers
 ) -> tuple[TenantRange, ...]:
-    """Return the ranges that a cluster holds, as many as are listed."""
-    return tuple(islice(_all_ranges(tenant, members, users), MOST_RANGES))
+    """Return the ranges that a cluster holds, at most as many as the status may list."""
+    return tuple(islice(_yield_ranges(tenant, members, find_users), MOST_RANGES))
 
 
-def _all_ranges(
-    tenant: TenantCluster, members: Iterable[IPAllocation], users: RangeUsers
+def _yield_ranges(
+    tenant: TenantCluster, members: Iterable[IPAllocation], find_users: RangeUsers
 ) -> Iterator[TenantRange]:
+    """Yield the entry in status.network of each range that a cluster holds."""
     for allocation in members:
         for span in statusranges.list_held_ranges(allocation):
             yield TenantRange(
@@ -242,18 +263,22 @@ def _all_ranges(
                 namespace=allocation.metadata.namespace,
                 pool=allocation.spec.poolRef.name,
                 type=allocation.spec.type,
-                role=membership.role(allocation, tenant),
+                role=membership.find_role(allocation, tenant),
                 family=familychoice.FAMILY_NAMES[span.family],
-                range=_range_text(span),
+                range=_format_range(span),
                 releasing=allocation.releasing,
-                services=users(allocation, span),
+                services=find_users(allocation, span),
             )
 
 
-def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
-    """Return how many addresses of a type and of each family are held, at most an int32."""
-    of_kind = (allocation for allocation in members if allocation.spec.type == kind)
-    spans_by_allocation = map(statusranges.list_held_ranges, of_kind)
+def _count_addresses(members: Iterable[IPAllocation], allocation_type: str) -> int:
+    """Return how many addresses of a type are held, at most an int32.
+
+    The IPv4 range and the IPv6 range of one allocation count once, by the larger one, because
+    spec.count and quotas are numbers of addresses of each family.
+    """
+    of_type = (allocation for allocation in members if allocation.spec.type == allocation_type)
+    spans_by_allocation = map(statusranges.list_held_ranges, of_type)
     return cap_at_int32(
         sum(max((span.size for span in spans), default=0) for spans in spans_by_allocation)
     )
@@ -262,7 +287,11 @@ def _addresses(members: Iterable[IPAllocation], kind: str) -> int:
 def _describe_waiting(
     state: AllocationState, provider: ProviderConfig, network_ready: ConditionFinding
 ) -> WaitingRequest:
-    """Return the request of an allocation that is not served."""
+    """Return the entry of an allocation that is not served.
+
+    Its reason is that of the allocation's Ready condition. If there is no allocation yet, it is
+    the reason why none was created.
+    """
     refusal, allocation = state.refusal, state.allocation
     if allocation is not None:
         pools: tuple[str, ...] = (allocation.spec.poolRef.name,)
@@ -284,7 +313,8 @@ def _describe_waiting(
     )
 
 
-def _waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) -> WaitingRequest:
+def _describe_waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) -> WaitingRequest:
+    """Return the entry of growth that the cluster does not get."""
     return WaitingRequest(
         type=names.TYPE_LOADBALANCER,
         role=names.ROLE_GROWTH,
@@ -295,22 +325,30 @@ def _waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) -> WaitingR
     )
 
 
-def _with_time(
-    request: WaitingRequest, before: Iterable[WaitingRequest], now: datetime
+def _with_since(
+    request: WaitingRequest, waiting_before: Iterable[WaitingRequest], now: datetime
 ) -> WaitingRequest:
-    """Return a request with the time since which it waits, from the status before if it did."""
+    """Return a request with the time since when it waits.
+
+    If the status lists a request of that type and role, that one's time goes on; else it is `now`.
+    """
     purpose = request.type, request.role
-    since = next((r.since for r in before if (r.type, r.role) == purpose and r.since), None)
+    since = next(
+        (r.since for r in waiting_before if (r.type, r.role) == purpose and r.since), None
+    )
     return replace(request, since=since or now.replace(microsecond=0))
 
 
-def _last_refusal(
-    before: TenantNetwork,
+def _find_last_refusal(
+    present: TenantNetwork,
     states: Iterable[AllocationState],
     growth: RefusedGrowth | None,
     now: datetime,
 ) -> NetworkRefusal | None:
-    """Return the refusal of now; else the last one."""
+    """Return the refusal of this pass; if nothing is refused, the last one in the status.
+
+    An initial allocation comes before growth. While a refusal goes on, it keeps its time.
+    """
     refusals: list[RequestRefusal] = [
         state.refusal for state in states if state.refusal is not None
     ]
@@ -319,11 +357,12 @@ def _last_refusal(
     elif growth is not None:
         reason, message = growth.finding.reason, growth.finding.message
     else:
-        return before.lastRefusal
-    last = before.lastRefusal
-    goes_on = bool(before.waiting) and last is not None and last.reason == reason
-    time = last.time if goes_on and last is not None else now.replace(microsecond=0)
-    return NetworkRefusal(reason, message, time)
+        return present.lastRefusal
+    last = present.lastRefusal
+    # If nothing was waiting, the earlier refusal had ended, and this one is new.
+    if last is not None and present.waiting and last.reason == reason:
+        return NetworkRefusal(reason, message, last.time)
+    return NetworkRefusal(reason, message, now.replace(microsecond=0))
 
 
 def _render_network(network: TenantNetwork) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """Pools of a load balancer that the TenantCluster does not name.
 
 Two load balancers that both have a pool take the addresses from each other's Services, without
-end. Even an empty pool of Cilium is enough. So each tenant is searched for pools of the others now
-and then. Empty ones of ours are removed: a process that died in the middle of a write may have
-left one. The others belong to people, who are told by a condition.
+end. Even an empty pool of Cilium is enough. So each tenant is searched for pools of its other load
+balancers every LOOK_SECONDS. Empty pools of ours are removed: a process that died in the middle of
+a write may have left one. All other pools belong to people; a condition reports them.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from reconcilers.reporting.wording import name_with_count
 from reconcilers.tenantcluster.status import describe_problem
 
 LOOK_SECONDS = 600.0
-"""Between two looks at the other load balancers of one tenant."""
+"""Seconds between two looks at the other load balancers of one tenant."""
 CONFLICT = "LoadBalancersConflict"
 """The reason where pools of another load balancer are in the tenant."""
 _MOST_NAMED = 5
@@ -37,9 +37,9 @@ class OtherBalancersMemory:
     """What is remembered of the other load balancers of one tenant.
 
     Args:
-        looked_at: when they were last looked at, in monotonic seconds; None for never.
+        looked_at: when the tenant was last looked at, in monotonic seconds; None for never.
         provider: the load balancer of the spec at that time.
-        message: what was wrong then; empty for nothing.
+        message: what was wrong at that time; empty if nothing was.
     """
 
     looked_at: float | None = None
@@ -48,9 +48,9 @@ class OtherBalancersMemory:
 
     @property
     def findings(self) -> tuple[Sequence[ConditionFinding], tuple[str, ...]]:
-        """The condition, and the type of the obsolete one; neither before the first look."""
-        known = None if self.looked_at is None else self.message
-        return describe_problem(SINGLE_LOAD_BALANCER, CONFLICT, known)
+        """The condition to set, and the type of the condition to remove; both empty if unknown."""
+        problem = None if self.looked_at is None else self.message
+        return describe_problem(SINGLE_LOAD_BALANCER, CONFLICT, problem)
 
 
 class OtherBalancers:
@@ -70,10 +70,11 @@ class OtherBalancers:
         self._tenants = tenants
         self._clock = clock
 
-    async def look(self, tenant: TenantCluster, memory: OtherBalancersMemory) -> None:
-        """Look at the other load balancers of a tenant if that is due; remember what is there.
+    async def look_if_due(self, tenant: TenantCluster, memory: OtherBalancersMemory) -> None:
+        """Look for pools of other load balancers if a look is due; note the result in `memory`.
 
-        A tenant that does not answer is looked at again with the next pass.
+        A look removes empty pools of ours. It is due every LOOK_SECONDS, and when the spec names
+        another load balancer than at the last look.
 
         Args:
             tenant: the cluster; its ranges are in the load balancer of its spec.
@@ -88,41 +89,51 @@ class OtherBalancers:
             return
         messages: list[str] = []
         for kind in self._kinds:
-            if kind is self._kinds.of(tenant):
+            if kind is self._kinds.find_chosen(tenant):
                 continue
             try:
-                messages += await self._find_problems(tenant, kind)
+                messages += await self._remove_and_find_problems(tenant, kind)
             except BalancerBlocked:
                 continue  # it is not installed there
             except (TenantUnavailable, Conflict):
-                return
+                return  # the look is not complete; the next pass looks again
         memory.message = "; ".join(messages)
-        memory.looked_at, memory.provider = now, chosen
+        memory.looked_at = now
+        memory.provider = chosen
 
-    async def _find_problems(self, tenant: TenantCluster, kind: LoadBalancerKind) -> list[str]:
-        """Remove what is left of ours of a load balancer; return what else of it disturbs."""
-        title, problems = self._kinds.of(tenant).title, []
+    async def _remove_and_find_problems(
+        self, tenant: TenantCluster, kind: LoadBalancerKind
+    ) -> list[str]:
+        """Remove empty pools of ours that belong to `kind`; return sentences about the rest.
+
+        Args:
+            kind: a load balancer that the spec does not name.
+        """
+        chosen_title = self._kinds.find_chosen(tenant).title
+        problems: list[str] = []
         async with self._tenants.client(tenant) as client:
-            balancer = kind.of(client, BalancerMemory())
+            balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(await self._tenants.read_management_identity(), self._is_kept)
             pools = (await balancer.read()).pool_names
-            claim = await balancer.find_claim()
+            interference = await balancer.find_interference()
         if pools:
-            problems.append(describe_pools(kind.title, pools, title))
-        return [*problems, claim] if claim else problems
+            problems.append(describe_pools(kind.title, pools, chosen_title))
+        if interference:
+            problems.append(interference)
+        return problems
 
 
-def describe_pools(title: str, pools: Sequence[str], chosen: str) -> str:
+def describe_pools(title: str, pools: Sequence[str], chosen_title: str) -> str:
     """Return the sentence for a tenant with pools of a load balancer that its spec does not name.
 
     Args:
-        title: of that load balancer.
+        title: the load balancer that the spec does not name.
         pools: the names of its pools.
-        chosen: the title of the load balancer that the spec names.
+        chosen_title: the load balancer that the spec names.
     """
     names = name_with_count(pools, named_at_most=_MOST_NAMED)
     return (
         f"the tenant has pools of {title}: {names}, which takes addresses from Services that"
-        f" {chosen} serves, and the other way round: delete them, or name {title} in"
+        f" {chosen_title} serves, and the other way round: delete them, or name {title} in"
         " spec.addons.loadBalancer.provider"
     )

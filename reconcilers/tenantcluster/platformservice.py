@@ -1,4 +1,4 @@
-"""The Service of the platform's ingress in a tenant is labelled.
+"""Labels the Service of the platform's ingress in a tenant.
 
 People distinguish the platform's load balancer from the tenant's by the label. Nothing in the
 controller needs it.
@@ -35,7 +35,9 @@ class PlatformLabel:
         self._platform = platform
 
     async def apply(self, tenant: TenantCluster, services: Sequence[Service]) -> None:
-        """Label the platform's Service if it lacks its label; a failure is logged.
+        """Label the platform's Service if it lacks its label.
+
+        A failure is logged and not raised: the label is a help for people, and the pass goes on.
 
         Args:
             services: all Services of the tenant.
@@ -51,6 +53,8 @@ class PlatformLabel:
                     await client.patch(SERVICE, Version.from_object(service), patch)
                     self._logged.end(key, _LABEL)
                 except ControllerError as error:
+                    # Caught inside of the client's context, so that a write which the tenant
+                    # rejects does not count as a failure to reach the tenant.
                     self._log_failure(key, str(error))
         except TenantUnavailable as error:
             self._log_failure(key, error.message)
@@ -63,7 +67,11 @@ class PlatformLabel:
 
 
 def find_unlabelled(services: Iterable[Service], platform: str) -> Service | None:
-    """Return the platform's Service if it lacks its label; `platform` is `namespace/name`."""
+    """Return the platform's Service if it lacks its label; None if there is nothing to label.
+
+    Args:
+        platform: the platform's Service, as `namespace/name`.
+    """
     namespace, _, name = platform.partition("/")
     for service in services:
         if service.metadata.key == Key(namespace, name):

@@ -1,4 +1,8 @@
-"""Which ranges a tenant's load balancer should hold, by the tenant's allocations."""
+"""Which ranges a tenant's load balancer should hold, computed from the tenant's allocations.
+
+An allocation is marked when its range is to be released. The *basis* of a projection is the
+position of the cache of IPAllocations that the projection was computed from.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -11,22 +15,30 @@ from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Proj
 def make_projection(members: Sequence[IPAllocation], position: int) -> Projection:
     """Return the projection for the tenant of `members`.
 
-    Ranges that are being given back, or that change load balancers, are left out. The order is
-    that of creation, so that what is handed out first stays first; the ranges of one allocation
-    are in its own order.
+    Ranges that are being released, or that change load balancers, are left out. Allocations are
+    in the order of their creation: a load balancer hands out the first ranges first, and a new
+    range must not come before them. The ranges of one allocation keep the order of its status.
+
+    Args:
+        members: the allocations of the tenant, of any type.
+        position: the position of the cache that they were read from.
     """
-    balancers = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-    projected = [a for a in balancers if a.status.phase == ALLOCATED and not a.is_withdrawn]
-    ranges = map(projected_ranges_of, sorted(projected, key=_age))
+    balancer_allocations = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
+    projected = [
+        a for a in balancer_allocations if a.status.phase == ALLOCATED and not a.is_withdrawn
+    ]
+    ranges = map(make_projected_ranges, sorted(projected, key=_creation_order))
     return Projection(
-        tuple(projected_ranges for projected_ranges in ranges if projected_ranges.entries),
-        position,
-        latest_mark(balancers),
+        allocations=tuple(
+            projected_ranges for projected_ranges in ranges if projected_ranges.entries
+        ),
+        basis=position,
+        needed=find_needed_basis(balancer_allocations),
     )
 
 
-def projected_ranges_of(allocation: IPAllocation) -> ProjectedRanges:
-    """Return the ranges of an allocation, as a tenant holds them."""
+def make_projected_ranges(allocation: IPAllocation) -> ProjectedRanges:
+    """Return the ranges of an allocation, in the form in which a tenant holds them."""
     return ProjectedRanges(
         AllocationName(allocation.metadata.name, allocation.metadata.uid),
         tuple(
@@ -36,18 +48,22 @@ def projected_ranges_of(allocation: IPAllocation) -> ProjectedRanges:
     )
 
 
-def latest_mark(allocations: Iterable[IPAllocation]) -> int:
-    """Return the lowest basis at which every marked range of these is left out."""
-    marks = [
+def find_needed_basis(allocations: Iterable[IPAllocation]) -> int:
+    """Return the lowest basis of a projection that leaves out every marked range of these.
+
+    That is the highest resourceVersion of a marked allocation with a range; 0 without one.
+    """
+    marked_revisions = [
         allocation.metadata.revision
         for allocation in allocations
         if allocation.spec.type == names.TYPE_LOADBALANCER
         and allocation.is_withdrawn
         and statusranges.find_held_range(allocation)
     ]
-    return max(marks, default=0)
+    return max(marked_revisions, default=0)
 
 
-def _age(allocation: IPAllocation) -> tuple[str, str]:
+def _creation_order(allocation: IPAllocation) -> tuple[str, str]:
+    """Return the sort key: creation time, then name, because many are created in one second."""
     created = allocation.metadata.creationTimestamp
     return (created.isoformat() if created else "", allocation.metadata.name)

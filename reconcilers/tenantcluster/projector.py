@@ -42,11 +42,11 @@ from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.ownership.pools import PoolOwnership
 from reconcilers.tenantcluster.projections import (
-    latest_mark,
+    find_needed_basis,
+    make_projected_ranges,
     make_projection,
-    projected_ranges_of,
 )
-from reconcilers.tenantcluster.status import load_balancer_ready, tenant_unavailable
+from reconcilers.tenantcluster.status import make_load_balancer_ready, make_tenant_unavailable
 
 _log = get_logger(__name__)
 
@@ -166,9 +166,9 @@ class Projector:
         lost = [a for a in others if a.metadata.terminating or a.is_leaving]
         return replace(
             projection,
-            needed=latest_mark(allocations_of_name),
+            needed=find_needed_basis(allocations_of_name),
             releasing=frozenset(allocation.metadata.uid for allocation in others),
-            deleted=tuple(map(projected_ranges_of, lost)),
+            deleted=tuple(map(make_projected_ranges, lost)),
             selector=tenant.service_selector if provider == chosen else None,
         )
 
@@ -219,11 +219,11 @@ class Projector:
 
     def is_missing(self, tenant: TenantCluster, projected: ConditionFinding) -> bool:
         """Return whether the tenant does not serve the kinds of its balancer."""
-        return projected.reason == self._kinds.of(tenant).missing_reason
+        return projected.reason == self._kinds.find_chosen(tenant).missing_reason
 
     def is_unread(self, tenant: TenantCluster, projected: ConditionFinding) -> bool:
         """Return whether the tenant's balancer has not read its offers."""
-        return projected.reason == self._kinds.of(tenant).not_reading_reason
+        return projected.reason == self._kinds.find_chosen(tenant).not_reading_reason
 
     def stop_watching(self, key: Key) -> None:
         """End the watches of a tenant that is gone, or that is left alone from now on."""
@@ -244,7 +244,7 @@ class Projector:
         is_judged = projected.status or projected.reason == CONTESTED
         if not is_judged and not self.is_unread(tenant, projected):
             return None
-        return self._kinds.of(tenant).due_in(memory.balancer)
+        return self._kinds.find_chosen(tenant).due_in(memory.balancer)
 
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the cache has yet to read of a mark that is to be projected.
@@ -339,19 +339,23 @@ class Projector:
             self._log_available(tenant)
         except TenantUnavailable as error:
             self._log_unavailable(tenant, error)
-            return tenant_unavailable(tenant, error)
+            return make_tenant_unavailable(tenant, error)
         except BalancerBlocked as blocked:
-            return load_balancer_ready(False, blocked.reason, blocked.message)
+            return make_load_balancer_ready(False, blocked.reason, blocked.message)
         except Conflict:
-            return load_balancer_ready(False, BEHIND, f"the tenant's {title} pool just changed")
+            return make_load_balancer_ready(
+                False, BEHIND, f"the tenant's {title} pool just changed"
+            )
         except _ManagementError as failed:
             # Its own cause: `failed` is raised from this error, and causes must not form a ring.
             raise failed.error from failed.error.__cause__
         finally:
             self._corrections.report(tenant, kind.take_corrections(memory.balancer))
         if not projection.entries:
-            return load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
-        return load_balancer_ready(True, "Ready", f"{title} holds {', '.join(projection.entries)}")
+            return make_load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
+        return make_load_balancer_ready(
+            True, "Ready", f"{title} holds {', '.join(projection.entries)}"
+        )
 
     def _log_unavailable(self, tenant: TenantCluster, error: TenantUnavailable) -> None:
         """Log why a tenant cannot be written to, as a warning if that is new.
@@ -401,7 +405,7 @@ class Projector:
         memory.lost_history = LostHistoryLook(now + pause, pause)
         try:
             async with self._tenants.client(tenant) as client:
-                before_list = await kind.of(client, memory.balancer).read_targets()
+                before_list = await kind.make_balancer(client, memory.balancer).read_targets()
         except (TenantUnavailable, BalancerBlocked):
             return
         page = await self._client.list(IP_ALLOCATION)
@@ -432,7 +436,7 @@ class Projector:
             return
         try:
             async with self._tenants.client(tenant) as client:
-                balancer = kind.of(client, memory.balancer)
+                balancer = kind.make_balancer(client, memory.balancer)
                 before = await balancer.overwrite(projection, page.revision, permit)
             if before is None:
                 return
@@ -460,7 +464,7 @@ class Projector:
         """
         if not tenant.projection_begun:
             return
-        chosen = self._kinds.of(tenant)
+        chosen = self._kinds.find_chosen(tenant)
         for kind in self._kinds:
             try:
                 await self._remove(tenant, kind)
@@ -487,7 +491,7 @@ class Projector:
             self._log_remaining(tenant, error)
             return False
 
-    async def find_claim(self, tenant: TenantCluster, provider: str) -> str:
+    async def find_interference(self, tenant: TenantCluster, provider: str) -> str:
         """Return why a load balancer without pools takes addresses that another one gives.
 
         Returns:
@@ -499,7 +503,9 @@ class Projector:
         try:
             async with self._tenants.client(tenant) as client:
                 return (
-                    await self._kinds.find_kind(provider).of(client, BalancerMemory()).find_claim()
+                    await self._kinds.find_kind(provider)
+                    .make_balancer(client, BalancerMemory())
+                    .find_interference()
                 )
         except TenantUnavailable as error:
             return error.message
@@ -508,7 +514,7 @@ class Projector:
         """Remove what is left of ours of one load balancer; return whether no offer is left."""
         management = await self._tenants.read_management_identity()
         async with self._tenants.client(tenant) as client:
-            balancer = kind.of(client, BalancerMemory())
+            balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(management, self.is_being_released)
             reading = await balancer.read_targets()
         return not any(
@@ -536,15 +542,15 @@ class Projector:
         Raises:
             ControllerError: the management cluster did not answer.
         """
-        kind = self._kinds.of(tenant)
+        kind = self._kinds.find_chosen(tenant)
         try:
             async with self._tenants.client(tenant) as client:
-                reading = await kind.of(client, BalancerMemory()).read_targets()
+                reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             reading.require_served(kind.missing_reason)
         except TenantUnavailable as error:
-            return tenant_unavailable(tenant, error)
+            return make_tenant_unavailable(tenant, error)
         except BalancerBlocked as blocked:
-            return load_balancer_ready(False, blocked.reason, blocked.message)
+            return make_load_balancer_ready(False, blocked.reason, blocked.message)
         return None
 
     def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
@@ -585,9 +591,9 @@ class Projector:
         """Write a tenant's balancer; raise BalancerBlocked if it does not work by what it has."""
         tenant = current.tenant
         async with self._tenants.client(tenant) as client:
-            is_chosen = kind is self._kinds.of(tenant)
-            watched = self._watches.of(tenant) if is_chosen else None
-            balancer = kind.of(client, memory.balancer, watched)
+            is_chosen = kind is self._kinds.find_chosen(tenant)
+            watched = self._watches.choose_watched(tenant) if is_chosen else None
+            balancer = kind.make_balancer(client, memory.balancer, watched)
             if begin:
                 await self._begin(current, balancer)
             await balancer.project(
@@ -595,7 +601,7 @@ class Projector:
                 lambda: self._project_live(tenant),
                 lambda offer: self._permit(tenant, offer),
             )
-            health = await balancer.health(projection)
+            health = await balancer.read_health(projection)
         if not self._counts_as_running(tenant, health):
             raise BalancerBlocked(health.reason, health.message)
 
@@ -626,7 +632,7 @@ class Projector:
     async def _require_admitted(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
         reading = await balancer.read_targets()
-        reading.require_served(self._kinds.of(tenant).missing_reason)
+        reading.require_served(self._kinds.find_chosen(tenant).missing_reason)
         for offer in reading.targets.values():
             await self._permit(tenant, offer)
 

@@ -1,9 +1,11 @@
 """Which ProviderConfig counts for a tenant, and why it may not be used.
 
-the tenant's providerConfigRef
-the platform's default, from ButlerConfig if that kind is served
-the ProviderConfig named `default`
-the first one there is
+The first of these that is set or exists counts, even if it may not be used:
+
+1. the ProviderConfig in the tenant's providerConfigRef
+2. the platform's default, from ButlerConfig if that kind is served
+3. the ProviderConfig named `default` in the default namespace
+4. the first ProviderConfig of the default namespace, by name
 """
 
 from collections.abc import Sequence
@@ -33,7 +35,7 @@ from reconcilers.tenantcluster.providerreference import (
     find_provider_key,
     parse_reference,
 )
-from reconcilers.tenantcluster.status import network_ready
+from reconcilers.tenantcluster.status import make_network_ready
 
 TEAM = "team"
 """The scope of a provider that serves one team."""
@@ -41,18 +43,19 @@ BUTLER_CONFIG_KEY = Key("", "butler")
 DEFAULT_SECONDS = 300.0
 """After how many seconds the platform's default is read again."""
 UNKNOWN_SECONDS = 10.0
-"""After how many seconds it is read again while it is not known."""
+"""After how many seconds the platform's default is read again while it is not known."""
 
 
 class ProviderUnknown(Exception):
     """It is not known which ProviderConfig counts for a cluster, or what it says.
 
-    To take another one meanwhile could give a cluster addresses of the wrong network for good.
-    The message says what is wrong and what to do. It is the same for each replica and each look.
+    The use of another ProviderConfig meanwhile could give the cluster addresses of the wrong
+    network for good. The message says what is wrong and what to do. It is the same for each
+    replica and each read, so that replicas do not overwrite each other's condition.
     """
 
     reason: ClassVar[str]
-    """Of the condition NetworkReady."""
+    """The reason in the condition NetworkReady."""
     key: Key | None = None
     """The ProviderConfig that counts; None if that is not known."""
 
@@ -62,7 +65,7 @@ class ProviderProblem(Exception):
 
     Args:
         finding: the condition NetworkReady that says why.
-        is_known: whether the ProviderConfig that counts is known; else it soon may be.
+        is_known: whether the ProviderConfig that counts is known; if not, it may soon be.
     """
 
     def __init__(self, finding: ConditionFinding, *, is_known: bool) -> None:
@@ -118,17 +121,17 @@ class Providers:
         self._unknown: _Unknown | None = None
         self._reading = anyio.Lock()
 
-    async def for_tenant(self, tenant: TenantCluster) -> ProviderConfig | None:
-        """Return the ProviderConfig of `tenant`; None if there is none for it.
+    async def find_for_tenant(self, tenant: TenantCluster) -> ProviderConfig | None:
+        """Return the ProviderConfig of `tenant`; None if no ProviderConfig counts for it.
 
         The platform's default is read once, and again every few minutes while a cluster that is
-        not Ready needs it. One that is keeps to what was read last, so at rest it costs nothing.
-        That it is not known is remembered too, for all clusters.
+        not Ready needs it. A Ready cluster uses the last read of any age, so at rest no request is
+        made. A read without a result is remembered as well, for all clusters.
 
         Raises:
-            ProviderUnknown: the platform's default may not be read, or not yet, or the
-                ProviderConfig cannot be read.
-            ControllerError: the platform's default could not be read.
+            ProviderUnknown: the platform's default is not known, or the ProviderConfig cannot be
+                read.
+            ControllerError: the management cluster did not answer.
         """
         default = None
         if tenant.spec.providerConfigRef is None:
@@ -141,24 +144,25 @@ class Providers:
         """Return the platform's default, by one read for all clusters that ask meanwhile.
 
         Raises:
-            DefaultUnknown: it is not known, by a read of the last seconds.
-            ControllerError: it could not be read.
+            DefaultUnknown: a read within the last UNKNOWN_SECONDS, or this one, did not find it.
+            ControllerError: the management cluster did not answer.
         """
-        known = self._find_fresh_default(tenant)
-        if known is not None:
-            return known
+        recent_default = self._find_fresh_default(tenant)
+        if recent_default is not None:
+            return recent_default
         async with self._reading:
-            known = self._find_fresh_default(tenant)  # by a read that began before
-            if known is not None:
-                return known
+            # Another pass may have read it while this one waited for the lock.
+            recent_default = self._find_fresh_default(tenant)
+            if recent_default is not None:
+                return recent_default
             try:
                 key = await read_platform_default(self._client, self._namespace)
             except DefaultNotRead as error:
                 self._unknown = _Unknown(str(error), self._clock.monotonic())
                 raise DefaultUnknown(str(error)) from error
             self._unknown = None
-            known = self._platform = _Default(key, self._clock.monotonic())
-            return known
+            self._platform = _Default(key, self._clock.monotonic())
+            return self._platform
 
     def _find_fresh_default(self, tenant: TenantCluster) -> "_Default | None":
         """Return the platform's default from the last read; None if it has to be read again.
@@ -168,24 +172,26 @@ class Providers:
         Raises:
             DefaultUnknown: a read within the last UNKNOWN_SECONDS did not find it.
         """
-        known, unknown, now = self._platform, self._unknown, self._clock.monotonic()
-        if known is not None and (tenant.is_ready or now - known.read_at < DEFAULT_SECONDS):
-            return known
-        if unknown is not None and now - unknown.read_at < UNKNOWN_SECONDS:
-            raise DefaultUnknown(unknown.why)
+        default = self._platform
+        failed_read = self._unknown
+        now = self._clock.monotonic()
+        if default is not None and (tenant.is_ready or now - default.read_at < DEFAULT_SECONDS):
+            return default
+        if failed_read is not None and now - failed_read.read_at < UNKNOWN_SECONDS:
+            raise DefaultUnknown(failed_read.why)
         return None
 
     async def require(self, tenant: TenantCluster) -> ProviderConfig:
-        """Return the ProviderConfig by which `tenant` gets addresses, or is left alone.
+        """Return the ProviderConfig of `tenant`, of any mode.
 
         Raises:
-            ProviderProblem: there is none, it is not known, or it may not be used.
-            ControllerError: the platform's default could not be read.
+            ProviderProblem: no ProviderConfig counts, it is not known, or it may not be used.
+            ControllerError: the management cluster did not answer.
         """
         try:
-            provider = await self.for_tenant(tenant)
+            provider = await self.find_for_tenant(tenant)
         except ProviderUnknown as unknown:
-            raise ProviderProblem(provider_unknown(unknown), is_known=False) from unknown
+            raise ProviderProblem(describe_unknown(unknown), is_known=False) from unknown
         problem = self.find_obstacle(tenant, provider)
         if problem is not None:
             raise ProviderProblem(problem, is_known=True)
@@ -195,7 +201,11 @@ class Providers:
     def find_obstacle(
         self, tenant: TenantCluster, provider: ProviderConfig | None
     ) -> ConditionFinding | None:
-        """Return why `tenant` gets no addresses by its provider; None if it does."""
+        """Return condition NetworkReady if `tenant` may not use its provider; None if it may.
+
+        Args:
+            provider: the result of `find_for_tenant`.
+        """
         default = self._platform.key if self._platform is not None else None
         key = find_provider_key(tenant, self._namespace, default)
         return find_obstacle(tenant, provider, key=key, namespaces=self._namespaces)
@@ -205,7 +215,7 @@ class DefaultNotRead(Exception):
     """A read of ButlerConfig did not tell the platform's default; the message says why.
 
     Args:
-        why: why, and what to do.
+        why: the cause, and what to do.
         is_forbidden: whether ButlerConfigs are served and the client may not read them.
     """
 
@@ -234,14 +244,19 @@ async def read_platform_default(client: Client, default_namespace: str) -> Key |
     except MalformedAnswer as error:
         raise DefaultNotRead("ButlerConfig butler cannot be read; correct it") from error
     except (NotFound, Forbidden) as error:
-        await _check_absent(client, error)
+        # A path that is not served answers both, depending on the roles: 404 or 403.
+        await _require_unserved(client, error)
         return None
     reference = config.spec.defaultProviderConfigRef if config is not None else None
     return parse_reference(reference, default_namespace)
 
 
-async def _check_absent(client: Client, error: ApiError) -> None:
-    """Raise DefaultNotRead if ButlerConfigs may be served; `error` is what a read gave."""
+async def _require_unserved(client: Client, error: ApiError) -> None:
+    """Raise DefaultNotRead if the cluster serves ButlerConfigs, or may serve them.
+
+    Args:
+        error: the answer to the read of ButlerConfig.
+    """
     try:
         is_served = await client.is_served(BUTLER_CONFIG)
     except DiscoveryIncomplete as incomplete:
@@ -253,12 +268,13 @@ async def _check_absent(client: Client, error: ApiError) -> None:
             is_forbidden=True,
         ) from error
     if is_served:
+        # The kind was not served when the read found nothing, so the read says nothing.
         raise DefaultNotRead("ButlerConfigs are served only now: trying again") from error
 
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """Why the platform's default is not known, and when that was found."""
+    """A read that did not find the platform's default: why, and when (monotonic seconds)."""
 
     why: str
     read_at: float
@@ -266,7 +282,11 @@ class _Unknown:
 
 @dataclass(frozen=True, slots=True)
 class _Default:
-    """The default of ButlerConfig and when it was read; None if it names no ProviderConfig."""
+    """The platform's default and when it was read, in monotonic seconds.
+
+    Args:
+        key: None if there is no default.
+    """
 
     key: Key | None
     read_at: float
@@ -278,59 +298,58 @@ def find_provider(
     default_namespace: str,
     platform_default: Key | None,
 ) -> ProviderConfig | None:
-    """Return the ProviderConfig that counts for `tenant`; None if there is none for it.
+    """Return the ProviderConfig that counts for `tenant`; None if none counts.
+
+    The module docstring has the order.
 
     Raises:
         ProviderUnreadable: the ProviderConfig that counts, or may count, cannot be read.
     """
     key = find_provider_key(tenant, default_namespace, platform_default)
-    unreadable = _unreadable(configs, key, default_namespace)
-    if unreadable is not None:
-        raise ProviderUnreadable(unreadable)
+    unreadable_key = _find_unreadable(configs, key, default_namespace)
+    if unreadable_key is not None:
+        raise ProviderUnreadable(unreadable_key)
     if key is not None:
         return configs.get(key)
     fallback = configs.get(Key(default_namespace, "default"))
-    return fallback or next(
-        (c for c in sorted(configs, key=_by_key) if _namespace(c) == default_namespace), None
-    )
+    if fallback is not None:
+        return fallback
+    of_namespace = [config for config in configs if config.metadata.namespace == default_namespace]
+    return min(of_namespace, key=lambda config: config.metadata.key, default=None)
 
 
-def _unreadable(
+def _find_unreadable(
     configs: Cache[ProviderConfig], key: Key | None, default_namespace: str
 ) -> Key | None:
-    """Return the ProviderConfig that counts, or may count, and cannot be read; None if none.
-
-    The first one of the namespace counts by its name alone, so one that cannot be read does.
+    """Return the key of the ProviderConfig that counts if it cannot be read; else None.
 
     Args:
-        configs: all ProviderConfigs.
-        key: what `find_provider_key` returned.
-        default_namespace: whose ProviderConfigs count where none is wanted.
+        configs: all ProviderConfigs; `unreadable` has the keys of those that cannot be parsed.
+        key: the result of `find_provider_key`; None if neither cluster nor platform names one.
+        default_namespace: the namespace whose ProviderConfigs count where no key is given.
     """
-    unreadable, fallback = configs.unreadable, Key(default_namespace, "default")
+    unreadable_keys = configs.unreadable
+    fallback = Key(default_namespace, "default")
     if key is not None:
-        return key if key in unreadable else None
-    if fallback in configs or fallback in unreadable:
-        return fallback if fallback in unreadable else None
-    of_namespace = {key for key in unreadable if key.namespace == default_namespace}
-    present = {
-        config.metadata.key for config in configs if _namespace(config) == default_namespace
+        return key if key in unreadable_keys else None
+    if fallback in unreadable_keys:
+        return fallback
+    if fallback in configs:
+        return None
+    # The first one of the namespace counts by its name alone, so an unreadable one may count.
+    unreadable_of_namespace = {
+        key for key in unreadable_keys if key.namespace == default_namespace
     }
-    first = min(of_namespace | present, default=None)
-    return first if first in of_namespace else None
+    readable_of_namespace = {
+        config.metadata.key for config in configs if config.metadata.namespace == default_namespace
+    }
+    first = min(unreadable_of_namespace | readable_of_namespace, default=None)
+    return first if first in unreadable_of_namespace else None
 
 
-def _by_key(config: ProviderConfig) -> Key:
-    return config.metadata.key
-
-
-def _namespace(config: ProviderConfig) -> str:
-    return config.metadata.namespace
-
-
-def provider_unknown(why: ProviderUnknown) -> ConditionFinding:
+def describe_unknown(why: ProviderUnknown) -> ConditionFinding:
     """Return condition NetworkReady of a cluster while its ProviderConfig is not known."""
-    return network_ready(False, why.reason, str(why))
+    return make_network_ready(False, why.reason, str(why))
 
 
 def find_obstacle(
@@ -339,39 +358,44 @@ def find_obstacle(
     key: Key | None,
     namespaces: Sequence[str] = (),
 ) -> ConditionFinding | None:
-    """Return why a cluster gets no addresses by its ProviderConfig; None if it does.
+    """Return condition NetworkReady if a cluster may not use its ProviderConfig; None if it may.
+
+    The first of these obstacles: the ProviderConfig does not exist; it has mode ipam and no pools;
+    its namespace is not allowed; its scope is another team.
 
     Args:
-        provider: its ProviderConfig; None if it does not exist.
-        key: what `find_provider_key` returned.
+        provider: the cluster's ProviderConfig; None if it does not exist.
+        key: the result of `find_provider_key`.
         namespaces: the namespaces whose ProviderConfigs count; empty for all.
     """
     if provider is None:
-        return network_ready(False, "ProviderConfigNotFound", describe_absent(tenant, key))
+        return make_network_ready(False, "ProviderConfigNotFound", describe_absent(tenant, key))
     if provider.spec.networking.mode == IPAM and not provider.spec.networking.poolRefs:
-        return network_ready(
+        return make_network_ready(
             False, "NetworkNotReady", "IPAM mode but no poolRefs configured on provider"
         )
     refused = describe_refused_namespace(provider.metadata.namespace, namespaces)
     if refused:
         message = f"ProviderConfig {provider.metadata.key} is not used: {refused}"
-        return network_ready(False, NAMESPACE_NOT_ALLOWED, message)
+        return make_network_ready(False, NAMESPACE_NOT_ALLOWED, message)
     return _find_denial(tenant, provider)
 
 
 def _find_denial(tenant: TenantCluster, provider: ProviderConfig) -> ConditionFinding | None:
-    """Return why the provider's scope excludes `tenant`, None if it does not.
+    """Return condition NetworkReady if the provider's scope excludes `tenant`; else None.
 
-    A provider of one team serves that team's clusters. A cluster that names no team is taken for
-    its namespace's, which other controllers guard.
+    A ProviderConfig with the scope of a team serves the clusters of that team.
     """
     scope = provider.spec.scope
     if scope is None or scope.type != TEAM or scope.teamRef is None:
-        return None
+        return None  # it serves all clusters
     team = tenant.spec.teamRef
-    if team is None or team.name == scope.teamRef.name:
+    if team is None:
+        # It counts as a cluster of its namespace's team, and other controllers guard namespaces.
         return None
-    return network_ready(
+    if team.name == scope.teamRef.name:
+        return None
+    return make_network_ready(
         False,
         "ProviderAccessDenied",
         f"ProviderConfig {provider.metadata.key} serves team {scope.teamRef.name} alone,"

@@ -1,4 +1,4 @@
-"""Which ProviderConfig a cluster names, as keys alone; `provider` reads the objects."""
+"""Which ProviderConfig a cluster names, as a key. The module `provider` looks the object up."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,12 @@ from reconcilers.api.tenantcluster import TenantCluster
 
 
 def parse_reference(reference: Mapping[str, Any] | None, default_namespace: str) -> Key | None:
-    """Return the key of the object that a reference names; None if it names none."""
+    """Return the key of the object that a reference names; None without a name in it.
+
+    Args:
+        reference: as ButlerConfig has it, which is another controller's kind: any JSON object.
+        default_namespace: the namespace if the reference has none.
+    """
     if not reference or not reference.get("name"):
         return None
     return Key(str(reference.get("namespace") or default_namespace), str(reference["name"]))
@@ -23,7 +28,12 @@ def refers_to(
     *,
     by_default: bool,
 ) -> bool:
-    """Return whether `cluster` names `config`; one that names none does so if `by_default`."""
+    """Return whether `config` counts for `cluster` by its reference.
+
+    Args:
+        default_namespace: the namespace if the reference has none.
+        by_default: the answer for a cluster without a reference: whether `config` is the default.
+    """
     reference = cluster.spec.providerConfigRef
     if reference is None:
         return by_default
@@ -33,7 +43,7 @@ def refers_to(
 def find_provider_key(
     tenant: TenantCluster, default_namespace: str, platform_default: Key | None
 ) -> Key | None:
-    """Return the key that `tenant` names, else the platform's default; None if there is none."""
+    """Return the key in the tenant's reference, else `platform_default`, which may be None."""
     reference = tenant.spec.providerConfigRef
     if reference is not None:
         return Key(reference.namespace or default_namespace, reference.name)
@@ -41,7 +51,11 @@ def find_provider_key(
 
 
 def describe_absent(tenant: TenantCluster, key: Key | None) -> str:
-    """Return a sentence that names the missing ProviderConfig, and who names it."""
+    """Return a sentence about a missing ProviderConfig: its key, and which object refers to it.
+
+    Args:
+        key: the missing ProviderConfig; None if neither the cluster nor the platform names one.
+    """
     if key is None:
         return "no ProviderConfig for this cluster: it names none, and there is no default"
     if tenant.spec.providerConfigRef is not None:

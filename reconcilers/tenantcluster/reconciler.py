@@ -1,6 +1,14 @@
 """One pass over one TenantCluster: `TenantClusterReconciler.reconcile`, from top to bottom.
 
-docs/design/tenants.md explains the pass, and where its order matters.
+docs/design/tenants.md explains the pass, and where its order matters. Words of this module:
+
+tenant      a TenantCluster, and the cluster that its kubeconfig leads to
+project     write the ranges of the tenant's allocations to the load balancer in the tenant
+leftovers   allocations of an earlier cluster of the same name, which is gone
+record      what this process remembers of one TenantCluster
+offered     an allocation whose range is projected, so that Services can use it
+mark        an annotation on an allocation: shrink wants its range back
+in vain     growth after which the Services still wait for an address
 """
 
 from collections.abc import Container, Iterable, Sequence
@@ -56,7 +64,7 @@ from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.allocations.membership import balancer_members, members
 from reconcilers.tenantcluster.allocations.metadatarepair import repair_metadata
 from reconcilers.tenantcluster.allocations.requester import Requester
-from reconcilers.tenantcluster.allocations.unreadable_members import unreadable_members
+from reconcilers.tenantcluster.allocations.unreadable_members import list_unreadable_members
 from reconcilers.tenantcluster.announcements import Announcements
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.elastic.changes import carry_out
@@ -71,8 +79,8 @@ from reconcilers.tenantcluster.elastic.observation import (
     note_projected,
 )
 from reconcilers.tenantcluster.networkstatus import (
-    network_status,
-    removed_ranges,
+    find_removed_ranges,
+    make_network_status,
     status_without_requests,
 )
 from reconcilers.tenantcluster.otherbalancers import OtherBalancers
@@ -86,11 +94,12 @@ from reconcilers.tenantcluster.release.releasenotes import note_for_release
 from reconcilers.tenantcluster.release.teardown import Teardown, VanishedClusters
 from reconcilers.tenantcluster.services import TenantServices
 from reconcilers.tenantcluster.statuswriter import StatusWriter
-from reconcilers.tenantcluster.tenantpass import TenantPass, ranges_to_project
+from reconcilers.tenantcluster.tenantpass import TenantPass, find_projected_uids
 
 NAMING_SECONDS = 600.0
-"""Between two times that the Services of a cluster's ranges are named in its status."""
+"""Seconds after which the Services of a cluster's ranges are named again in its status."""
 SOON = 1.0
+"""Seconds until a pass that has to follow at once, but not in a busy loop."""
 HOUR = 3600.0
 DAY = 24 * HOUR
 
@@ -220,12 +229,13 @@ class TenantClusterReconciler:
         """Reconcile one TenantCluster."""
         try:
             return await self._pass_over(key)
-        except NotFound as gone:
-            if gone.reason != "NotFound":
-                raise  # a path that is not served says nothing about objects
+        except NotFound as missing:
+            if missing.reason != "NotFound":
+                raise  # the path is not served, which says nothing about objects
+            # Else an object was deleted, and the cache does not show that yet.
         except Conflict:
-            pass
-        # The cache is behind; the event that brings it up to date enqueues the key again.
+            pass  # an object was written, and the cache does not show that yet
+        # The event that brings the cache up to date enqueues the key, too.
         return Again(SOON)
 
     async def _pass_over(  # noqa: C901, PLR0911 - one function that reads from top to bottom
@@ -233,10 +243,11 @@ class TenantClusterReconciler:
     ) -> Outcome:
         """Read, decide, write and report for one TenantCluster, in this order."""
         if key in self._clusters.unreadable:
-            # Not absent: and what is written from an older version is refused.
+            # The cluster exists, so it is not cleaned up. And it cannot be written either: the
+            # API server rejects a write that is based on an older version.
             return Blocked("Unreadable")
         tenant = self._clusters.get(key)
-        if unreadable := self._unreadable_members(key, tenant):
+        if unreadable := self._list_unreadable_members(key, tenant):
             # First, because the range of such an allocation is in use.
             return await self._report_unreadable(key, tenant, unreadable)
         self._state_log.end(key, _UNREADABLE)
@@ -246,44 +257,50 @@ class TenantClusterReconciler:
         if tenant is None:
             return await self._end_work(key, has_leftovers=has_leftovers)
         if tenant.metadata.terminating:
-            return await self._tear_down(self._current(tenant))
+            return await self._tear_down(self._make_current(tenant))
 
-        current = await self._with_finalizer(tenant)
+        current = await self._ensure_finalizer(tenant)
         try:
-            now = await self._begin_pass(current)
+            this_pass = await self._begin_pass(current)
         except ProviderProblem as problem:
             return await self._report_problem(current, problem)
-        if now.is_ipam:
-            await self._request_allocations(now)
-            if not now.network_ready.status and not now.tenant.is_ready:
-                return await self._report_waiting(now)
-            await repair_metadata(self._client, self._allocations, now.tenant)
-            await self._read_services(now)
-            if now.services is not None and not now.is_changing:
-                await self._note_for_release(now, now.services)
-                await self._follow_demand(now)
-                await self._platform_label.apply(now.tenant, now.services)
+        if this_pass.is_ipam:
+            await self._request_allocations(this_pass)
+            if not this_pass.network_ready.status and not this_pass.tenant.is_ready:
+                # There are no addresses to project. A Ready cluster has some, and goes on.
+                return await self._report_waiting(this_pass)
+            await repair_metadata(self._client, self._allocations, this_pass.tenant)
+            await self._read_services(this_pass)
+            if this_pass.services is not None and not this_pass.is_changing:
+                await self._note_for_release(this_pass, this_pass.services)
+                await self._follow_demand(this_pass)
+                await self._platform_label.apply(this_pass.tenant, this_pass.services)
                 # A Service may have taken an address since its watch was read. If its range left
                 # the pool, a running load balancer would take the address from the Service.
-                await self._marked_releaser.withdraw_used(now.tenant)
+                await self._marked_releaser.withdraw_used(this_pass.tenant)
                 # Before the projection: a range that is allocated meanwhile is not in it.
-                now.offered = ranges_to_project(members(self._allocations, now.tenant))
-            await self._projector.assume_begun(now.current)
+                this_pass.offered_uids = find_projected_uids(
+                    members(self._allocations, this_pass.tenant)
+                )
+            await self._projector.assume_begun(this_pass.current)
         else:
-            await self._withdraw_requests(now)
-            if not self._projector.list_projected(now.tenant):
-                return await self._leave_alone(now)
-            await self._marked_releaser.withdraw_used(now.tenant)
-        await self._project(now)
-        if now.is_ipam:
-            if now.load_balancer_ready.status:
-                await self._other_balancers.look(now.tenant, now.record.others)
-                await self._announcements.look(now.tenant, now.record.announcements)
-            await self._install(now)
-            await self._note_projected(now)
-        now.marked = await self._marked_releaser.release(now.tenant)
-        await self._report(now)
-        return self._next_pass(now)
+            # In cloud mode the cluster requests no addresses. It may have some from before.
+            await self._withdraw_requests(this_pass)
+            if not self._projector.list_projected(this_pass.tenant):
+                return await self._leave_alone(this_pass)
+            await self._marked_releaser.withdraw_used(this_pass.tenant)
+        await self._project(this_pass)
+        if this_pass.is_ipam:
+            if this_pass.load_balancer_ready.status:
+                await self._other_balancers.look_if_due(this_pass.tenant, this_pass.record.others)
+                await self._announcements.look_if_due(
+                    this_pass.tenant, this_pass.record.announcements
+                )
+            await self._install(this_pass)
+            await self._note_projected(this_pass)
+        this_pass.marked_number = await self._marked_releaser.release(this_pass.tenant)
+        await self._report(this_pass)
+        return self._next_pass(this_pass)
 
     # Before a cluster is worked on, and after it is gone -------------------------------------
 
@@ -295,54 +312,59 @@ class TenantClusterReconciler:
         for record in self._records.of_name(key):
             vanished = record.last_seen
             if vanished is None:
-                continue
+                continue  # the cluster exists, or it had no allocations when it was deleted
             remaining = members(self._allocations, vanished)
             network = status_without_requests(vanished, remaining)
+            # Without status.network no earlier ranges are known, so none can be missed.
             if network is not None:
                 self._status_writer.record_released(vanished, network)
                 status = replace(vanished.status, network=network)
                 record.last_seen = replace(vanished, status=status)
 
     async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
-        """Remove the records of a name but the present cluster's and those of leftovers.
+        """Remove records of a name; keep those of the present cluster and of leftovers.
 
-        Not before it is known that all allocations can be read: the last state of a cluster that
-        is gone is needed for those.
+        The caller has checked that all allocations can be read. An unreadable allocation may be a
+        leftover, and its release needs the last state of its cluster, which only the record has.
         """
-        uids = {present.metadata.uid} if present is not None else set()
+        needed_uids = {present.metadata.uid} if present is not None else set()
         records = self._records.of_name(key)
-        uids |= {record.uid for record in records if self._vanished_clusters.is_needed(record)}
-        if not uids:
+        needed_uids |= {
+            record.uid for record in records if self._vanished_clusters.is_needed(record)
+        }
+        if not needed_uids:
+            # With these records the last way into their tenants goes.
             await self._clear_tenants(records)
-        await self._remove_records(key, uids)
+        await self._remove_records(key, needed_uids)
 
     async def _clear_tenants(self, records: Iterable[TenantRecord]) -> None:
-        """Remove what is left of ours in the tenants of vanished clusters without allocations.
+        """Remove our remaining objects from the tenants of vanished clusters.
 
-        Their leftovers were released here. The proof of that leaves an object in the tenant, to
-        which nothing in the management cluster leads once the record is removed.
+        The release of leftovers creates an object in the tenant, as its proof. Nothing in the
+        management cluster leads to that object once the record is removed.
         """
         for record in records:
             if record.has_leftovers:
-                await self._projector.remove(self._vanished_clusters.cluster_of(record))
+                await self._projector.remove(self._vanished_clusters.find_cluster(record))
 
-    async def _remove_records(self, key: Key, kept: Container[str]) -> None:
-        """Remove the records of a name but those with these uids, and close their clients."""
-        for record in self._records.retain(key, kept):
+    async def _remove_records(self, key: Key, kept_uids: Container[str]) -> None:
+        """Remove the records of a name, except those with these uids; close their clients."""
+        for record in self._records.retain(key, kept_uids):
             await self._tenant_clients.forget(record.access)
 
-    def _unreadable_members(
+    def _list_unreadable_members(
         self, key: Key, tenant: TenantCluster | None
     ) -> tuple[UnreadableObject, ...]:
-        """Return the unreadable allocations for which nothing is changed for a cluster.
+        """Return the unreadable allocations that stop all work on a cluster.
 
-        Those of earlier clusters of that name count while a cluster's leftovers are released,
-        because both are projected to one tenant.
+        While leftovers are released, the unreadable allocations of every cluster of that name
+        count, because all of them are projected to one tenant.
         """
-        uid = tenant.metadata.uid if tenant is not None else ""
-        if tenant is None or self._vanished_clusters.leftovers(key):
-            uid = ""
-        return unreadable_members(self._allocations, key, uid)
+        if tenant is None or self._vanished_clusters.list_leftovers(key):
+            uid = ""  # of any cluster of that name
+        else:
+            uid = tenant.metadata.uid
+        return list_unreadable_members(self._allocations, key, uid)
 
     async def _report_unreadable(
         self,
@@ -360,24 +382,27 @@ class TenantClusterReconciler:
             _log.error("nothing is changed for the cluster", cluster=str(key), reason=message)
         outcome = Blocked(status.UNREADABLE_ALLOCATION, self._settings.requeue_not_ready)
         if tenant is None or not has_finalizer(tenant, names.FINALIZER_TENANT):
-            return outcome
-        problem = status.allocations_unreadable(message)
+            return outcome  # there is no status to write, or the cluster is not ours yet
+        problem = status.make_allocations_unreadable(message)
         if tenant.metadata.terminating:
-            not_ready = status.not_ready(problem.reason, problem.message)
+            not_ready = status.make_not_ready(problem.reason, problem.message)
             verdict = status.TenantVerdict(DELETING, (problem, not_ready))
         else:
-            verdict = status.problem_verdict(tenant, problem, PROVISIONING)
-        await self._status_writer.write(self._current(tenant), verdict)
+            verdict = status.make_problem_verdict(tenant, problem, PROVISIONING)
+        await self._status_writer.write(self._make_current(tenant), verdict)
         return outcome
 
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
-        """Release the allocations of deleted clusters of this name; return whether any goes.
+        """Release the allocations of vanished clusters of this name.
 
-        Those made for a cluster that was deleted while it was being created are deleted at once.
-        Others are deleted by the orphan collector, which limits how many; their ranges then have
-        to leave the tenant before they are released.
+        If a cluster vanished while it was being created, its allocations are deleted here at once.
+        The orphan collector deletes the others, a limited number at a time. The range of a deleted
+        allocation has to leave the tenant before it is released, so it is projected here.
+
+        Returns:
+            Whether load-balancer allocations of a vanished cluster are being released.
         """
-        leftovers = self._vanished_clusters.leftovers(key)
+        leftovers = self._vanished_clusters.list_leftovers(key)
         for vanished, allocations in leftovers:
             if self._vanished_clusters.was_overtaken(vanished):
                 await self._teardown.delete_leftovers(vanished, allocations)
@@ -387,16 +412,16 @@ class TenantClusterReconciler:
             for allocation in allocations
         )
         if is_releasing:
-            # A present cluster of that name writes to the tenant as soon as it has begun to.
-            writes = present is not None and present.projection_begun
-            tenant = present if present and writes else leftovers[-1][0]
-            if tenant is not present:
+            if present is not None and present.projection_begun:
+                tenant = present  # its projection leaves out the ranges of the leftovers
+            else:
+                tenant = leftovers[-1][0]
                 self._records.of(tenant).has_leftovers = True
-            await self._project_again(self._current(tenant))
+            await self._project_again(self._make_current(tenant))
         return is_releasing
 
     async def _end_work(self, key: Key, *, has_leftovers: bool) -> Outcome:
-        """Forget a cluster that is gone, once nothing of it is left in its tenant."""
+        """Forget a cluster that is gone; keep its client while its leftovers are released."""
         self._close(key)
         if has_leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
@@ -413,16 +438,17 @@ class TenantClusterReconciler:
         self._state_log.forget(key)
 
     def _close(self, key: Key) -> None:
-        """Close a cluster's watches, and forget all but what was logged of it."""
+        """Close a cluster's watches, and clear what its passes remember, except the state log."""
         self._records.end_work(key)
         self._stop_watching(key)
 
     def _stop_watching(self, key: Key) -> None:
-        """End the watches of a tenant that is gone, or that is left alone from now on."""
+        """Close the watches of a tenant that is gone, or to which no pass writes any more."""
         self._services.close(key)
         self._projector.stop_watching(key)
 
-    def _current(self, tenant: TenantCluster) -> CurrentCluster:
+    def _make_current(self, tenant: TenantCluster) -> CurrentCluster:
+        """Return the object through which the steps of this pass read and write the cluster."""
         return CurrentCluster(self._client, self._clusters, tenant)
 
     async def _tear_down(self, current: CurrentCluster) -> Outcome:
@@ -432,8 +458,10 @@ class TenantClusterReconciler:
         """
         key = current.tenant.metadata.key
         if not has_finalizer(current.tenant, names.FINALIZER_TENANT):
-            return SETTLED
-        if current.tenant.projection_begun:  # the status says so only until it is written below
+            return SETTLED  # it is torn down, or was never worked on
+        if current.tenant.projection_begun:
+            # Without our annotation only the status shows this, and the status is overwritten
+            # below.
             await self._projector.assume_begun(current)
         record = self._records.of(current.tenant)
         if record.deleted_at is None:
@@ -443,8 +471,10 @@ class TenantClusterReconciler:
         network = status_without_requests(current.tenant, remaining)
         if number == 0:
             await self._projector.remove(current.tenant)
-            if network is not None and removed_ranges(current.tenant.status.network, network):
-                # While the cluster exists: its status tells the next pass which have an event.
+            if network is not None and find_removed_ranges(current.tenant.status.network, network):
+                # Before the finalizer goes, because writing the status also records the event of
+                # each released range. If the pass fails after that, the status shows the next pass
+                # which ranges have their event.
                 await self._status_writer.write(
                     current, status.TenantVerdict(DELETING, (), network=network)
                 )
@@ -454,13 +484,14 @@ class TenantClusterReconciler:
             self._stop_watching(key)
             self._state_log.forget(key)
             if self._vanished_clusters.is_needed(record):
-                # An event is due when the remaining allocations, those of nodes, are released.
+                # The record stays: an event is due when the remaining allocations, those of nodes,
+                # are released.
                 await self._tenant_clients.close(key)
             else:
-                others = {known.uid for known in self._records.of_name(key)} - {record.uid}
-                await self._remove_records(key, others)
+                other_uids = {known.uid for known in self._records.of_name(key)} - {record.uid}
+                await self._remove_records(key, other_uids)
             return SETTLED
-        not_ready = status.not_ready(
+        not_ready = status.make_not_ready(
             "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
         )
         await self._status_writer.write(
@@ -472,9 +503,13 @@ class TenantClusterReconciler:
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _project_again(self, current: CurrentCluster) -> ConditionFinding:
-        """Project the tenant's ranges again, if something was projected before.
+        """Project the tenant's ranges, but do not begin if nothing was ever projected.
 
-        A load balancer that the tenant had before may have some of them, too.
+        A load balancer that the tenant had before may have some of the ranges, so it is written,
+        too.
+
+        Returns:
+            Condition LoadBalancerReady, of the load balancer that the spec names.
         """
         memory = self._records.of(current.tenant).projection
         for provider in self._projector.list_other_balancers(current.tenant):
@@ -483,297 +518,379 @@ class TenantClusterReconciler:
 
     # The steps of a pass ----------------------------------------------------------------------
 
-    async def _with_finalizer(self, tenant: TenantCluster) -> CurrentCluster:
-        """Return the cluster with our finalizer."""
-        added = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
-        if added is not tenant and added.status.phase is None:
-            self._vanished_clusters.note_new(added)
-        return self._current(added)
+    async def _ensure_finalizer(self, tenant: TenantCluster) -> CurrentCluster:
+        """Add our finalizer if the cluster lacks it; return the cluster with it.
+
+        `add_finalizer` returns the same object if the finalizer is there already.
+        """
+        written = await add_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
+        if written is not tenant and written.status.phase is None:
+            # A new cluster: if it vanishes soon, its allocations are deleted without a delay.
+            self._vanished_clusters.note_new(written)
+        return self._make_current(written)
 
     async def _begin_pass(self, current: CurrentCluster) -> TenantPass:
         """Find the cluster's ProviderConfig, and return the pass.
 
         Raises:
-            ProviderProblem: nothing is requested or projected by its ProviderConfig.
+            ProviderProblem: the cluster gets no addresses by its ProviderConfig.
         """
         provider = await self._providers.require(current.tenant)
         record = self._records.of(current.tenant)
-        network = status.network_ready(True, "Ready", "cloud networking mode")
-        is_changing = self._provider_change.is_due(current.tenant)
+        # In cloud mode this stands. In mode ipam `_request_allocations` replaces it.
+        network_ready = status.make_network_ready(True, "Ready", "cloud networking mode")
         return TenantPass(
-            current, record, provider=provider, network_ready=network, is_changing=is_changing
+            current,
+            record,
+            provider=provider,
+            network_ready=network_ready,
+            is_changing=self._provider_change.is_due(current.tenant),
         )
 
     async def _report_problem(self, current: CurrentCluster, problem: ProviderProblem) -> Outcome:
         """Report why a cluster cannot request addresses; one that was Ready stays Ready."""
         tenant, finding = current.tenant, problem.finding
         if not problem.is_known:
-            verdict = status.problem_verdict(tenant, finding, PROVISIONING)
+            # Which ProviderConfig counts may soon be known, so the phase is not Failed, and
+            # status.network stays.
+            verdict = status.make_problem_verdict(tenant, finding, PROVISIONING)
             await self._status_writer.write(current, verdict)
             return Blocked(finding.reason, UNKNOWN_SECONDS)
         network = status_without_requests(tenant, members(self._allocations, tenant))
         await self._status_writer.write(
-            current, status.problem_verdict(tenant, finding, phase=FAILED, network=network)
+            current, status.make_problem_verdict(tenant, finding, phase=FAILED, network=network)
         )
         return Blocked(finding.reason, self._settings.requeue_not_ready)
 
-    async def _request_allocations(self, now: TenantPass) -> None:
-        """Create the allocations that are missing; move those that are stuck."""
+    async def _request_allocations(self, this_pass: TenantPass) -> None:
+        """Create missing allocations; move waiting ones to a pool that has room."""
         backfill = self._settings.backfill_nodes
-        required = self._requester.list_required(now.tenant, now.provider, backfill)
-        now.states = await self._requester.request(now.current, now.provider, required)
-        now.network_ready = status.addresses(now.states)
-
-    async def _report_waiting(self, now: TenantPass) -> Outcome:
-        """Report that a cluster waits for its first addresses."""
-        network = now.network_ready
-        not_ready = status.not_ready(network.reason, network.message)
-        network_status = self._network_status(now, is_sized=False)
-        refs = status.refs(now.states)
-        verdict = status.TenantVerdict(
-            PROVISIONING, (network, not_ready), refs, network=network_status
+        required = self._requester.list_required(this_pass.tenant, this_pass.provider, backfill)
+        this_pass.states = await self._requester.request(
+            this_pass.current, this_pass.provider, required
         )
-        await self._status_writer.write(now.current, verdict)
-        return Blocked(network.reason, self._settings.requeue_waiting)
+        this_pass.network_ready = status.judge_states(this_pass.states)
 
-    async def _read_services(self, now: TenantPass) -> None:
-        """Read the tenant's Services; if that fails, the size stays as it is."""
-        tenant = now.tenant
+    async def _report_waiting(self, this_pass: TenantPass) -> Outcome:
+        """Report that a cluster waits for its first addresses."""
+        network_ready = this_pass.network_ready
+        verdict = status.TenantVerdict(
+            PROVISIONING,
+            (network_ready, status.make_not_ready(network_ready.reason, network_ready.message)),
+            refs=status.list_refs(this_pass.states),
+            network=self._make_network_status(this_pass, expects_services=False),
+        )
+        await self._status_writer.write(this_pass.current, verdict)
+        return Blocked(network_ready.reason, self._settings.requeue_waiting)
+
+    async def _read_services(self, this_pass: TenantPass) -> None:
+        """Read the tenant's Services; a failure of the tenant leaves its size as it is.
+
+        The projection reports a failure of the tenant, so none is raised here.
+        """
+        tenant = this_pass.tenant
         try:
-            now.services = await self._services.for_tenant(tenant, watched=tenant.is_ready)
+            this_pass.services = await self._services.read(tenant, watched=tenant.is_ready)
         except TenantUnavailable as error:
             _log.debug("cannot read the tenant's Services, skipping", error=error.message)
-            now.unavailable = error if error.reason in _NO_WAY_IN else None
+            # For another reason, the projection may succeed, and is tried.
+            this_pass.unavailable = error if error.reason in _NO_WAY_IN else None
 
-    async def _note_for_release(self, now: TenantPass, services: Sequence[Service]) -> None:
-        """Note on the allocations what their release has to know of the tenant's Services."""
-        balancers = balancer_members(self._allocations, now.tenant)
-        serves = self._balancer_kinds.of(now.tenant).serves_in(now.tenant)
-        await note_for_release(self._client, balancers, services=services, serves=serves)
-
-    async def _follow_demand(self, now: TenantPass) -> None:
-        """Grow or shrink the tenant, as its Services or its spec ask for."""
-        assert now.services is not None, "demand follows from Services"
-        now.seen = await self._observer.observe(
-            now.tenant, now.provider, services=now.services, memory=now.record.elastic
+    async def _note_for_release(self, this_pass: TenantPass, services: Sequence[Service]) -> None:
+        """Note on allocations what their release has to know of Services that may soon be gone."""
+        balancers = balancer_members(self._allocations, this_pass.tenant)
+        view_service = self._balancer_kinds.find_chosen(this_pass.tenant).make_service_viewer(
+            this_pass.tenant
         )
-        change = decide_size(now.seen)
+        await note_for_release(
+            self._client, balancers, services=services, view_service=view_service
+        )
+
+    async def _follow_demand(self, this_pass: TenantPass) -> None:
+        """Grow or shrink the tenant as its Services or its spec require."""
+        assert this_pass.services is not None, "demand follows from Services"
+        this_pass.size_facts = await self._observer.observe(
+            this_pass.tenant,
+            this_pass.provider,
+            services=this_pass.services,
+            memory=this_pass.record.elastic,
+        )
+        change = decide_size(this_pass.size_facts)
         created = await carry_out(
             change,
-            now.seen,
-            current=now.current,
-            provider=now.provider,
+            this_pass.size_facts,
+            current=this_pass.current,
+            provider=this_pass.provider,
             client=self._client,
             requester=self._requester,
         )
-        now.size = describe_size(now.seen, change, created)
-        self._log_quota(now.key, now.size.demand)
+        this_pass.size_report = describe_size(this_pass.size_facts, change, created)
+        self._log_quota(this_pass.key, this_pass.size_report.demand)
 
     def _log_quota(self, key: Key, finding: ConditionFinding) -> None:
-        """Log that the quota stops growth, if that is new."""
+        """Log that the quota stops growth, if the log does not say so yet."""
         if finding.reason != QUOTA_EXCEEDED:
             self._state_log.end(key, QUOTA_EXCEEDED)
         elif self._state_log.begin(key, QUOTA_EXCEEDED, finding.message):
             _log.info("elastic IPAM growth blocked by quota", tenant=str(key), why=finding.message)
 
-    async def _withdraw_requests(self, now: TenantPass) -> None:
-        """Request nothing in cloud mode; what Services use of ours stays until it is freed."""
-        now.record.elastic = ElasticMemory()
-        self._services.close(now.key)
-        await self._requester.withdraw(now.tenant)
-        if kept := self._projector.list_projected(now.tenant):
-            message = f"{now.network_ready.message}; load-balancer IPs from before are kept: "
-            now.network_ready = status.network_ready(True, "Ready", message + ", ".join(kept))
+    async def _withdraw_requests(self, this_pass: TenantPass) -> None:
+        """Withdraw the cluster's requests in cloud mode; used ranges stay until they are free."""
+        this_pass.record.elastic = ElasticMemory()
+        self._services.close(this_pass.key)
+        await self._requester.withdraw(this_pass.tenant)
+        if kept_names := self._projector.list_projected(this_pass.tenant):
+            message = (
+                f"{this_pass.network_ready.message}; load-balancer IPs from before are kept: "
+            )
+            this_pass.network_ready = status.make_network_ready(
+                True, "Ready", message + ", ".join(kept_names)
+            )
 
-    async def _leave_alone(self, now: TenantPass) -> Outcome:
-        """Report that the cluster needs nothing of ours; remove what is left of released ranges.
-
-        A tenant that was never written to is never touched.
-        """
-        if find(now.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
-            await self._project_again(now.current)
-            await self._projector.remove(now.tenant)
-        now.record.projection = ProjectionMemory()
-        self._projector.stop_watching(now.key)
-        refs: dict[str, str | None] = {status.REF_FIELDS[names.TYPE_LOADBALANCER]: None}
-        obsolete = (*self._not_in_cloud_mode, LOAD_BALANCER_READY)
-        network = self._network_status(now, is_sized=False)
-        findings = (now.network_ready, status.ready_finding())
+    async def _leave_alone(self, this_pass: TenantPass) -> Outcome:
+        """Report that the cluster needs nothing of ours; remove our objects from its tenant."""
+        # Without this condition the tenant was never written to, so it is not touched. With it,
+        # the report below removes the condition, so the tenant is cleared once.
+        if find(this_pass.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
+            await self._project_again(this_pass.current)
+            await self._projector.remove(this_pass.tenant)
+        this_pass.record.projection = ProjectionMemory()
+        self._projector.stop_watching(this_pass.key)
         verdict = status.TenantVerdict(
-            READY, findings, refs=refs, obsolete=obsolete, network=network
+            READY,
+            (this_pass.network_ready, status.make_ready()),
+            refs={status.REF_FIELDS[names.TYPE_LOADBALANCER]: None},
+            obsolete=(*self._not_in_cloud_mode, LOAD_BALANCER_READY),
+            network=self._make_network_status(this_pass, expects_services=False),
         )
-        await self._status_writer.write(now.current, verdict)
+        await self._status_writer.write(this_pass.current, verdict)
         return SETTLED
 
-    async def _project(self, now: TenantPass) -> None:
-        """Write the tenant's ranges to its load balancer, unless there is no way in.
+    async def _project(self, this_pass: TenantPass) -> None:
+        """Write the tenant's ranges to its load balancer; set the condition LoadBalancerReady.
 
         While ranges are still in another load balancer, they are taken from that one instead.
         """
-        if now.unavailable is not None:
-            now.projected = status.tenant_unavailable(now.tenant, now.unavailable)
+        if this_pass.unavailable is not None:
+            # A second request in this pass would fail for the same reason.
+            this_pass.projected = status.make_tenant_unavailable(
+                this_pass.tenant, this_pass.unavailable
+            )
             return
-        memory = now.record.projection
-        if now.is_changing:
-            now.projected = await self._provider_change.proceed(now.current, memory)
+        memory = this_pass.record.projection
+        if this_pass.is_changing:
+            this_pass.projected = await self._provider_change.proceed(this_pass.current, memory)
             return
-        now.projected = await self._projector.project(now.current, memory, begin=now.is_ipam)
-        if now.is_ipam and is_behind(now.projected):
-            await self._projector.overwrite_lost_history(now.tenant, memory)
-
-    async def _install(self, now: TenantPass) -> None:
-        """Install the load balancer in the tenant if it is missing, or due for a check.
-
-        One that does not run may be installed only in part, so that is no reason to leave it.
-        """
-        if now.tenant.load_balancer_provider != self._installer.provider:
-            return
-        projected = now.load_balancer_ready
-        is_missing = self._projector.is_missing(now.tenant, projected)
-        is_stopped = self._projector.is_unread(now.tenant, projected)
-        if now.unavailable is not None or not (is_missing or is_stopped or projected.status):
-            return
-        now.installed = await self._installer.install(
-            now.tenant, now.record.installation, now.current.annotate, missing=is_missing
+        this_pass.projected = await self._projector.project(
+            this_pass.current, memory, begin=this_pass.is_ipam
         )
-        if is_missing and now.installed is not None:
-            now.projected = status.load_balancer_ready(
-                False, now.installed.reason, now.installed.message
+        if this_pass.is_ipam and is_behind(this_pass.projected):
+            # Usually another replica just wrote. After a restore of the management cluster, the
+            # tenant stays ahead for good.
+            await self._projector.overwrite_lost_history(this_pass.tenant, memory)
+
+    async def _install(self, this_pass: TenantPass) -> None:
+        """Install the load balancer if it is missing, does not run, or is due for a check.
+
+        A load balancer that does not run may be installed only in part.
+        """
+        if this_pass.tenant.load_balancer_provider != self._installer.provider:
+            return  # Cilium, which is the network of the tenant, is installed by others
+        projected = this_pass.load_balancer_ready
+        is_missing = self._projector.is_missing(this_pass.tenant, projected)
+        is_stopped = self._projector.is_unread(this_pass.tenant, projected)
+        if this_pass.unavailable is not None:
+            return
+        if not (is_missing or is_stopped or projected.status):
+            return  # the projection failed for a reason that an installation does not change
+        this_pass.installed = await self._installer.install(
+            this_pass.tenant,
+            this_pass.record.installation,
+            this_pass.current.annotate,
+            missing=is_missing,
+        )
+        if is_missing and this_pass.installed is not None:
+            # "Is being installed" says more than "is missing", which the projection found.
+            this_pass.projected = status.make_load_balancer_ready(
+                False, this_pass.installed.reason, this_pass.installed.message
             )
 
-    async def _note_projected(self, now: TenantPass) -> None:
-        """Remember what was projected; forget growth that did not help if it may help again."""
+    async def _note_projected(self, this_pass: TenantPass) -> None:
+        """Remember what was projected; forget growth in vain if the balancer takes ranges again.
+
+        Growth may then help: the ranges did not reach the Services because the balancer rejected
+        them.
+        """
         takes_ranges_again = note_projected(
-            now.record.elastic,
-            now.load_balancer_ready,
-            now.offered,
-            is_unread=self._projector.is_unread(now.tenant, now.load_balancer_ready),
+            this_pass.record.elastic,
+            this_pass.load_balancer_ready,
+            this_pass.offered_uids,
+            is_unread=self._projector.is_unread(this_pass.tenant, this_pass.load_balancer_ready),
             now=self._clock.monotonic(),
         )
         if not takes_ranges_again:
             return
-        if names.ANNOTATION_GROWN_IN_VAIN in now.tenant.metadata.annotations:
-            await now.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
-        now.record.elastic.is_refused = False  # last, so that a write that fails is tried again
+        if names.ANNOTATION_GROWN_IN_VAIN in this_pass.tenant.metadata.annotations:
+            await this_pass.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
+        this_pass.record.elastic.is_refused = (
+            False  # last, so that a write that fails is tried again
+        )
 
     # What a pass reports ----------------------------------------------------------------------
 
-    async def _report(self, now: TenantPass) -> None:
+    async def _report(self, this_pass: TenantPass) -> None:
         """Write the phase, the conditions and status.network."""
-        is_naming_due = now.services is not None and self._is_naming_due(now.record.named_at)
-        network = self._network_status(now, is_sized=now.is_ipam, is_naming_due=is_naming_due)
-        if now.is_ipam:
-            identified = self._projector.is_identified(now.tenant)
-            verdict = _judge(now, network, identified)
+        is_naming_due = this_pass.services is not None and self._is_naming_due(
+            this_pass.record.named_at
+        )
+        network = self._make_network_status(
+            this_pass, expects_services=this_pass.is_ipam, is_naming_due=is_naming_due
+        )
+        if this_pass.is_ipam:
+            is_identified = self._projector.is_identified(this_pass.tenant)
+            verdict = _judge(this_pass, network, is_identified)
         else:
-            findings = (now.network_ready, now.load_balancer_ready, status.ready_finding())
+            findings = (
+                this_pass.network_ready,
+                this_pass.load_balancer_ready,
+                status.make_ready(),
+            )
             obsolete = self._not_in_cloud_mode
             verdict = status.TenantVerdict(READY, findings, obsolete=obsolete, network=network)
-        await self._status_writer.write(now.current, verdict)
-        if is_naming_due:  # a write that failed has named nothing
-            now.record.named_at = self._clock.monotonic()
+        await self._status_writer.write(this_pass.current, verdict)
+        if is_naming_due:
+            # After the write: if it fails, the next pass names the Services.
+            this_pass.record.named_at = self._clock.monotonic()
 
-    def _network_status(
-        self, now: TenantPass, *, is_sized: bool, is_naming_due: bool = False
+    def _make_network_status(
+        self, this_pass: TenantPass, *, expects_services: bool, is_naming_due: bool = False
     ) -> TenantNetwork:
         """Return the new status.network of a cluster.
 
         Args:
-            is_sized: whether the tenant's Services count, unlike in cloud mode.
+            expects_services: whether the pass had to read the tenant's Services. If it could not
+                read them, what they showed last stays in the status.
             is_naming_due: whether the Services of each range are named again.
         """
-        return network_status(
-            now.tenant,
-            now.provider,
-            members=members(self._allocations, now.tenant),
-            states=now.states,
-            network_ready=now.network_ready,
-            services=now.services_seen,
-            growth=now.size.refused if now.size is not None else None,
-            is_unread=is_sized and now.services is None,
+        return make_network_status(
+            this_pass.tenant,
+            this_pass.provider,
+            members=members(self._allocations, this_pass.tenant),
+            states=this_pass.states,
+            network_ready=this_pass.network_ready,
+            services=this_pass.services_seen,
+            growth=this_pass.size_report.refused if this_pass.size_report is not None else None,
+            is_unread=expects_services and this_pass.services is None,
             is_naming_due=is_naming_due,
             now=self._clock.now(),
         )
 
     def _is_naming_due(self, named_at: float | None) -> bool:
-        """Return whether the Services of a cluster's ranges were named long enough ago.
+        """Return whether to name the Services of a cluster's ranges in its status again.
 
-        Not in each pass: a Service that is served at once costs the management cluster nothing.
+        They are not named in each pass, so that a Service that is served at once costs no write
+        on the management cluster.
+
+        Args:
+            named_at: when they were last named, in monotonic seconds; None for never.
         """
         return named_at is None or self._clock.monotonic() - named_at >= NAMING_SECONDS
 
-    def _next_pass(self, now: TenantPass) -> Outcome:
-        """Return when the next pass is due."""
-        projected = now.load_balancer_ready
-        if is_behind(projected) or self._projector.lags(now.tenant):
+    def _next_pass(self, this_pass: TenantPass) -> Outcome:
+        """Return when the next pass is due.
+
+        The first case that applies decides. The cases with the shortest waits come first:
+
+        1. The pool could not be written on the newest basis: at once.
+        2. The balancer or the installation is to be looked at again: when that is due.
+        3. Ranges move to another load balancer: by the interval of releases.
+        4. A webhook in the tenant failed: by its own interval.
+        5. The load balancer or the addresses are not ready: by the interval for that.
+        6. Nothing is wrong: the longer the cluster has been Ready, the later. Marked ranges, or a
+           change of size that falls due, bring the pass forward.
+        """
+        projected = this_pass.load_balancer_ready
+        if is_behind(projected) or self._projector.lags(this_pass.tenant):
+            # Another replica just wrote, or the cache has yet to show a mark: both pass soon.
             return Again(SOON)
-        looks = (
-            self._projector.due_in(now.tenant, projected, now.record.projection),
-            self._attempt_due_in(now),
+        looks_due_in = (
+            self._projector.due_in(this_pass.tenant, projected, this_pass.record.projection),
+            self._installation_due_in(this_pass),
         )
-        look_due = min((seconds for seconds in looks if seconds is not None), default=None)
-        if look_due is not None:
-            return Again(max(look_due, SOON))
+        first_look = min(
+            (seconds for seconds in looks_due_in if seconds is not None), default=None
+        )
+        if first_look is not None:
+            return Again(max(first_look, SOON))
         if projected.reason == CHANGING:
+            # Each pass checks whether the old balancer has released the ranges.
             return Blocked(projected.reason, self._settings.requeue_deleting)
         if projected.reason == WEBHOOK_FAILED:
+            # The API server answers, so a retry costs little, and no event says when it succeeds.
             return Blocked(projected.reason, WEBHOOK_RETRY)
-        for finding in (projected, now.network_ready):
+        for finding in (projected, this_pass.network_ready):
             if not finding.status:
                 return Blocked(finding.reason, self._settings.requeue_not_ready)
-        after = self._requeue_after(now.tenant)
-        if now.marked:
+        after = self._choose_requeue(this_pass.tenant)
+        if this_pass.marked_number:
+            # Each pass checks whether the marked ranges have left the tenant.
             after = min(after, self._settings.requeue_deleting)
-        due_in = now.size.due_in if now.size is not None else None
-        return Again(after if due_in is None else min(after, max(due_in, SOON)))
+        size_due_in = this_pass.size_report.due_in if this_pass.size_report is not None else None
+        return Again(after if size_due_in is None else min(after, max(size_due_in, SOON)))
 
-    def _attempt_due_in(self, now: TenantPass) -> float | None:
-        """Return seconds until the installation goes on; None if this pass found none waiting."""
-        findings = (now.projected, now.installed)
+    def _installation_due_in(self, this_pass: TenantPass) -> float | None:
+        """Return seconds until the installation goes on; None if no condition says it goes on."""
+        findings = (this_pass.projected, this_pass.installed)
         reasons = {finding.reason for finding in findings if finding is not None}
         if self._installer.installing_reason not in reasons:
             return None
-        return self._installer.due_in(now.record.installation) or SOON
+        return self._installer.due_in(this_pass.record.installation) or SOON
 
-    def _requeue_after(self, tenant: TenantCluster) -> float:
-        """Return seconds until the next pass, more the longer the cluster has been Ready."""
+    def _choose_requeue(self, tenant: TenantCluster) -> float:
+        """Return seconds until the next pass: more, the longer the cluster has been Ready."""
         since = tenant.status.lastTransitionTime
-        is_timed = since is not None and tenant.is_ready
-        age = (self._clock.now() - since).total_seconds() if since and is_timed else 0.0
+        # A cluster that only now becomes Ready has the time of its earlier phase.
+        age = (self._clock.now() - since).total_seconds() if since and tenant.is_ready else 0.0
         if age < HOUR:
             return self._settings.requeue_young
         return self._settings.requeue_grown if age < DAY else self._settings.requeue_old
 
 
 def _judge(
-    now: TenantPass, network: TenantNetwork, identified: bool | None
+    this_pass: TenantPass, network: TenantNetwork, is_identified: bool | None
 ) -> status.TenantVerdict:
     """Return the verdict on a cluster that has requested its addresses.
 
-    A cluster that was Ready stays so if its tenant fails.
+    A cluster that was Ready stays Ready if its tenant fails, because its Services still work.
 
     Args:
         network: the new status.network.
-        identified: whether it is known which cluster the tenant is; None if that was not asked.
+        is_identified: whether it is known which cluster the tenant is; None if the tenant was not
+            asked yet.
     """
-    projected = now.load_balancer_ready
-    if projected.status or now.tenant.is_ready:
-        phase, overall = READY, status.ready_or_degraded(projected, is_behind=is_behind(projected))
+    projected = this_pass.load_balancer_ready
+    if projected.status or this_pass.tenant.is_ready:
+        phase = READY
+        overall = status.make_ready_or_degraded(projected, is_behind=is_behind(projected))
     else:
         phase = PROVISIONING if projected.reason == "KubeconfigMissing" else INSTALLING
-        overall = status.not_ready(projected.reason, projected.message)
-    unknown, obsolete = status.describe_identity(identified)
-    findings = [now.network_ready, projected]
-    if now.installed is not None:
-        findings.append(now.installed)
-    if now.size is not None:
-        findings += now.size.findings
-        obsolete = (*now.size.obsolete, *obsolete)
-    for looked in (now.record.others, now.record.announcements):
-        new, ended = looked.findings
-        findings += new
-        obsolete = (*obsolete, *ended)
-    findings += [*unknown, overall]
+        overall = status.make_not_ready(projected.reason, projected.message)
+    identity_findings, obsolete = status.describe_identity(is_identified)
+    findings = [this_pass.network_ready, projected]
+    if this_pass.installed is not None:
+        findings.append(this_pass.installed)
+    if this_pass.size_report is not None:
+        findings += this_pass.size_report.findings
+        obsolete = (*this_pass.size_report.obsolete, *obsolete)
+    for look_memory in (this_pass.record.others, this_pass.record.announcements):
+        look_findings, ended_types = look_memory.findings
+        findings += look_findings
+        obsolete = (*obsolete, *ended_types)
+    findings += [*identity_findings, overall]
     return status.TenantVerdict(
-        phase, tuple(findings), refs=status.refs(now.states), obsolete=obsolete, network=network
+        phase,
+        tuple(findings),
+        refs=status.list_refs(this_pass.states),
+        obsolete=obsolete,
+        network=network,
     )

@@ -16,11 +16,11 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.tenantcluster.watches import tenant_watches
+from reconcilers.tenantcluster.watches import make_tenant_watches
 
 
 class TenantServices:
-    """Returns the Services of tenants.
+    """Reads the Services of tenants.
 
     Args:
         clusters: the TenantClusters, to find a watched tenant's kubeconfig.
@@ -36,27 +36,29 @@ class TenantServices:
         settings: TenantSettings,
     ) -> None:
         self._tenants = tenants
-        self.watches = tenant_watches(clusters, tenants, clock=clock, settings=settings)
+        self.watches = make_tenant_watches(clusters, tenants, clock=clock, settings=settings)
         """The open watches; a service of the manager runs them."""
         self.kind: ClusterKind[Service] = self.watches.kind(SERVICE)
-        """What they watch."""
+        """The watched kind: Services, with a cache for each tenant."""
 
-    async def for_tenant(self, tenant: TenantCluster, *, watched: bool) -> Sequence[Service]:
-        """Return the tenant's Services, as the watch shows them or as they are now.
+    async def read(self, tenant: TenantCluster, *, watched: bool) -> Sequence[Service]:
+        """Return the tenant's Services: from the cache of its watch, else from a LIST.
 
         Args:
-            watched: whether to open a watch if their number allows it.
+            watched: whether to open a watch if the number of open watches allows it.
 
         Raises:
-            TenantUnavailable: the tenant cannot be reached, or refuses.
+            TenantUnavailable: the tenant cannot be reached, or rejects the request.
+            MalformedAnswer: a Service of the LIST cannot be read.
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
         if self._tenants.is_refused(tenant):
-            # A watch may be of the cluster that the tenant must not use; a request checks access.
+            # An open watch may lead to a cluster that the tenant must not use. A LIST checks that.
             watched = False
         if watched and self.watches.open(key) and self.watches.last_error(key) is None:
             cache = self.kind.cache(key)
+            # A cache with unreadable Services is incomplete. The LIST below then reports them.
             if cache is not None and not cache.unreadable:
                 return tuple(cache)
         try:
@@ -64,9 +66,15 @@ class TenantServices:
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
-            return await self._list(tenant)  # with the Secret read again
+            # The failure dropped the client, so this request reads the kubeconfig Secret again.
+            return await self._list(tenant)
 
     async def _list(self, tenant: TenantCluster) -> Sequence[Service]:
+        """Return all Services of a tenant, read live.
+
+        Raises:
+            MalformedAnswer: a Service cannot be read. Without it, its address would seem unused.
+        """
         async with self._tenants.client(tenant) as client:
             page = await client.list(SERVICE)
             if page.unreadable:
@@ -74,21 +82,25 @@ class TenantServices:
             return page.items
 
     def close(self, key: Key) -> None:
-        """End the watch of a tenant that has gone, or that is elastic no more."""
+        """Close the watch of a tenant that is gone, or whose Services are no longer needed."""
         self.watches.close(key)
 
 
 def may_change_demand(change: Change[Service]) -> bool:
-    """Return whether a change of a Service can change who needs an address, or who has one."""
-    return _relevant(change.old) != _relevant(change.new)
+    """Return whether a change of a Service can change which Services need or have addresses."""
+    return _select_demand_fields(change.old) != _select_demand_fields(change.new)
 
 
-def _relevant(service: Service | None) -> object:
-    """Return the parts of a Service that count; None if it neither is nor was a load balancer."""
+def _select_demand_fields(service: Service | None) -> object:
+    """Return the parts of a Service that decide whether it needs or has an address.
+
+    None for no Service, and for a Service that neither is a load balancer nor shows an address.
+    """
     if service is None:
         return None
-    balanced = service.spec.type == LOAD_BALANCER or service.status.loadBalancer.ingress
-    if not balanced:
+    # A Service that changed its type shows its address until the load balancer has removed it.
+    has_balancer = service.spec.type == LOAD_BALANCER or service.status.loadBalancer.ingress
+    if not has_balancer:
         return None
     meta = service.metadata
     return (

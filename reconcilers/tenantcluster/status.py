@@ -1,5 +1,7 @@
 """A tenant's phase and conditions: the verdict of a pass becomes one patch.
 
+A *finding* is a condition without its times, as a pass has just found it.
+
 Pending        first seen
 Provisioning   waiting for addresses, or for the kubeconfig Secret; the message says which
 Installing     addresses are there, the load balancer does not have them yet
@@ -34,7 +36,7 @@ from reconcilers.reporting.conditions import (
     with_findings,
 )
 from reconcilers.tenantcluster.allocations.requests import AllocationState
-from reconcilers.tenantcluster.networkstatus import status_change
+from reconcilers.tenantcluster.networkstatus import make_network_change
 
 UNREADABLE_ALLOCATION = "UnreadableAllocation"
 """The reason while an allocation of the cluster cannot be read."""
@@ -79,9 +81,10 @@ class TenantVerdict:
 
     Args:
         phase: the cluster's phase.
-        findings: the conditions that the pass can evaluate.
-        refs: names of the allocations, by the status field that refers to them; None for none.
-        obsolete: types of conditions that do not apply any more.
+        findings: the conditions that the pass can evaluate; others stay as they are.
+        refs: names of the allocations, by the status field that refers to them; a name is None to
+            clear its field.
+        obsolete: types of the conditions to remove.
         network: the new status.network; None to leave it.
     """
 
@@ -92,17 +95,17 @@ class TenantVerdict:
     network: TenantNetwork | None = None
 
 
-def ready_finding(message: str = "Cluster is ready") -> ConditionFinding:
-    """Return the Ready condition of a cluster that is."""
+def make_ready(message: str = "Cluster is ready") -> ConditionFinding:
+    """Return the Ready condition of a cluster that is Ready."""
     return ConditionFinding(READY, True, reason="Ready", message=message)
 
 
-def degraded_finding(message: str) -> ConditionFinding:
+def make_degraded(message: str) -> ConditionFinding:
     """Return the Ready condition of a cluster that stays Ready though a pass cannot go on."""
     return ConditionFinding(READY, True, reason="ReconcileDegraded", message=message)
 
 
-def ready_or_degraded(projected: ConditionFinding, *, is_behind: bool) -> ConditionFinding:
+def make_ready_or_degraded(projected: ConditionFinding, *, is_behind: bool) -> ConditionFinding:
     """Return the Ready condition of a cluster that stays Ready, with the reason if it is degraded.
 
     Args:
@@ -111,28 +114,28 @@ def ready_or_degraded(projected: ConditionFinding, *, is_behind: bool) -> Condit
             degraded then: only this pass could not write, and the next one follows soon.
     """
     if projected.status or is_behind:
-        return ready_finding()
-    return degraded_finding(projected.message)
+        return make_ready()
+    return make_degraded(projected.message)
 
 
-def not_ready(reason: str, message: str) -> ConditionFinding:
-    """Return the Ready condition of a cluster that is not."""
+def make_not_ready(reason: str, message: str) -> ConditionFinding:
+    """Return the Ready condition of a cluster that is not Ready."""
     return ConditionFinding(READY, False, reason=reason, message=message)
 
 
-def network_ready(status: bool, reason: str, message: str) -> ConditionFinding:
+def make_network_ready(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the NetworkReady condition."""
     return ConditionFinding(NETWORK_READY, status, reason=reason, message=message)
 
 
-def allocations_unreadable(message: str) -> ConditionFinding:
+def make_allocations_unreadable(message: str) -> ConditionFinding:
     """Return the NetworkReady condition of a cluster with allocations that cannot be read."""
-    return network_ready(
+    return make_network_ready(
         False, UNREADABLE_ALLOCATION, f"nothing is changed for this cluster: {message}"
     )
 
 
-def problem_verdict(
+def make_problem_verdict(
     tenant: TenantCluster,
     problem: ConditionFinding,
     phase: str,
@@ -140,7 +143,8 @@ def problem_verdict(
 ) -> TenantVerdict:
     """Return the verdict on a cluster that cannot request addresses.
 
-    A cluster that was Ready stays so, or it would begin again.
+    A cluster that was Ready stays Ready, because it has its addresses; otherwise it would go
+    through all phases again after the problem ends.
 
     Args:
         problem: the condition that says why.
@@ -149,98 +153,116 @@ def problem_verdict(
     """
     if tenant.is_ready:
         return TenantVerdict(
-            READY_PHASE, (problem, degraded_finding(problem.message)), network=network
+            READY_PHASE, (problem, make_degraded(problem.message)), network=network
         )
-    findings = (problem, not_ready(problem.reason, problem.message))
+    findings = (problem, make_not_ready(problem.reason, problem.message))
     return TenantVerdict(phase, findings, network=network)
 
 
-def load_balancer_ready(status: bool, reason: str, message: str) -> ConditionFinding:
+def make_load_balancer_ready(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the LoadBalancerReady condition."""
     return ConditionFinding(LOAD_BALANCER_READY, status, reason=reason, message=message)
 
 
-def tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> ConditionFinding:
+def make_tenant_unavailable(tenant: TenantCluster, error: TenantUnavailable) -> ConditionFinding:
     """Return the LoadBalancerReady condition of a cluster whose tenant cannot be entered.
 
-    If the tenant was not tried now, the condition stays where it reports a failure already, or
-    where it turned to True after ours. Another replica may have tried the tenant since, and two
-    that remember different failures would overwrite each other's without end.
+    If `error` is remembered from an earlier try, the present condition stays in two cases: it
+    reports a failure already, or it turned to True after that try. Another replica may have tried
+    the tenant since. Two replicas that remember different failures would overwrite each other's
+    condition without end.
     """
-    before = find(tenant.status.conditions, LOAD_BALANCER_READY)
-    if before is not None and error.failed_at is not None:
-        since = before.lastTransitionTime
-        failed_at = error.failed_at.replace(microsecond=0)
-        if before.status != "True" or (since is not None and since >= failed_at):
-            return load_balancer_ready(before.status == "True", before.reason, before.message)
-    return load_balancer_ready(False, error.reason, error.message)
+    present = find(tenant.status.conditions, LOAD_BALANCER_READY)
+    if present is not None and error.failed_at is not None:
+        since = present.lastTransitionTime
+        failed_at = error.failed_at.replace(microsecond=0)  # as precise as lastTransitionTime
+        is_true = present.status == "True"
+        if not is_true or (since is not None and since >= failed_at):
+            return make_load_balancer_ready(is_true, present.reason, present.message)
+    return make_load_balancer_ready(False, error.reason, error.message)
 
 
-def demand_met(status: bool, reason: str, message: str) -> ConditionFinding:
+def make_demand_met(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the condition of an elastic tenant that says whether its Services have addresses."""
     return ConditionFinding(DEMAND_MET, status, reason=reason, message=message)
 
 
-def describe_identity(known: bool | None) -> tuple[tuple[ConditionFinding, ...], tuple[str, ...]]:
-    """Return the condition, and the obsolete one, that say whether a tenant is identified.
+def describe_identity(
+    is_identified: bool | None,
+) -> tuple[tuple[ConditionFinding, ...], tuple[str, ...]]:
+    """Return condition TenantIdentified if the tenant's cluster is not known, or its end.
 
     Args:
-        known: whether it is known which cluster it is; None if that was not asked yet.
+        is_identified: whether it is known which cluster the kubeconfig leads to; None if the
+            tenant was not asked yet.
+
+    Returns:
+        The condition to set, and the type of the condition to remove, as `describe_problem`.
     """
     message = (
         "the kubeconfig's user may not get the namespace kube-system in the tenant, so another"
         " TenantCluster that leads to the same cluster, or the management cluster itself, would"
         " not be noticed: allow it"
     )
-    problem = None if known is None else "" if known else message
+    if is_identified is None:
+        return describe_problem(TENANT_IDENTIFIED, "IdentityForbidden", problem=None)
+    problem = "" if is_identified else message
     return describe_problem(TENANT_IDENTIFIED, "IdentityForbidden", problem)
 
 
 def describe_problem(
-    kind: str, reason: str, problem: str | None
+    condition_type: str, reason: str, problem: str | None
 ) -> tuple[tuple[ConditionFinding, ...], tuple[str, ...]]:
-    """Return a condition that is present, and False, only while something is wrong.
+    """Return how to change a condition that is present, and False, only during a problem.
 
     Args:
-        kind: type of the condition.
-        reason: of the condition.
-        problem: what is wrong, as a sentence; empty for nothing, None while that is not known.
+        condition_type: which condition; it is absent while nothing is wrong.
+        reason: reason of the condition.
+        problem: what is wrong, as a sentence; empty if nothing is wrong; None if that is not
+            known, so that the condition stays as it is.
 
     Returns:
-        The condition, and the type of the obsolete one.
+        The conditions to set, and the types of the conditions to remove; each has one or none.
     """
     if problem is None:
         return (), ()
-    return (
-        ((ConditionFinding(kind, False, reason=reason, message=problem),), ())
-        if problem
-        else ((), (kind,))
-    )
+    if not problem:
+        return (), (condition_type,)
+    return (ConditionFinding(condition_type, False, reason=reason, message=problem),), ()
 
 
-def warnings(before: TenantCluster, verdict: TenantVerdict) -> Iterator[tuple[str, str]]:
+def find_new_warnings(before: TenantCluster, verdict: TenantVerdict) -> Iterator[tuple[str, str]]:
     """Yield reason and message of each condition that has just turned to a warned reason.
 
     Ready repeats the reason of another condition, so it is left out.
+
+    Args:
+        before: the cluster before the verdict was written.
     """
-    known = {condition.type: condition.reason for condition in before.status.conditions}
+    reasons_before = {condition.type: condition.reason for condition in before.status.conditions}
     for finding in verdict.findings:
         if finding.type == READY or finding.reason not in WARNED_REASONS:
             continue
-        if known.get(finding.type) != finding.reason:
+        if reasons_before.get(finding.type) != finding.reason:
             yield finding.reason, finding.message
 
 
-def _progress(verdict: TenantVerdict) -> Sequence[ConditionFinding]:
-    """Return Reconciling or Stalled, which kstatus reads: present only while they are true."""
+def _find_kstatus_conditions(verdict: TenantVerdict) -> Sequence[ConditionFinding]:
+    """Return Reconciling or Stalled for a cluster that is not Ready; else nothing.
+
+    kstatus reads both, and expects them to be present only while they are true:
+    https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus
+    """
     overall = next((f for f in verdict.findings if f.type == READY), None)
     if overall is None or overall.status:
         return ()
-    kind = STALLED if verdict.phase == FAILED else RECONCILING
-    return (ConditionFinding(kind, True, reason=overall.reason, message=overall.message),)
+    condition_type = STALLED if verdict.phase == FAILED else RECONCILING
+    return (
+        ConditionFinding(condition_type, True, reason=overall.reason, message=overall.message),
+    )
 
 
-def patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> dict[str, Any]:
+def make_patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> dict[str, Any]:
     """Return the status patch for `verdict`; empty if the status shows it already.
 
     Where another controller owns the phase, neither the phase nor Ready is touched.
@@ -251,60 +273,73 @@ def patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> dict[
     if tenant.observed_only:
         findings = [finding for finding in findings if finding.type != READY]
     else:
+        # A verdict without Ready leaves Ready as it is, and so what is derived from it.
         if any(finding.type == READY for finding in findings):
-            findings = [*findings, *_progress(verdict)]
+            findings = [*findings, *_find_kstatus_conditions(verdict)]
             obsolete |= {RECONCILING, STALLED} - {finding.type for finding in findings}
         if tenant.status.phase != verdict.phase:
             change["phase"] = verdict.phase
             change["lastTransitionTime"] = rfc3339(now)
         if tenant.status.observedGeneration != tenant.metadata.generation:
             change["observedGeneration"] = tenant.metadata.generation
-    kept = [known for known in tenant.status.conditions if known.type not in obsolete]
-    conditions = with_findings(kept, findings, generation=tenant.metadata.generation, now=now)
+    remaining = [
+        condition for condition in tenant.status.conditions if condition.type not in obsolete
+    ]
+    conditions = with_findings(remaining, findings, generation=tenant.metadata.generation, now=now)
+    # Rendered, so that two spellings of one time are equal.
     if render_conditions(conditions) != render_conditions(tenant.status.conditions):
         change["conditions"] = render_conditions(conditions)
-    for name, value in verdict.refs.items():
-        current = getattr(tenant.status, name)
-        if (current.name if current is not None else None) != value:
-            change[name] = {"name": value} if value is not None else None
-    network = status_change(tenant, verdict.network) if verdict.network is not None else None
-    if network is not None:
-        change["network"] = network
+    for field_name, allocation_name in verdict.refs.items():
+        present_ref = getattr(tenant.status, field_name)
+        if (present_ref.name if present_ref is not None else None) != allocation_name:
+            # None removes the field: the patch is a JSON merge patch (RFC 7386).
+            change[field_name] = {"name": allocation_name} if allocation_name is not None else None
+    if verdict.network is not None:
+        network_change = make_network_change(tenant, verdict.network)
+        if network_change is not None:
+            change["network"] = network_change
     return change
 
 
-def addresses(states: Sequence[AllocationState]) -> ConditionFinding:
-    """Return the NetworkReady condition that follows from the states of the allocations."""
+def judge_states(states: Sequence[AllocationState]) -> ConditionFinding:
+    """Return the NetworkReady condition that follows from the states of the allocations.
+
+    False for the first allocation that cannot be requested; else for the first one that waits;
+    else True. A refusal comes first because a person has to act on it.
+    """
     for state in states:
         if state.refusal is not None:
-            return network_ready(False, state.refusal.reason, state.refusal.message)
+            return make_network_ready(False, state.refusal.reason, state.refusal.message)
     for state in states:
         if not state.is_served:
-            return _waiting_finding(state)
-    balancer = next((s for s in states if s.kind == names.TYPE_LOADBALANCER), None)
-    if balancer is None or balancer.allocation is None:
-        return network_ready(True, "Ready", "no load-balancer IPs are needed yet")
-    return network_ready(True, "Ready", f"LB IPs allocated: {balancer.allocation.status.cidr}")
+            return _make_waiting(state)
+    balancer_state = next((s for s in states if s.kind == names.TYPE_LOADBALANCER), None)
+    if balancer_state is None or balancer_state.allocation is None:
+        return make_network_ready(True, "Ready", "no load-balancer IPs are needed yet")
+    cidr = balancer_state.allocation.status.cidr
+    return make_network_ready(True, "Ready", f"LB IPs allocated: {cidr}")
 
 
-def _waiting_finding(state: AllocationState) -> ConditionFinding:
+def _make_waiting(state: AllocationState) -> ConditionFinding:
     """Return condition NetworkReady for a cluster whose allocation is pending or has failed."""
     purpose = "LB" if state.kind == names.TYPE_LOADBALANCER else "node"
     allocation = state.allocation
     if allocation is not None and allocation.status.phase == ipallocation.FAILED:
         ready = next((c for c in allocation.status.conditions if c.type == READY), None)
         if ready is not None:
-            return network_ready(
+            return make_network_ready(
                 False,
                 ready.reason,
                 f"{purpose} IP allocation {allocation.metadata.name} failed: {ready.message}",
             )
-    return network_ready(False, "Reconciling", f"waiting for {purpose} IP allocation")
+    return make_network_ready(False, "Reconciling", f"waiting for {purpose} IP allocation")
 
 
-def refs(states: Sequence[AllocationState]) -> dict[str, str | None]:
-    """Return the status fields that name the tenant's allocations; None where there is none."""
+def list_refs(states: Sequence[AllocationState]) -> dict[str, str | None]:
+    """Return the allocation's name by status field; None for a state without an allocation."""
     return {
-        REF_FIELDS[s.kind]: s.allocation.metadata.name if s.allocation is not None else None
-        for s in states
+        REF_FIELDS[state.kind]: (
+            state.allocation.metadata.name if state.allocation is not None else None
+        )
+        for state in states
     }

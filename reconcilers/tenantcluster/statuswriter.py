@@ -1,4 +1,4 @@
-"""The verdict of a pass is written to the status of its TenantCluster, and becomes events."""
+"""Writes the verdict of a pass to the status of its TenantCluster, and records events of it."""
 
 from controller.clock import Clock
 from controller.events import Recorder
@@ -8,11 +8,11 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.api.tenantnetwork import TenantNetwork, TenantRange
 from reconcilers.tenantcluster import status
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
-from reconcilers.tenantcluster.networkstatus import added_ranges, removed_ranges
+from reconcilers.tenantcluster.networkstatus import find_added_ranges, find_removed_ranges
 
 
 class StatusWriter:
-    """Writes the status of TenantClusters, and records what is news.
+    """Writes the status of TenantClusters, and records events of what changed in it.
 
     Args:
         recorder: takes the events.
@@ -31,14 +31,14 @@ class StatusWriter:
             ControllerError: the management cluster did not answer.
         """
         before = current.tenant
-        change = status.patch(before, verdict, self._clock.now())
+        change = status.make_patch(before, verdict, self._clock.now())
         if not change:
             return
         await current.patch_status(before, change)
         after = current.tenant
         if "phase" in change:
             self._record_phase(after, verdict)
-        for reason, message in status.warnings(before, verdict):
+        for reason, message in status.find_new_warnings(before, verdict):
             self._recorder.record(
                 TENANT_CLUSTER, after, "Warning", reason, message, action="Project"
             )
@@ -48,15 +48,13 @@ class StatusWriter:
     def _record_ranges(
         self, before: TenantCluster, after: TenantCluster, network: TenantNetwork
     ) -> None:
-        """Record an event for each range that the cluster got or released.
-
-        A Ready cluster without status.network had its ranges before a version that reports them.
-        """
+        """Record an event for each range that the cluster got or released."""
         if before.status.network is None and before.is_ready:
+            # The cluster had its ranges before anything wrote status.network. They are not new.
             return
-        for entry in added_ranges(before.status.network, network):
+        for entry in find_added_ranges(before.status.network, network):
             self._record_range(after, "RangeAllocated", entry)
-        for entry in removed_ranges(before.status.network, network):
+        for entry in find_removed_ranges(before.status.network, network):
             self._record_range(after, "RangeReleased", entry)
 
     def record_released(self, vanished: TenantCluster, network: TenantNetwork) -> None:
@@ -68,11 +66,15 @@ class StatusWriter:
             vanished: the last known state of the cluster.
             network: status.network as the cluster's remaining allocations give it.
         """
-        for entry in removed_ranges(vanished.status.network, network):
+        for entry in find_removed_ranges(vanished.status.network, network):
             self._record_range(vanished, "RangeReleased", entry)
 
     def _record_range(self, tenant: TenantCluster, reason: str, entry: TenantRange) -> None:
-        """Record the event of one range; the allocation keeps several from becoming a series."""
+        """Record the event of one range.
+
+        The allocation is its related object: events that differ in nothing but the message would
+        be counted as one series.
+        """
         meta = ObjectMeta(name=entry.allocation, namespace=entry.namespace)
         self._recorder.record(
             TENANT_CLUSTER,
@@ -85,10 +87,12 @@ class StatusWriter:
         )
 
     def _record_phase(self, tenant: TenantCluster, verdict: status.TenantVerdict) -> None:
-        """Record the event of a new phase."""
+        """Record the event of a new phase, with the message of Ready; else the phase's name."""
         if verdict.phase not in status.EVENTS:
-            return
-        kind, reason = status.EVENTS[verdict.phase]
-        ready = (finding for finding in verdict.findings if finding.type == "Ready")
-        message = next((finding.message for finding in ready), verdict.phase)
-        self._recorder.record(TENANT_CLUSTER, tenant, kind, reason, message, action="Reconcile")
+            return  # the phase Installing has no event of its own
+        event_type, reason = status.EVENTS[verdict.phase]
+        ready_findings = (finding for finding in verdict.findings if finding.type == "Ready")
+        message = next((finding.message for finding in ready_findings), verdict.phase)
+        self._recorder.record(
+            TENANT_CLUSTER, tenant, event_type, reason, message, action="Reconcile"
+        )

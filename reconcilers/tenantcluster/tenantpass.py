@@ -23,19 +23,21 @@ class TenantPass:
 
     Args:
         current: the cluster; each write replaces it.
-        record: what is remembered of it.
-        network_ready: whether it has the addresses that it asks for.
-        states: the allocations that it should have.
+        record: what this process remembers of the cluster.
+        provider: the ProviderConfig that counts for the cluster.
+        network_ready: the condition NetworkReady: whether the cluster has the addresses that it
+            asks for.
+        states: the allocations that the cluster should have, and how far each is served.
         services: all Services of the tenant; None if they were not read.
-        unavailable: why there is no way into the tenant, where a second try in this pass is no
-            use; None if there is one, or if it was not tried.
-        seen: what the size was decided from; None if that was not decided.
-        size: what is reported of the size; None if that was not decided.
-        offered: uids of the allocations whose ranges are projected; empty if the Services could
-            not be read, so that the time without use starts again.
-        projected: the condition LoadBalancerReady.
-        installed: the condition of the installation; None to keep it.
-        marked: how many allocations that shrink has marked are not released yet.
+        unavailable: why the tenant cannot be entered, if another request of this pass would fail
+            as well; else None.
+        size_facts: what the size was decided from; None if no size was decided.
+        size_report: what is reported of the size; None if no size was decided.
+        offered_uids: uids of the allocations whose ranges are projected. It is empty if the
+            Services could not be read, so that the time without use starts again.
+        projected: the condition LoadBalancerReady; None before the projection.
+        installed: the condition of the installation; None to keep the one in the status.
+        marked_number: how many allocations that shrink has marked are not released yet.
         is_changing: whether ranges are still in another load balancer than the spec names.
     """
 
@@ -46,12 +48,12 @@ class TenantPass:
     states: Sequence[AllocationState] = ()
     services: Sequence[Service] | None = None
     unavailable: TenantUnavailable | None = None
-    seen: SizeFacts | None = None
-    size: SizeReport | None = None
-    offered: frozenset[str] = frozenset()
+    size_facts: SizeFacts | None = None
+    size_report: SizeReport | None = None
+    offered_uids: frozenset[str] = frozenset()
     projected: ConditionFinding | None = None
     installed: ConditionFinding | None = None
-    marked: int = 0
+    marked_number: int = 0
     is_changing: bool = False
 
     @property
@@ -78,14 +80,19 @@ class TenantPass:
     @property
     def services_seen(self) -> ServicesSeen | None:
         """What status.network says of the tenant's Services; None if they were not read."""
-        if self.seen is None:
+        if self.size_facts is None:
             return None
-        waiting = len(self.seen.waiting_long) + self.seen.demand.unexamined
-        return ServicesSeen(waiting, AddressUsers(self.seen.demand.users))
+        # Services beyond the bound on examined ones count as waiting: nothing shows that they are
+        # served.
+        waiting = len(self.size_facts.waiting_long) + self.size_facts.demand.unexamined
+        return ServicesSeen(waiting, AddressUsers(self.size_facts.demand.users))
 
 
-def ranges_to_project(members: Sequence[IPAllocation]) -> frozenset[str]:
-    """Return the uids of the allocations whose ranges a projection writes now."""
+def find_projected_uids(members: Sequence[IPAllocation]) -> frozenset[str]:
+    """Return the uids of the allocations whose ranges a projection writes now.
+
+    A range that is being released, or that moves to another load balancer, is not written.
+    """
     return frozenset(
         allocation.metadata.uid
         for allocation in members

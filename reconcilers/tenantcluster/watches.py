@@ -16,7 +16,7 @@ _IDLE_REQUEUES = 2
 """An unused watch is closed after two of the longest requeues, so that a pass finds it open."""
 
 
-def tenant_watches(
+def make_tenant_watches(
     clusters: Cache[TenantCluster], tenants: TenantClients, clock: Clock, settings: TenantSettings
 ) -> Clusters:
     """Return watches of tenants; none is open yet, and a service of the manager runs them.
@@ -35,8 +35,16 @@ def tenant_watches(
 
 
 async def _connect(clusters: Cache[TenantCluster], tenants: TenantClients, key: Key) -> Connection:
-    """Connect to the tenant, as the cluster that its TenantCluster's uid names."""
+    """Connect to the tenant of the TenantCluster with this key.
+
+    The connection's identity is the uid of the TenantCluster: a cluster that is recreated under
+    its name is another tenant, so the watch starts again from an empty cache.
+
+    Raises:
+        ControllerError: the TenantCluster is gone, or the tenant cannot be reached.
+    """
     tenant = clusters.get(key)
     if tenant is None:
+        # The watch retries until the pass that finds the cluster gone closes it.
         raise ControllerError(f"TenantCluster {key} is gone")
     return Connection(await tenants.open_connection(tenant), identity=tenant.metadata.uid)

@@ -42,8 +42,8 @@ from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.specrules.verdict import NOTHING, Verdict, build_forbidden_cause, refuse_namespace
 from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
-    unreadable_in_list,
-    unreadable_members,
+    list_unreadable_members,
+    select_unreadable_members,
 )
 from reconcilers.tenantcluster.provider import Providers, ProviderUnknown, ProviderUnreadable
 from reconcilers.tenantcluster.providerreference import refers_to
@@ -333,7 +333,7 @@ class ClusterValidator:
         """Return a cluster's cached allocations, and unreadable ones that may belong to it."""
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [allocation.metadata.key for allocation in members(self._allocations, cluster)]
-        unreadable = unreadable_members(self._allocations, key, uid)
+        unreadable = list_unreadable_members(self._allocations, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 
     async def _list_members(self, cluster: TenantCluster) -> list[Key]:
@@ -345,7 +345,7 @@ class ClusterValidator:
             for allocation in page.items
             if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, cluster)
         ]
-        unreadable = unreadable_in_list(page.unreadable, key, uid)
+        unreadable = select_unreadable_members(page.unreadable, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 
     async def review_deletion(self, old: TenantCluster) -> Verdict:  # noqa: ARG002 - whatever it is
@@ -355,7 +355,7 @@ class ClusterValidator:
     async def _find_provision(self, cluster: TenantCluster) -> Provision:
         """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it."""
         try:
-            config = await self._providers.for_tenant(cluster)
+            config = await self._providers.find_for_tenant(cluster)
         except ProviderUnknown as unknown:
             return Provision(unknown.key, None, str(unknown))
         reference = cluster.spec.providerConfigRef

@@ -304,7 +304,7 @@ def add_tenantclusters(
                 informers.allocations,
                 lambda a: [a.spec.tenantClusterRef.key],
                 has_owner,
-                unreadable=UnreadableOwners(informers.allocations.cache).of,
+                unreadable=UnreadableOwners(informers.allocations.cache).list_to_reconcile,
             ),
             # Only changes of the spec: the capacity in the status changes with every range.
             Watch(

@@ -19,13 +19,13 @@ from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
 from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, pool_name
 from reconcilers.loadbalancers.cilium.services import list_shown_addresses
 from reconcilers.loadbalancers.port import (
-    Acknowledgement,
     AllocationName,
     BalancerMemory,
     ProjectedRanges,
     Projection,
     Proven,
     Withdrawal,
+    WithdrawalAnswer,
 )
 from tests.cilium.operators import Operator
 from tests.polling import keep_looking, until
@@ -61,7 +61,7 @@ class RealSite:
 
     def balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
         """Return the balancer with a memory; None for that of the projection."""
-        return self.kind.of(self.client, memory or self.memory)
+        return self.kind.make_balancer(self.client, memory or self.memory)
 
     def make_projection(self, *allocations: AllocationName) -> Projection:
         """Return a projection of allocations."""
@@ -81,9 +81,11 @@ class RealSite:
         """Project allocations, and return once the operator has acknowledged their pools."""
         await self.project(*allocations)
         expected = self.make_projection(*allocations)
-        await until(lambda: self.balancer().health(expected), lambda health: not health.reason)
+        await until(
+            lambda: self.balancer().read_health(expected), lambda health: not health.reason
+        )
 
-    async def ask(self, allocation: AllocationName = FIRST) -> Acknowledgement | None:
+    async def ask(self, allocation: AllocationName = FIRST) -> WithdrawalAnswer | None:
         """Ask as the release check does: first the pools, then the Services, then the verdict.
 
         Returns:
@@ -98,13 +100,13 @@ class RealSite:
             allocation, spans_of(allocation), mark=mark, position=mark, owner=OWNER, note=NoNote()
         )
         try:
-            return await balancer.acknowledgement(reading, withdrawal)
+            return await balancer.prove_withdrawal(reading, withdrawal)
         except Conflict:
             return None
 
     async def ask_for(
         self, seconds: float, allocation: AllocationName = FIRST
-    ) -> list[Acknowledgement | None]:
+    ) -> list[WithdrawalAnswer | None]:
         """Ask again and again for so many seconds; return all answers."""
         return await keep_looking(lambda: self.ask(allocation), seconds)
 

@@ -24,7 +24,7 @@ async def project(site: RealSite, selector: ServiceSelector | None) -> None:
         return projection
 
     await site.balancer().project(projection, confirm, permit_own)
-    await until(lambda: site.balancer().health(projection), lambda health: not health.reason)
+    await until(lambda: site.balancer().read_health(projection), lambda health: not health.reason)
 
 
 async def add_service(site: RealSite, name: str, labels: Mapping[str, str]) -> None:

@@ -20,7 +20,7 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import BalancerBlocked
-from reconcilers.tenantcluster.inspection import TenantReading, findings, read_tenant
+from reconcilers.tenantcluster.inspection import TenantReading, find_problems, read_tenant
 from reconcilers.tenantcluster.projections import make_projection
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
@@ -59,7 +59,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         asked += 1
         advance(asked, len(objects.clusters))
         if isinstance(answer, TenantReading):
-            wrong = findings(answer, members, spaces)
+            wrong = find_problems(answer, members, spaces)
             drifts.extend(
                 Finding(kind, grave, subject=subject, sentence=sentence)
                 for kind, grave, sentence in wrong

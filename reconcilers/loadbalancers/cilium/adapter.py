@@ -49,7 +49,6 @@ from reconcilers.loadbalancers.cilium.services import view_service
 from reconcilers.loadbalancers.port import (
     CONTESTED,
     MOMENT,
-    Acknowledgement,
     BalancerBlocked,
     BalancerMemory,
     BalancerReading,
@@ -65,12 +64,13 @@ from reconcilers.loadbalancers.port import (
     Permit,
     Projection,
     Proven,
-    Serves,
     ServiceView,
+    ServiceViewer,
     Unprovable,
     WatchedKind,
     WatchedOffers,
     Withdrawal,
+    WithdrawalAnswer,
 )
 
 NOT_RUNNING = "CiliumNotRunning"
@@ -166,9 +166,9 @@ class CiliumBalancer(LoadBalancer):
         return await self._projection().overwrite(projection, position, permit)
 
     @override
-    async def acknowledgement(
+    async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
         if not reading.is_served:
             # The operator may stand still, and hand out what it had read as soon as it goes on.
@@ -218,7 +218,7 @@ class CiliumBalancer(LoadBalancer):
         self._release.note_written(written, self._clock.monotonic(), leader)
 
     @override
-    async def health(self, projection: Projection) -> Health:
+    async def read_health(self, projection: Projection) -> Health:
         now = self._clock.monotonic()
         if contest := self._kept_state.contest(now):
             return Health(HealthState.CONTESTED, CONTESTED, contest)
@@ -272,7 +272,7 @@ class CiliumBalancer(LoadBalancer):
         return ""  # the operator may not run, or may be slow
 
     @override
-    async def find_claim(self) -> str:
+    async def find_interference(self) -> str:
         return ""  # without a pool it leaves all Services alone
 
     @override
@@ -336,17 +336,17 @@ class CiliumKind(LoadBalancerKind):
         ]
 
     @override
-    def of(
+    def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> CiliumBalancer:
         return CiliumBalancer(client, memory, watched=watched, clock=self._clock, wait=self._wait)
 
     @override
-    def serves(self, service: Service) -> ServiceView:
+    def view_service(self, service: Service) -> ServiceView:
         return view_service(service)
 
     @override
-    def serves_in(self, tenant: TenantCluster, /) -> Serves:
+    def make_service_viewer(self, tenant: TenantCluster, /) -> ServiceViewer:
         return partial(view_service, selector=tenant.service_selector)
 
     @override

@@ -43,11 +43,11 @@ from reconcilers.loadbalancers.cilium.pools import (
 )
 from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
-    Acknowledgement,
     NotYet,
     Proven,
     Unprovable,
     Withdrawal,
+    WithdrawalAnswer,
 )
 
 _NOT_ACKNOWLEDGED = "Cilium's operator in the tenant has not acknowledged the pool"
@@ -149,7 +149,7 @@ class ReleaseStep:
         write: what is written next to the pool; None for nothing.
     """
 
-    answer: Acknowledgement
+    answer: WithdrawalAnswer
     write: ReleaseWrite | None = None
 
 

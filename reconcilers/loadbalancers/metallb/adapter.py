@@ -25,8 +25,8 @@ from reconcilers.clusteraccess.clusteridentity import (
 )
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.metallb.advertisement import Advertiser
-from reconcilers.loadbalancers.metallb.claim import find_claim
 from reconcilers.loadbalancers.metallb.installation.installer import BEING_INSTALLED
+from reconcilers.loadbalancers.metallb.interference import find_interference
 from reconcilers.loadbalancers.metallb.keptstate import MetalLBKeptState
 from reconcilers.loadbalancers.metallb.kinds import (
     IP_ADDRESS_POOL,
@@ -61,7 +61,6 @@ from reconcilers.loadbalancers.metallb.uptake import (
 from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
     CONTESTED,
-    Acknowledgement,
     BalancerBlocked,
     BalancerMemory,
     BalancerReading,
@@ -81,6 +80,7 @@ from reconcilers.loadbalancers.port import (
     WatchedKind,
     WatchedOffers,
     Withdrawal,
+    WithdrawalAnswer,
 )
 
 
@@ -175,9 +175,9 @@ class MetalLBBalancer(LoadBalancer):
         return offer_of(live)
 
     @override
-    async def acknowledgement(
+    async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         assert isinstance(reading, MetalLBPoolReading), (
             "the reading is of another kind of balancer"
         )
@@ -199,14 +199,16 @@ class MetalLBBalancer(LoadBalancer):
             owner = build_management_annotation(
                 owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
             )
-        return await self._withdrawal_check.acknowledgement(
+        return await self._withdrawal_check.prove_withdrawal(
             reading.pools, withdrawal, basis=basis, owner=owner
         )
 
     @override
-    async def health(self, projection: Projection) -> Health:
+    async def read_health(self, projection: Projection) -> Health:
         health = (
-            await self._projection_check.health(projection) if projection.entries else Health()
+            await self._projection_check.read_health(projection)
+            if projection.entries
+            else Health()
         )
         contest = self._kept_state.contest(self._clock.monotonic())
         return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
@@ -220,8 +222,8 @@ class MetalLBBalancer(LoadBalancer):
         return stale_configuration(reading.pools, reported)
 
     @override
-    async def find_claim(self) -> str:
-        return await find_claim(self._client, self._namespace)
+    async def find_interference(self) -> str:
+        return await find_interference(self._client, self._namespace)
 
     @override
     async def find_unannounced(self) -> str:
@@ -291,7 +293,7 @@ class MetalLBKind(LoadBalancerKind):
         ]
 
     @override
-    def of(
+    def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> MetalLBBalancer:
         return MetalLBBalancer(
@@ -299,7 +301,7 @@ class MetalLBKind(LoadBalancerKind):
         )
 
     @override
-    def serves(self, service: Service) -> ServiceView:
+    def view_service(self, service: Service) -> ServiceView:
         return view_service(service, self._class)
 
     @override

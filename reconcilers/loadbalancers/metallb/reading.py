@@ -96,7 +96,7 @@ class ProjectionCheck:
         self._clock = clock
         self._memory = memory
 
-    async def health(self, projection: Projection) -> Health:
+    async def read_health(self, projection: Projection) -> Health:
         """Return whether MetalLB has read the pool, and since when it is not known to have.
 
         Args:

@@ -48,12 +48,12 @@ from reconcilers.loadbalancers.metallb.kinds import (
 )
 from reconcilers.loadbalancers.metallb.projection import POOL_NAME, basis_of, is_ours
 from reconcilers.loadbalancers.port import (
-    Acknowledgement,
     CreationNote,
     NotYet,
     Proven,
     Unprovable,
     Withdrawal,
+    WithdrawalAnswer,
 )
 from reconcilers.reporting.wording import truncate
 
@@ -235,13 +235,13 @@ class WithdrawalCheck:
         self._client = client
         self._namespace = namespace
 
-    async def acknowledgement(
+    async def prove_withdrawal(
         self,
         pools: Mapping[str, IPAddressPool],
         withdrawal: Withdrawal,
         basis: int,
         owner: Mapping[str, str],
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         """Return whether MetalLB has read its pools since ours was without the ranges.
 
         Args:

@@ -1,4 +1,4 @@
-"""Annotations of IPAllocations are written at the version that was judged."""
+"""Writes annotations of an IPAllocation, only at the version that the caller has judged."""
 
 from collections.abc import Mapping
 
@@ -11,12 +11,12 @@ from reconcilers.api.resources import IP_ALLOCATION
 async def annotate(
     client: Client, allocation: IPAllocation, annotations: Mapping[str, str | None]
 ) -> None:
-    """Set annotations of an allocation that is still as it was read; None removes one.
+    """Set annotations of an allocation if it did not change since it was read.
 
     Args:
         client: of the management cluster.
-        allocation: as it was read.
-        annotations: by name.
+        allocation: the version that the caller has judged.
+        annotations: the values, by name; None removes the annotation.
 
     Raises:
         Conflict: the allocation changed since it was read.

@@ -1,8 +1,11 @@
 """Which allocations are a tenant's, and what they are called.
 
-Decided by spec.tenantClusterRef and spec.type through an index, never by labels: those are
-written for people and repaired. So is the role: it follows from the name, which cannot be edited.
-By the label a growth allocation can only be kept, as an initial one is.
+spec.tenantClusterRef and spec.type decide, through an index. Labels do not: they are written for
+people, and repaired. The role follows from the name, because a name cannot be edited. A person can
+set the role label of a growth allocation to `initial`, so that shrink never takes its range; the
+label has no other effect.
+
+The *canonical* names are those that a tenant's first allocation of a type may have.
 """
 
 import re
@@ -21,9 +24,9 @@ from reconcilers.reporting import allocationlabels
 
 
 def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
-    """Return the allocations of this very tenant, oldest first, name as tie-break.
+    """Return the allocations of this tenant, oldest first, those of one second by name.
 
-    An allocation stamped with another uid belongs to an earlier cluster of the same name.
+    An allocation that notes another uid belongs to an earlier cluster of the same name.
     """
     allocations_of_name = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
     return sorted((a for a in allocations_of_name if not is_foreign(a, tenant)), key=_by_age)
@@ -37,24 +40,29 @@ def balancer_members(
 
 
 def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
-    """Return whether the allocation was made for an earlier cluster of the same name."""
-    stamped = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
-    return bool(stamped) and stamped != tenant.metadata.uid
+    """Return whether the allocation was made for an earlier cluster of the same name.
+
+    An allocation without a noted uid is not foreign: a person may have created it.
+    """
+    noted_tenant_uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
+    return bool(noted_tenant_uid) and noted_tenant_uid != tenant.metadata.uid
 
 
 def _by_age(allocation: IPAllocation) -> tuple[str, str]:
+    """Return the sort key: creation time, then name."""
     created = allocation.metadata.creationTimestamp
     return (created.isoformat() if created else "", allocation.metadata.name)
 
 
-def role(allocation: IPAllocation, tenant: TenantCluster) -> str:
-    """Return initial or growth: by name, unless the label keeps a growth allocation as initial.
+def find_role(allocation: IPAllocation, tenant: TenantCluster) -> str:
+    """Return the role of a load-balancer allocation: growth or initial.
 
-    Pinned ranges and unrecognised names are initial, so that nothing is shrunk by mistake.
+    Growth needs a name that growth generates, a range that is not pinned, and no label that says
+    initial. Everything else is initial, so that shrink takes nothing by mistake.
     """
-    kept = allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_INITIAL
-    grown = _is_growth_name(allocation.metadata.name, tenant)
-    if grown and not kept and not allocation.spec.is_pinned:
+    is_kept_by_label = allocation.metadata.labels.get(names.LABEL_ROLE) == names.ROLE_INITIAL
+    has_growth_name = _is_growth_name(allocation.metadata.name, tenant)
+    if has_growth_name and not is_kept_by_label and not allocation.spec.is_pinned:
         return names.ROLE_GROWTH
     return names.ROLE_INITIAL
 
@@ -66,64 +74,74 @@ def _is_growth_name(name: str, tenant: TenantCluster) -> bool:
     """
     kind = names.TYPE_LOADBALANCER
     _, _, index = name.rpartition("-")
-    if name in _canonical(tenant, kind) or not re.fullmatch("[0-9]{1,9}", index):
+    if name in _list_canonical_names(tenant, kind) or not re.fullmatch("[0-9]{1,9}", index):
         return False
-    return name in {_growth_name(base(tenant, kind), index) for base in (base_name, hashed_name)}
+    bases = (base_name(tenant, kind), hashed_name(tenant, kind))
+    return name in {_make_growth_name(base, index) for base in bases}
 
 
-def _growth_name(base: str, index: str) -> str:
-    tail = f"-{index}"
-    return names.shorten(base, names.NAME_MAX - len(tail)) + tail
+def _make_growth_name(base: str, index: str) -> str:
+    """Return `<base>-<index>`, with the base shortened if the name would be too long."""
+    suffix = f"-{index}"
+    return names.shorten(base, names.NAME_MAX - len(suffix)) + suffix
 
 
-def _canonical(tenant: TenantCluster, kind: str) -> set[str]:
-    """Return the names that a tenant's first allocation may have."""
-    return {name(tenant, kind) for name in (base_name, hashed_name, own_name)}
+def _list_canonical_names(tenant: TenantCluster, kind: str) -> set[str]:
+    """Return the names that a tenant's first allocation of type `kind` may have."""
+    return {make_name(tenant, kind) for make_name in (base_name, hashed_name, own_name)}
 
 
-def initial(
+def find_initial(
     allocations: Iterable[IPAllocation], tenant: TenantCluster, kind: str
 ) -> IPAllocation | None:
-    """Return the first allocation of type `kind` that counts as the tenant's own, if any."""
-    of_kind = [a for a in allocations if a.spec.type == kind]
-    staying = [a for a in of_kind if not a.metadata.terminating]
+    """Return the allocation that serves as the tenant's initial one of type `kind`; None if none.
+
+    An allocation with a canonical name precedes one that a person created under another name.
+
+    Args:
+        allocations: the tenant's allocations, in the order of `members`.
+    """
+    candidates = [a for a in allocations if a.spec.type == kind]
+    staying = [a for a in candidates if not a.metadata.terminating]
     if kind == names.TYPE_NODES and staying:
-        of_kind = staying  # the others hold their ranges until these have them
+        # A deleted allocation of nodes keeps its range only until its successor has the range.
+        candidates = staying
     if kind == names.TYPE_LOADBALANCER:
-        of_kind = [a for a in of_kind if role(a, tenant) == names.ROLE_INITIAL]
-    canonical = _canonical(tenant, kind)
-    canonically_named = [a for a in of_kind if a.metadata.name in canonical]
-    return next(iter([*canonically_named, *of_kind]), None)
+        candidates = [a for a in candidates if find_role(a, tenant) == names.ROLE_INITIAL]
+    canonical_names = _list_canonical_names(tenant, kind)
+    canonically_named = [a for a in candidates if a.metadata.name in canonical_names]
+    return next(iter([*canonically_named, *candidates]), None)
 
 
 _SUFFIX = {names.TYPE_LOADBALANCER: "lb", names.TYPE_NODES: "nodes"}
 
 
 def base_name(tenant: TenantCluster, kind: str) -> str:
-    """Return the name of the tenant's first allocation of type `kind`."""
+    """Return the plain name of the tenant's first allocation: `<namespace>-<name>-lb`, say."""
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}"
     return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
 def hashed_name(tenant: TenantCluster, kind: str) -> str:
-    """Return the name for when another tenant's allocation has the plain one.
+    """Return the name with a hash of the tenant's key, for use if the plain name is taken.
 
-    Tenants a-b/c and a/b-c would otherwise want the same name.
+    Tenants a-b/c and a/b-c have the same plain name.
     """
     return _make_hashed_name(tenant, kind, str(tenant.metadata.key))
 
 
 def own_name(tenant: TenantCluster, kind: str) -> str:
-    """Return the name for when an earlier cluster of this name left the hashed one taken too.
+    """Return the name with a hash of the tenant's uid, for use if the hashed name is taken, too.
 
-    Its allocation may stay for long, where collection is suspended: that must not stop a new one.
+    An earlier cluster of this name may have left its allocation, which stays for long while the
+    orphan collector is suspended. It must not stop the new cluster.
     """
     return _make_hashed_name(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
 
 
 def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
-    """Return the name of what takes the place of a deleted allocation, which still has its own."""
+    """Return the name of the allocation that replaces a deleted one, which still has its name."""
     return _make_hashed_name(tenant, deleted.spec.type, deleted.metadata.uid)
 
 
@@ -134,9 +152,9 @@ def _make_hashed_name(tenant: TenantCluster, kind: str, hashed_value: str) -> st
 
 
 def is_generated_name(name: str, tenant: Key) -> bool:
-    """Return whether a name may be that of an allocation that we create for a tenant.
+    """Return whether an allocation that we create for a tenant may have this name.
 
-    Of two tenants, such as a-b/c and a/b-c, it may be either's.
+    For tenants such as a-b/c and a/b-c the answer is True for both.
     """
     base = f"{tenant.namespace}-{tenant.name}"
     for suffix in _SUFFIX.values():
@@ -149,29 +167,40 @@ def is_generated_name(name: str, tenant: Key) -> bool:
     return False
 
 
-def free_name(
+def find_free_name(
     tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str
 ) -> str:
     """Return the name under which the tenant's first allocation of type `kind` is created.
 
-    A hashed one if the plain one is taken: by another tenant's allocation, by one of an earlier
-    cluster of this name, which a new one never adopts, or by one that cannot be read.
+    The first usable one of: the plain name, the hashed name, the name with the uid, and then names
+    with the uid and a number. Another tenant's allocation, an allocation of an earlier cluster of
+    this name, which a new cluster never adopts, or an unreadable one may have a name.
+
+    Args:
+        taken_by: all allocations.
+        namespace: the namespace in which the allocation is created.
     """
-    first = [make(tenant, kind) for make in (base_name, hashed_name, own_name)]
-    own = f"{tenant.metadata.key} {tenant.metadata.uid}"
-    more = (_make_hashed_name(tenant, kind, f"{own} {number}") for number in count(1))
-    free = (
+    canonical_names = [make_name(tenant, kind) for make_name in (base_name, hashed_name, own_name)]
+    identity = f"{tenant.metadata.key} {tenant.metadata.uid}"
+    numbered_names = (
+        _make_hashed_name(tenant, kind, f"{identity} {number}") for number in count(1)
+    )
+    usable_names = (
         name
-        for name in chain(first, more)
+        for name in chain(canonical_names, numbered_names)
         if _is_usable(tenant, kind, taken_by=taken_by, namespace=namespace, name=name)
     )
-    return next(free)
+    return next(usable_names)
 
 
 def _is_usable(
     tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str, name: str
 ) -> bool:
-    """Return whether a name is free, or that of the allocation that is looked for."""
+    """Return whether an allocation of the tenant can have this name.
+
+    The name is free, or the tenant's own allocation has it: then the create fails, and the next
+    pass finds that allocation.
+    """
     key = Key(namespace, name)
     holder = taken_by.get(key)
     if holder is None:
@@ -179,59 +208,70 @@ def _is_usable(
     return _is_own(holder, tenant, kind)
 
 
-def free_growth_name(tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str) -> str:
-    """Return the name of the tenant's next growth allocation: that of the lowest free index.
+def find_free_growth_name(
+    tenant: TenantCluster, taken_by: Cache[IPAllocation], namespace: str
+) -> str:
+    """Return the name of the tenant's next growth allocation: the one with the lowest free index.
 
-    An index that another tenant's allocation has taken is used with the hashed name. A number
-    that counts allocations would collide as soon as one in the middle has gone.
+    If another tenant's allocation has the plain name of an index, the hashed name is used with
+    that index. The number of allocations is no index: it would collide after one in the middle is
+    released.
+
+    Args:
+        taken_by: all allocations.
+        namespace: the namespace in which the allocation is created.
     """
-    bases = [name(tenant, names.TYPE_LOADBALANCER) for name in (base_name, hashed_name)]
+    kind = names.TYPE_LOADBALANCER
+    bases = [base_name(tenant, kind), hashed_name(tenant, kind)]
     for index in count(1):
         for base in bases:
-            name = _growth_name(base, str(index))
+            name = _make_growth_name(base, str(index))
             key = Key(namespace, name)
             holder = taken_by.get(key)
             if holder is None and key not in taken_by.unreadable:
                 return name
-            if holder is not None and _is_own(holder, tenant, names.TYPE_LOADBALANCER):
-                break
+            if holder is not None and _is_own(holder, tenant, kind):
+                break  # this tenant has used the index: try the next one
     raise AssertionError("unreachable: the count of names does not end")
 
 
 def _is_own(allocation: IPAllocation, tenant: TenantCluster, kind: str) -> bool:
-    holder = (allocation.spec.tenantClusterRef.key, allocation.spec.type)
-    return holder == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
+    """Return whether an allocation of type `kind` is this tenant's, by reference and noted uid."""
+    owner_and_type = (allocation.spec.tenantClusterRef.key, allocation.spec.type)
+    return owner_and_type == (tenant.metadata.key, kind) and not is_foreign(allocation, tenant)
 
 
-def repairs(allocation: IPAllocation, tenant: TenantCluster, uid: str = "") -> dict[str, Any]:
+def make_repair_patch(
+    allocation: IPAllocation, tenant: TenantCluster, uid: str = ""
+) -> dict[str, Any]:
     """Return the merge patch that repairs an allocation's metadata; empty if nothing is wrong.
 
-    Labels follow reconcilers/reporting/allocationlabels.py, the role's among them.
+    `allocationlabels` has the rules of the labels.
 
     Args:
-        allocation: as it is.
-        uid: of the tenant, by a live read, to be noted where none is; empty to note none.
+        uid: the tenant's uid by a live read, to be noted if the allocation notes none; empty to
+            note none.
     """
     meta = allocation.metadata
     if allocation.spec.type == names.TYPE_LOADBALANCER:
-        wanted_role = role(allocation, tenant)
+        expected_role = find_role(allocation, tenant)
     else:
-        wanted_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
-    wrong = allocationlabels.find_label_repairs(allocation, wanted_role)
-    change: dict[str, Any] = {"labels": wrong} if wrong else {}
-    notes: dict[str, Any] = {}
+        # Nodes never grow, so any role that a person wrote there has no effect, and stays.
+        expected_role = meta.labels.get(names.LABEL_ROLE) or names.ROLE_INITIAL
+    repaired_labels = allocationlabels.find_label_repairs(allocation, expected_role)
+    change: dict[str, Any] = {}
+    if repaired_labels:
+        change["labels"] = repaired_labels
     if uid and not noted_uid(allocation):
-        notes[names.ANNOTATION_TENANT_UID] = uid
-    if notes:
-        change["annotations"] = notes
+        change["annotations"] = {names.ANNOTATION_TENANT_UID: uid}
     return {"metadata": change} if change else {}
 
 
 def _provider_note(kind: str, tenant: TenantCluster) -> str | None:
-    """Return the provider that is noted on a new allocation; None to note none.
+    """Return the load balancer to note on a new allocation; None to note none.
 
-    No note stands for the default. What is noted later changes with a proof alone: see
-    release/providerchange.py.
+    An allocation without a note belongs to the default load balancer. The note of an existing
+    allocation changes only in release/providerchange.py, after the old one released the range.
     """
     provider = tenant.load_balancer_provider
     if kind != names.TYPE_LOADBALANCER or provider == DEFAULT_LOAD_BALANCER:
@@ -239,8 +279,8 @@ def _provider_note(kind: str, tenant: TenantCluster) -> str | None:
     return provider
 
 
-def asked_families(spec: IPAllocationSpec | Networking) -> dict[str, Any]:
-    """Return the fields about families for the spec of a new allocation."""
+def build_family_fields(spec: IPAllocationSpec | Networking) -> dict[str, Any]:
+    """Return the fields about IP families for the spec of a new allocation, as in `spec`."""
     fields: dict[str, Any] = {}
     if spec.ipFamilyPolicy is not None:
         fields["ipFamilyPolicy"] = spec.ipFamilyPolicy
@@ -249,7 +289,7 @@ def asked_families(spec: IPAllocationSpec | Networking) -> dict[str, Any]:
     return fields
 
 
-def request(
+def build_request(
     tenant: TenantCluster,
     kind: str,
     name: str,
@@ -257,7 +297,17 @@ def request(
     size: int,
     role_name: str = names.ROLE_INITIAL,
 ) -> dict[str, Any]:
-    """Return the body of a new allocation, finalizer included, so that it need not be added."""
+    """Return the body of a new allocation.
+
+    It has our finalizer from the start, so that no second write adds it, and no deletion precedes
+    it.
+
+    Args:
+        kind: nodes or loadbalancer.
+        pool: the name of the NetworkPool.
+        size: how many addresses.
+        role_name: initial or growth.
+    """
     notes = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
     if provider := _provider_note(kind, tenant):
         notes[names.ANNOTATION_LOAD_BALANCER] = provider
@@ -274,6 +324,6 @@ def request(
             "tenantClusterRef": tenant.reference(),
             "type": kind,
             "count": size,
-            **asked_families(tenant.networking),
+            **build_family_fields(tenant.networking),
         },
     }

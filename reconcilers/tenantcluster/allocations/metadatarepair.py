@@ -1,4 +1,4 @@
-"""Labels, role and owner of a tenant's allocations are repaired, in every mode."""
+"""Repairs the labels and the noted owner of a tenant's allocations."""
 
 from controller.cache import Cache
 from controller.client import Client
@@ -9,7 +9,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.owners import noted_uid
-from reconcilers.tenantcluster.allocations.membership import members, repairs
+from reconcilers.tenantcluster.allocations.membership import make_repair_patch, members
 
 _log = get_logger(__name__)
 
@@ -17,9 +17,7 @@ _log = get_logger(__name__)
 async def repair_metadata(
     client: Client, allocations: Cache[IPAllocation], tenant: TenantCluster
 ) -> None:
-    """Repair labels, role and owner on the tenant's allocations.
-
-    Those that wait for a range are left alone: a new version of one voids what it is promised.
+    """Repair the labels, the role among them, and the noted owner of a tenant's allocations.
 
     Raises:
         Conflict: an allocation changed since it was read; begin again.
@@ -28,10 +26,12 @@ async def repair_metadata(
     uid: str | None = None
     for allocation in members(allocations, tenant):
         if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
+            # While it waits for a range, a write would void the pool's promise to it: a promise is
+            # for one version of the allocation.
             continue
         if uid is None and not noted_uid(allocation):
             uid = await _read_uid(client, tenant)
-        patch = repairs(allocation, tenant, uid or "")
+        patch = make_repair_patch(allocation, tenant, uid or "")
         if not patch:
             continue
         await client.patch(IP_ALLOCATION, Version.from_object(allocation), patch)
@@ -40,13 +40,10 @@ async def repair_metadata(
 
 
 async def _read_uid(client: Client, tenant: TenantCluster) -> str:
-    """Read a TenantCluster live, and return its uid.
+    """Read a TenantCluster live; return its uid, empty if it is deleted, terminating or recreated.
 
-    The uid of a stale cache would later cost the allocation its range, because the allocation
-    may be for the next cluster of that name.
-
-    Returns:
-        The uid; empty if the cluster is deleted, being deleted, or recreated.
+    The uid of a stale cache would name an earlier cluster. The allocation may be for the next
+    cluster of that name, and would later be released as the earlier one's.
     """
     meta = tenant.metadata
     live = await client.find(TENANT_CLUSTER, meta.key)

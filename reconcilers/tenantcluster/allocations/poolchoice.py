@@ -1,11 +1,18 @@
-"""From which pool: the first in priority whose free space fits, after all who wait were served.
+"""Chooses the pool of a request: the first in preference that has room after all waiting requests.
 
-Counting the waiting keeps clusters that are created together from all choosing a pool that has
-room for one of them. What will be free is kept up to date: it is computed once from all
-allocations of the pool, then changed with every event, so a request costs no more in a pool of ten
-thousand allocations than in one of ten. Waiting requests are placed by best fit in the order of
-arrival, as the pool's own pass is about to do. It is advice for choosing a pool, and the pool's
-pass decides: where an event contradicts a placement, all of it is computed again.
+A *forecast* says which addresses of a pool will be free once its waiting requests were served. It
+counts waiting requests, so that clusters which are created together do not all choose a pool that
+has room for one of them. A forecast is computed once from all allocations of the pool, then
+changed with each event. So a request costs no more in a pool of ten thousand allocations than in
+one of ten.
+
+A waiting request is *placed*: it is given the range that it is expected to get, by best fit in the
+order of arrival, as the pool's own pass does. The forecast only helps to choose a pool; the pool's
+pass decides. If an event contradicts a placement, the forecast is *stale* and computed again.
+
+A *promise* is an entry in the pool's status: the pool's pass has chosen a range for a request and
+is about to write it. An *unseen* promise is to a request that the cache does not show: the cache
+is behind, the request is deleted, or it is of another kind than IPAllocation.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +44,12 @@ from reconcilers.tenantcluster.allocations.refusals import (
 
 
 class PoolForecast:
-    """What will be free in one pool once all waiting requests were served.
+    """Forecasts what will be free in one pool once all waiting requests were served.
 
     Args:
-        geometry: what its spec says, of each family.
-        allocations: those that name it.
-        position: how far the reader of those has read.
+        geometry: the layout of the pool's addresses, for each family.
+        allocations: the allocations that name the pool.
+        position: the resourceVersion up to which `allocations` were read.
     """
 
     def __init__(
@@ -54,174 +61,200 @@ class PoolForecast:
     ) -> None:
         self.generation = pool.metadata.generation
         self.stale = False
-        """Whether a change contradicted a placement, so that it has to be computed again."""
+        """Whether an event contradicted a placement, so that the forecast is computed again."""
         self._pool = pool
-        self._promised = _promises(pool)
-        self._placed: dict[str, tuple[AddressRange, ...]] = {}
-        self._unplaced: dict[str, IPAllocation] = {}
+        self._promises_by_uid = _read_promises(pool)
+        self._expected_ranges: dict[str, tuple[AddressRange, ...]] = {}
+        self._unplaced_requests: dict[str, IPAllocation] = {}
         self._queue = Rows[tuple[datetime, Holder, str]]()
-        self._known: dict[str, IPAllocation] = {a.metadata.uid: a for a in allocations}
-        for allocation in self._known.values():
-            exact = self._list_known_ranges(allocation)
-            if exact:
-                self._placed[allocation.metadata.uid] = exact
-        self._take_unseen(position)
-        ranges = list(chain.from_iterable(self._placed.values()))
+        self._allocations_by_uid: dict[str, IPAllocation] = {
+            a.metadata.uid: a for a in allocations
+        }
+        for allocation in self._allocations_by_uid.values():
+            certain = self._list_certain_ranges(allocation)
+            if certain:
+                self._expected_ranges[allocation.metadata.uid] = certain
+        self._take_promised_to_unseen(position)
+        ranges = list(chain.from_iterable(self._expected_ranges.values()))
         self._spaces = [Space(layout, ranges) for layout in geometry]
-        for allocation in self._in_order(self._known.values()):
-            self._place(allocation)
+        for allocation in self._list_waiting(self._allocations_by_uid.values()):
+            self._place_request(allocation)
 
-    def fits(self, count: int, position: int, asked: Networking, *, whole: bool) -> bool:
-        """Return whether `count` addresses in a row will be free of each family that is needed.
+    def fits(self, count: int, position: int, asked: Networking, *, all_families: bool) -> bool:
+        """Return whether `count` addresses in a row will be free in each needed family.
 
         Args:
-            count: how many.
-            position: how far the reader of the allocations has read by now.
-            asked: of which families they should be.
-            whole: whether a family that is only preferred is needed, too.
+            count: how many addresses in a row.
+            position: the resourceVersion up to which the cache has read the allocations.
+            asked: the families that the request asks for.
+            all_families: whether a family that is only preferred is needed, too.
         """
-        self._free_unseen(position)
-        needed = self._list_needed_spaces(asked, whole=whole)
+        self._free_promised_to_unseen(position)
+        needed = self._list_needed_spaces(asked, all_families=all_families)
         return bool(needed) and all(space.fits(count) for space in needed)
 
-    def _list_needed_spaces(self, asked: Networking, *, whole: bool) -> list[Space]:
-        """Return the spaces of the families that are needed; none if the pool lacks one."""
+    def _list_needed_spaces(self, asked: Networking, *, all_families: bool) -> list[Space]:
+        """Return the spaces of the needed families; empty if the pool lacks one of them."""
         by_family = {space.layout.family: space for space in self._spaces}
         try:
             choice = familychoice.choose_cluster_families(asked, self._pool, tuple(by_family))
         except AllocatorError:
+            return []  # the pool lacks a required family
+        if all_families and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(choice.families) < 2:
             return []
-        if whole and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(choice.families) < 2:
-            return []
-        all_of_them = whole or choice.second_required
+        all_of_them = all_families or choice.second_required
         families = choice.families if all_of_them else choice.families[:1]
         return [by_family[family] for family in families]
 
     def is_placed(self, allocation: IPAllocation) -> bool:
-        """Return whether an allocation of this pool has, or is about to get, a range."""
-        return allocation.metadata.uid in self._placed
+        """Return whether an allocation of this pool has a range, or is expected to get one."""
+        return allocation.metadata.uid in self._expected_ranges
 
     def reserve(self, name: str, count: int, asked: Networking) -> None:
-        """Keep `count` addresses of each family for a request about to be made, until `forget`."""
-        needed = self._served_from(count, asked)
-        if needed:
-            self._placed[name] = tuple(space.allocate(count) for space in needed)
+        """Keep `count` addresses of each family for a request that is about to be created.
 
-    def obstacle(self, count: int, position: int, asked: Networking) -> str:
-        """Return why the pool cannot serve a request: what it lacks, or its largest free blocks.
+        If the pool has no room, nothing is kept. `forget` ends the reservation.
+        """
+        needed = self._find_serving_spaces(count, asked)
+        if needed:
+            self._expected_ranges[name] = tuple(space.allocate(count) for space in needed)
+
+    def describe_obstacle(self, count: int, position: int, asked: Networking) -> str:
+        """Return why the pool cannot serve a request: a missing family or its free blocks.
 
         Args:
             count: how many addresses in a row of each family the request needs.
-            position: how far the reader of the allocations has read by now.
-            asked: the families that the request needs.
+            position: the resourceVersion up to which the cache has read the allocations.
+            asked: the families that the request asks for.
         """
-        self._free_unseen(position)
-        needed = self._list_needed_spaces(asked, whole=False)
+        self._free_promised_to_unseen(position)
+        needed = self._list_needed_spaces(asked, all_families=False)
         if not needed:
             return "lacks a family of the request"
         if all(space.fits(count) for space in needed):
-            return "has room"  # the request that was refused is about to be served
+            # Addresses became free since no pool fitted: the next pass creates the request.
+            return "has room"
         return describe_free_blocks({s.layout.family: s.largest_free for s in needed})
 
-    def families(self, count: int, asked: Networking) -> set[Family]:
-        """Return of which families a request for `count` addresses would get some."""
-        return {space.layout.family for space in self._served_from(count, asked)}
+    def find_families(self, count: int, asked: Networking) -> set[Family]:
+        """Return the families of addresses that a request would get; empty if it would wait."""
+        return {space.layout.family for space in self._find_serving_spaces(count, asked)}
 
-    def _served_from(self, count: int, asked: Networking) -> list[Space]:
-        """Return the spaces that would serve a request, as it prefers; none if it would wait."""
-        for whole in (True, False):
-            needed = self._list_needed_spaces(asked, whole=whole)
+    def _find_serving_spaces(self, count: int, asked: Networking) -> list[Space]:
+        """Return the spaces that would serve a request; empty if it would wait.
+
+        A space in every preferred family precedes a space in the required families only.
+        """
+        for all_families in (True, False):
+            needed = self._list_needed_spaces(asked, all_families=all_families)
             if needed and all(space.fits(count) for space in needed):
                 return needed
         return []
 
     def forget(self, name: str) -> None:
-        """Free what an allocation, or a reservation, was expected to get."""
+        """Free the expected ranges of an allocation or reservation; place waiting requests there.
+
+        Args:
+            name: the uid of the allocation, or the name of the reservation.
+        """
         self._leave_queue(name)
-        placed = self._placed.pop(name, None)
-        if placed is None:
+        ranges = self._expected_ranges.pop(name, None)
+        if ranges is None:
             return
-        for space, span in product(self._spaces, placed):
-            self._try(partial(space.release, span))
+        for space, span in product(self._spaces, ranges):
+            self._change_or_mark_stale(partial(space.release, span))
         self._place_queue()
 
-    def drop(self, allocation: IPAllocation) -> None:
+    def note_deleted(self, allocation: IPAllocation) -> None:
         """Update for an allocation that is gone."""
-        self._known.pop(allocation.metadata.uid, None)
+        self._allocations_by_uid.pop(allocation.metadata.uid, None)
         self.forget(allocation.metadata.uid)
 
-    def note(self, allocation: IPAllocation) -> None:
+    def note_allocation(self, allocation: IPAllocation) -> None:
         """Update for an allocation that appeared or changed."""
-        before = self._known.get(allocation.metadata.uid)
+        before = self._allocations_by_uid.get(allocation.metadata.uid)
         if before is not None and before.spec != allocation.spec:
-            self.forget(allocation.metadata.uid)  # another CRD than ours let it be edited
-        self._known[allocation.metadata.uid] = allocation
+            # Our CRD forbids a change of spec, but another version of the CRD may allow it.
+            self.forget(allocation.metadata.uid)
+        self._allocations_by_uid[allocation.metadata.uid] = allocation
         self._settle([allocation])
 
     def note_pool(self, pool: NetworkPool) -> None:
-        """Update for a change of the pool."""
+        """Update for a change of the pool: of its spec, or of its promises."""
         if pool.metadata.generation != self.generation:
-            self.stale = True
+            self.stale = True  # another spec has another layout
             return
-        promised, self._pool = _promises(pool), pool
-        moved = [
-            self._known[uid]
-            for uid, promise in promised.items()
-            if uid in self._known and self._promised.get(uid) != promise
+        promises = _read_promises(pool)
+        self._pool = pool
+        newly_promised = [
+            self._allocations_by_uid[uid]
+            for uid, promise in promises.items()
+            if uid in self._allocations_by_uid and self._promises_by_uid.get(uid) != promise
         ]
-        unseen = [uid for uid in promised if uid not in self._known and uid not in self._promised]
-        unseen += [
-            uid
-            for uid, promise in self._promised.items()
-            if promise.kind != KIND and promised.get(uid) != promise
-        ]
-        self._promised = promised
-        # A promise to an allocation that the cache does not show yet: rare, the cache is behind.
-        self.stale = self.stale or bool(unseen)
-        self._settle(moved)
+        has_new_unseen = any(
+            uid not in self._allocations_by_uid and uid not in self._promises_by_uid
+            for uid in promises
+        )
+        # A promise to a request of another kind, which no event of an allocation updates.
+        has_changed_of_other_kind = any(
+            promise.kind != KIND and promises.get(uid) != promise
+            for uid, promise in self._promises_by_uid.items()
+        )
+        self._promises_by_uid = promises
+        # Both are rare, so the forecast is computed again instead of updated.
+        self.stale = self.stale or has_new_unseen or has_changed_of_other_kind
+        self._settle(newly_promised)
 
     def _settle(self, changed: list[IPAllocation]) -> None:
         """Update the forecast for changed allocations.
 
-        All their expected ranges are freed before any known range is taken, because a known range
-        may be one that was expected for another of them.
+        A *certain* range is held or promised. All expected ranges are freed before any certain
+        range is taken: a certain range of one allocation may have been expected for another.
         """
-        known_ranges = {a.metadata.uid: self._list_known_ranges(a) for a in changed}
+        certain_ranges = {a.metadata.uid: self._list_certain_ranges(a) for a in changed}
         outdated = [
             a
             for a in changed
-            if not known_ranges[a.metadata.uid]
-            or known_ranges[a.metadata.uid] != self._placed.get(a.metadata.uid)
+            if not certain_ranges[a.metadata.uid]
+            or certain_ranges[a.metadata.uid] != self._expected_ranges.get(a.metadata.uid)
         ]
         for allocation in outdated:
-            if known_ranges[allocation.metadata.uid] or not self._waits(allocation):
+            # A request that waits as before keeps its placement.
+            if certain_ranges[allocation.metadata.uid] or not self._is_waiting(allocation):
                 self.forget(allocation.metadata.uid)
         for allocation in outdated:
-            ranges = known_ranges[allocation.metadata.uid]
+            ranges = certain_ranges[allocation.metadata.uid]
             if ranges:
-                self._take(allocation.metadata.uid, ranges)
-        for allocation in self._in_order(outdated):
-            self._place(allocation)
+                self._take_ranges(allocation.metadata.uid, ranges)
+        for allocation in self._list_waiting(outdated):
+            self._place_request(allocation)
 
-    def _place(self, allocation: IPAllocation) -> None:
+    def _place_request(self, allocation: IPAllocation) -> None:
         """Place a waiting allocation by best fit, if it has no place yet."""
         uid = allocation.metadata.uid
-        if uid in self._placed:
+        if uid in self._expected_ranges:
             return
         self._leave_queue(uid)
         try:
-            self._placed[uid] = rangetaking.take_ranges(self._pool, allocation, self._spaces)
+            self._expected_ranges[uid] = rangetaking.take_ranges(
+                self._pool, allocation, self._spaces
+            )
         except AllocatorError:
-            self._unplaced[uid] = allocation
+            self._unplaced_requests[uid] = allocation
             self._queue.add(row(allocation), (*place(allocation), uid))
 
     def _place_queue(self) -> None:
-        """Place those that have no place, oldest first; one of those that ask for the same."""
-        turns, placed = Turns(self._queue), []
+        """Place the requests that have no place yet, oldest first.
+
+        If a request does not fit, later requests that ask for the same are left out: they do not
+        fit either.
+        """
+        turns = Turns(self._queue)
+        placed: list[str] = []
         for *_, uid in turns:
             try:
-                self._placed[uid] = rangetaking.take_ranges(
-                    self._pool, self._unplaced[uid], self._spaces
+                self._expected_ranges[uid] = rangetaking.take_ranges(
+                    self._pool, self._unplaced_requests[uid], self._spaces
                 )
             except AllocatorError:
                 turns.leave_out()
@@ -231,65 +264,75 @@ class PoolForecast:
             self._leave_queue(uid)
 
     def _leave_queue(self, uid: str) -> None:
-        request = self._unplaced.pop(uid, None)
+        """Remove a request from the requests without a place, if it is one of them."""
+        request = self._unplaced_requests.pop(uid, None)
         if request is not None:
             self._queue.remove(row(request), (*place(request), uid))
 
-    def _take(self, uid: str, ranges: tuple[AddressRange, ...]) -> None:
-        """Take ranges that an allocation holds, or was promised, out of the free ones."""
+    def _take_ranges(self, uid: str, ranges: tuple[AddressRange, ...]) -> None:
+        """Take the ranges that an allocation holds, or was promised, out of the free addresses."""
         for space, span in product(self._spaces, ranges):
+            # In a pool of one family, a range of the other family contradicts the forecast: the
+            # pin fails, and marks it as stale.
             if space.layout.family == span.family or len(self._spaces) == 1:
-                self._try(partial(space.pin, span))
-        self._placed[uid] = ranges
+                self._change_or_mark_stale(partial(space.pin, span))
+        self._expected_ranges[uid] = ranges
 
-    def _try(self, change: Callable[[], object]) -> None:
+    def _change_or_mark_stale(self, change: Callable[[], object]) -> None:
+        """Change a space; if the space contradicts the change, mark the forecast as stale."""
         try:
             change()
         except AllocatorError:
             self.stale = True
 
-    def _list_known_ranges(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
+    def _list_certain_ranges(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
         """Return the ranges that an allocation holds, or was promised and may still get."""
         spans = statusranges.list_held_ranges(allocation)
-        promise = self._promised.get(allocation.metadata.uid)
+        promise = self._promises_by_uid.get(allocation.metadata.uid)
         if spans or promise is None:
             return spans
-        still_open = allocation.metadata.revision <= promise.revision
-        return tuple(ranges_of([promise])) if still_open else ()
+        # A promise is for one version of the allocation; a newer version voids it.
+        is_open = allocation.metadata.revision <= promise.revision
+        return tuple(ranges_of([promise])) if is_open else ()
 
-    def _waits(self, allocation: IPAllocation) -> bool:
-        return bool(self._in_order([allocation]))
+    def _is_waiting(self, allocation: IPAllocation) -> bool:
+        return bool(self._list_waiting([allocation]))
 
-    def _in_order(self, allocations: Iterable[IPAllocation]) -> list[IPAllocation]:
+    def _list_waiting(self, allocations: Iterable[IPAllocation]) -> list[IPAllocation]:
+        """Return the allocations that wait for a range, in the order in which pools serve them."""
         return sorted(
             (a for a in allocations if waits(a) and statusranges.find_held_range(a) is None),
             key=place,
         )
 
-    def _take_unseen(self, position: int) -> None:
-        """Take what is promised to allocations that may exist though the cache lacks them."""
-        for uid, promise in self._promised.items():
-            if uid not in self._known and not _is_void_unseen(promise, position):
-                self._placed[uid] = tuple(ranges_of([promise]))
+    def _take_promised_to_unseen(self, position: int) -> None:
+        """Expect the ranges that are promised to requests which the cache does not show.
 
-    def _free_unseen(self, position: int) -> None:
-        for uid, promise in self._promised.items():
-            unseen = uid in self._placed and uid not in self._known
-            if unseen and _is_void_unseen(promise, position):
+        Otherwise another request would be placed on a promised range.
+        """
+        for uid, promise in self._promises_by_uid.items():
+            if uid not in self._allocations_by_uid and not _is_void_unseen(promise, position):
+                self._expected_ranges[uid] = tuple(ranges_of([promise]))
+
+    def _free_promised_to_unseen(self, position: int) -> None:
+        """Free the ranges of unseen promises that are void now, as the cache has read further."""
+        for uid, promise in self._promises_by_uid.items():
+            is_unseen = uid in self._expected_ranges and uid not in self._allocations_by_uid
+            if is_unseen and _is_void_unseen(promise, position):
                 self.forget(uid)
 
 
-def _promises(pool: NetworkPool) -> dict[str, Promise]:
+def _read_promises(pool: NetworkPool) -> dict[str, Promise]:
     """Return the pool's open promises by uid."""
     return {promise.uid: promise for promise in STATUS_JOURNALS.read(pool).promises}
 
 
 def _is_void_unseen(promise: Promise, read_up_to: int) -> bool:
-    """Return whether a promise is void because the cache should show its request, and does not.
+    """Return whether an unseen promise is void, because its request is deleted.
 
-    A promise names one version of its request. A cache that has read up to that version and does
-    not have the request shows that it was deleted since, so nobody can keep the promise. Requests
-    of other kinds are not read at all: their promises hold addresses as long as the pool has them.
+    A promise names one version of its request. If the cache has read up to that version and lacks
+    the request, the request was deleted, and the promise cannot take effect. Requests of other
+    kinds are not in the cache at all: their promises count as long as the pool lists them.
 
     Args:
         promise: to a request that the cache does not show.
@@ -299,12 +342,12 @@ def _is_void_unseen(promise: Promise, read_up_to: int) -> bool:
 
 
 class PoolChoice:
-    """Chooses pools by what will be free in them.
+    """Chooses pools by their forecasts.
 
     Args:
-        pools: all of them.
-        allocations: all of them, indexed by pool.
-        max_addresses: the largest pool, in addresses.
+        pools: all pools.
+        allocations: all allocations, indexed by pool.
+        max_addresses: the size in addresses above which a pool is invalid.
         namespaces: the namespaces whose pools count; empty for all.
     """
 
@@ -322,8 +365,8 @@ class PoolChoice:
         self._forecasts: dict[Key, PoolForecast] = {}
         self._numbers = counter()
         self._reserved: dict[Key, dict[str, tuple[int, Networking]]] = {}
-        allocations.subscribe(self._allocation_changed)
-        pools.subscribe(self._pool_changed)
+        allocations.subscribe(self._note_allocation_change)
+        pools.subscribe(self._note_pool_change)
 
     def find_first_fit(
         self,
@@ -340,28 +383,37 @@ class PoolChoice:
         Args:
             provider: lists the pools in order of preference.
             count: how many addresses the request needs from a pool.
-            asked: the families that the request needs.
+            asked: the families that the request asks for.
         """
-        preferred = asked.ipFamilyPolicy == PREFER_DUAL_STACK
-        for whole in (True, False) if preferred else (False,):
-            for pool in self._candidates(provider):
-                forecast, position = self._forecast(pool), self._allocations.position
+        prefers_both = asked.ipFamilyPolicy == PREFER_DUAL_STACK
+        for all_families in (True, False) if prefers_both else (False,):
+            for pool in self._list_candidates(provider):
+                forecast, position = self._find_forecast(pool), self._allocations.position
                 size = count(pool)
-                if forecast is not None and forecast.fits(size, position, asked, whole=whole):
+                if forecast is not None and forecast.fits(
+                    size, position, asked, all_families=all_families
+                ):
                     return pool
         return None
 
-    def least_count(self, provider: ProviderConfig, count: Callable[[NetworkPool], int]) -> int:
-        """Return the smallest number that `count` answers for a pool of `provider`; 0 for none."""
-        return min(map(count, self._candidates(provider)), default=0)
+    def find_least_count(
+        self, provider: ProviderConfig, count: Callable[[NetworkPool], int]
+    ) -> int:
+        """Return the smallest number that `count` returns for a usable pool; 0 without a pool."""
+        return min(map(count, self._list_candidates(provider)), default=0)
 
-    def refusals(
+    def list_refusals(
         self,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
         asked: Networking,
     ) -> tuple[PoolRefusal, ...]:
-        """Return why each pool of `provider` does not serve a request, in order of preference."""
+        """Return why each pool of `provider` does not serve a request, in order of preference.
+
+        Args:
+            count: returns how many addresses the request needs from a pool.
+            asked: the families that the request asks for.
+        """
         namespace = provider.metadata.namespace
         refusals = []
         for name in provider.spec.networking.pools_in_order():
@@ -378,24 +430,24 @@ class PoolChoice:
                 )
                 continue
             size = count(pool)
-            refusals.append(PoolRefusal(name, size, self._obstacle(pool, size, asked)))
+            refusals.append(PoolRefusal(name, size, self._describe_obstacle(pool, size, asked)))
         return tuple(refusals)
 
-    def _obstacle(self, pool: NetworkPool, count: int, asked: Networking) -> str:
+    def _describe_obstacle(self, pool: NetworkPool, count: int, asked: Networking) -> str:
         """Return why an existing pool does not serve a request."""
         if pool.metadata.terminating:
             return "is being deleted"
         if refused := self._refused_namespace(pool):
             return refused
-        forecast = self._forecast(pool)
+        forecast = self._find_forecast(pool)
         if forecast is None:
             return "its spec is invalid"
-        return forecast.obstacle(count, self._allocations.position, asked)
+        return forecast.describe_obstacle(count, self._allocations.position, asked)
 
-    def families(self, pool: NetworkPool, count: int, asked: Networking) -> set[Family]:
-        """Return of which families a request of a pool for `count` addresses would get some."""
-        forecast = self._forecast(pool)
-        return forecast.families(count, asked) if forecast is not None else set()
+    def find_families(self, pool: NetworkPool, count: int, asked: Networking) -> set[Family]:
+        """Return the families of addresses that a request would get; empty if it would wait."""
+        forecast = self._find_forecast(pool)
+        return forecast.find_families(count, asked) if forecast is not None else set()
 
     @contextmanager
     def keep_free(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
@@ -412,28 +464,28 @@ class PoolChoice:
     def will_serve(self, allocation: IPAllocation) -> bool:
         """Return whether the pool of an allocation is about to serve it."""
         pool = self._pools.get(allocation.pool_key)
-        forecast = self._forecast(pool) if pool and not pool.metadata.terminating else None
+        forecast = self._find_forecast(pool) if pool and not pool.metadata.terminating else None
         return forecast is not None and forecast.is_placed(allocation)
 
-    def serves(self, pool: Key) -> bool:
-        """Return whether a pool is there and not being deleted, or cannot be read.
+    def may_serve(self, pool: Key) -> bool:
+        """Return whether a request for a pool may be served some time, so that it should stay.
 
-        What waits for a pool that cannot be read keeps its place.
+        Not if the pool is gone or being deleted.
         """
         if pool in self._pools.unreadable:
-            return True
+            return True  # a person corrects the pool, and its requests keep their turns
         stored = self._pools.get(pool)
         return stored is not None and not stored.metadata.terminating
 
-    def _candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
-        """Yield a provider's pools that exist and are not deleted, in order of preference.
+    def _list_candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
+        """Yield a provider's pools that may be chosen, in order of preference.
 
-        None behind one that cannot be read.
+        These exist, are not being deleted, and are in an allowed namespace.
         """
         namespace = provider.metadata.namespace
         for name in provider.spec.networking.pools_in_order():
             if Key(namespace, name) in self._pools.unreadable:
-                return
+                return  # it may have room, so no pool of lower preference is chosen instead
             pool = self._pools.get(Key(namespace, name))
             if pool is None or pool.metadata.terminating or self._refused_namespace(pool):
                 continue
@@ -442,12 +494,12 @@ class PoolChoice:
     def _refused_namespace(self, pool: NetworkPool) -> str:
         return describe_refused_namespace(pool.metadata.namespace, self._namespaces)
 
-    def _forecast(self, pool: NetworkPool) -> PoolForecast | None:
+    def _find_forecast(self, pool: NetworkPool) -> PoolForecast | None:
         """Return the forecast of a pool; None if its spec is invalid."""
         key = pool.metadata.key
-        known = self._forecasts.get(key)
-        if known is not None and not known.stale:
-            return known
+        forecast = self._forecasts.get(key)
+        if forecast is not None and not forecast.stale:
+            return forecast
         try:
             geometry = poolgeometry.parse_layouts(pool.spec, self._max_addresses)
         except InvalidPool:
@@ -461,14 +513,16 @@ class PoolChoice:
         self._forecasts[key] = forecast
         return forecast
 
-    def _allocation_changed(self, change: Change[IPAllocation]) -> None:
+    def _note_allocation_change(self, change: Change[IPAllocation]) -> None:
+        """Update the forecasts of the pools that an allocation names or named."""
         old, new = change.old, change.new
-        if old is not None and (new is None or not _same_request(old, new)):
-            self._update(old.pool_key, lambda forecast: forecast.drop(old))
+        if old is not None and (new is None or not _is_same_request(old, new)):
+            self._update(old.pool_key, lambda forecast: forecast.note_deleted(old))
         if new is not None:
-            self._update(new.pool_key, lambda forecast: forecast.note(new))
+            self._update(new.pool_key, lambda forecast: forecast.note_allocation(new))
 
-    def _pool_changed(self, change: Change[NetworkPool]) -> None:
+    def _note_pool_change(self, change: Change[NetworkPool]) -> None:
+        """Update the forecast of a pool; drop it if the pool is gone or recreated."""
         old, new = change.old, change.new
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self._forecasts.pop(old.metadata.key, None)
@@ -476,10 +530,11 @@ class PoolChoice:
             self._update(new.metadata.key, lambda forecast: forecast.note_pool(new))
 
     def _update(self, pool: Key, change: Callable[[PoolForecast], None]) -> None:
+        """Change the forecast of a pool; a stale or absent one is computed when it is needed."""
         forecast = self._forecasts.get(pool)
         if forecast is not None and not forecast.stale:
             change(forecast)
 
 
-def _same_request(old: IPAllocation, new: IPAllocation) -> bool:
+def _is_same_request(old: IPAllocation, new: IPAllocation) -> bool:
     return old.metadata.uid == new.metadata.uid and old.pool_key == new.pool_key

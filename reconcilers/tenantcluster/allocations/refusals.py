@@ -1,7 +1,8 @@
 """Why no pool of a ProviderConfig serves a request, in words for conditions and events.
 
-A refusal names the request, and what each pool has in the order in which the pools are tried. It
-is a function of the objects, so two replicas that read the same objects write the same words.
+A refusal names the request, and the obstacle in each pool, in the order in which the pools are
+tried. Replicas that read the same objects write the same words, so they do not overwrite each
+other's conditions.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ class PoolState(Enum):
     ABSENT = auto()
     """It does not exist."""
     UNREADABLE = auto()
-    """It exists and cannot be read, so that it and those behind it are not chosen."""
+    """It exists and cannot be read. Neither it nor a pool of lower preference is chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +57,9 @@ class RequestRefusal:
         kind: the type of the allocation: nodes or loadbalancer.
         families: the families that the tenant asks for, as words; empty if it names none.
         pools: each pool of the ProviderConfig, in the order in which they are tried.
-        beside: what the same tenant gets at the same time or not at all, as words: "8
-            load-balancer addresses"; empty if nothing. The pools' free blocks are without it.
+        beside: the tenant's other requests, which are created together with this one or not at
+            all, as words: "8 load-balancer addresses"; empty if there are none. The free blocks
+            in `pools` do not contain their addresses.
     """
 
     provider: ProviderConfig
@@ -71,6 +73,7 @@ class RequestRefusal:
         """The reason of the condition."""
         states = {pool.state for pool in self.pools}
         if PoolState.UNREADABLE in states:
+            # First, because the unreadable pool may have room: a correction of it may help.
             return POOL_UNREADABLE
         return POOL_EXHAUSTED if PoolState.PRESENT in states else POOL_NOT_FOUND
 
@@ -82,8 +85,8 @@ class RequestRefusal:
 
     @property
     def sentence(self) -> str:
-        """The request and what each pool has: "needs 70 node addresses in a row; lab: …"."""
-        return "; ".join([f"needs {self._request}", *map(self._pool_text, self.pools)])
+        """The request and each pool's obstacle: "needs 70 node addresses in a row; lab: …"."""
+        return "; ".join([f"needs {self._request}", *map(self._describe_pool, self.pools)])
 
     @property
     def message(self) -> str:
@@ -98,6 +101,7 @@ class RequestRefusal:
 
     @property
     def _request(self) -> str:
+        """The request in words; without a number if pools need different numbers."""
         counts = self.counts
         plural = f"{_ADDRESSES[self.kind]} addresses"
         addresses = count_of_type(self.kind, counts[0]) if len(counts) == 1 else plural
@@ -105,11 +109,10 @@ class RequestRefusal:
         beside = f", beside {self.beside}" if self.beside else ""
         return f"{addresses} in a row{families}{beside}"
 
-    def _has_own_count(self, pool: PoolRefusal) -> bool:
-        return pool.state is PoolState.PRESENT and len(self.counts) > 1
-
-    def _pool_text(self, pool: PoolRefusal) -> str:
-        number = f" ({pool.count} in a row)" if self._has_own_count(pool) else ""
+    def _describe_pool(self, pool: PoolRefusal) -> str:
+        """Return a pool's name and obstacle; its number of addresses if pools differ in it."""
+        needs_number = pool.state is PoolState.PRESENT and len(self.counts) > 1
+        number = f" ({pool.count} in a row)" if needs_number else ""
         return f"{pool.pool}{number}: {pool.obstacle}"
 
 
@@ -124,7 +127,7 @@ def count_of_type(kind: str, count: int) -> str:
 
 
 def describe_free_blocks(largest_free: Mapping[int, int]) -> str:
-    """Return the largest free block of each family of a pool that a request needs.
+    """Return the largest free block of each family that a request needs, in words.
 
     Args:
         largest_free: addresses in the largest free block, by family: 4 or 6.

@@ -1,8 +1,12 @@
-"""A tenant's requests are created, and moved to another pool where theirs cannot serve them.
+"""Creates a tenant's requests, and moves a request to another pool if its pool cannot serve it.
 
-An allocation's spec cannot be changed, so moving is deleting and asking again. The age that gives
-the request its place in the queue would be lost if the process died in between; so it is written
-on the TenantCluster first, by the allocation's name, and removed once the new one carries it.
+A request is an allocation without a range. An allocation's spec cannot be changed, so a move
+deletes the request in one pass and creates it for another pool in a later one. The request's age
+decides its turn, and would be lost in between if the process died. So the age is first noted on
+the TenantCluster, by the allocation's name. The note is removed when the new allocation exists,
+which carries the age itself.
+
+A request is *stuck* if its pool rejected it, is gone, or is being deleted.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,8 +40,8 @@ from reconcilers.tenantcluster.allocations.requests import (
     NewAllocation,
     RequestPlanner,
     RequiredAllocation,
-    count_in_any_pool,
-    groups,
+    group_missing,
+    make_constant_count,
 )
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 
@@ -49,18 +53,18 @@ class Moving:
     """A request that is moved to another pool.
 
     Args:
-        since: when it was first made.
-        leaving: the uid of the allocation that is deleted for it.
+        since: when the request was first made, in RFC 3339.
+        leaving: the uid of the allocation that is deleted for the move.
     """
 
     since: str
     leaving: str
 
 
-def moving(tenant: TenantCluster) -> dict[str, Moving]:
+def parse_moving(tenant: TenantCluster) -> dict[str, Moving]:
     """Return the requests that are moving, by the name of their allocation.
 
-    An annotation that cannot be parsed names none.
+    Empty if the annotation cannot be parsed: then requests lose their age, and nothing else.
     """
     noted = tenant.metadata.annotations.get(names.ANNOTATION_MOVING, "{}")
     try:
@@ -74,42 +78,44 @@ def moving(tenant: TenantCluster) -> dict[str, Moving]:
 
 
 async def note_moving(current: CurrentCluster, failed: IPAllocation) -> None:
-    """Note on the cluster when `failed` was requested.
+    """Note on the cluster when `failed` was requested, unless the note is there already.
 
     Raises:
         Conflict: the cluster changed since it was read.
     """
-    noted = moving(current.tenant)
+    requests = parse_moving(current.tenant)
     entry = Moving(failed.requested_at.isoformat(), failed.metadata.uid)
-    if noted.get(failed.metadata.name) == entry:
+    if requests.get(failed.metadata.name) == entry:
         return
-    await _write(current, noted | {failed.metadata.name: entry})
+    await _write_notes(current, requests | {failed.metadata.name: entry})
 
 
-async def remove_moved(
+async def remove_moving_notes(
     current: CurrentCluster, allocations: Cache[IPAllocation], namespace: str
 ) -> None:
-    """Remove the notes whose new allocation exists.
+    """Remove the notes of requests whose new allocation exists.
 
     Raises:
         Conflict: the cluster changed since it was read.
     """
-    noted = moving(current.tenant)
+    requests = parse_moving(current.tenant)
     remaining = {
         name: entry
-        for name, entry in noted.items()
+        for name, entry in requests.items()
         if not _is_recreated(entry, allocations.get(Key(namespace, name)))
     }
-    if remaining != noted:
-        await _write(current, remaining)
+    if remaining != requests:
+        await _write_notes(current, remaining)
 
 
 def _is_recreated(entry: Moving, allocation: IPAllocation | None) -> bool:
+    """Return whether the allocation of that name is the new one, not the one that is deleted."""
     return allocation is not None and allocation.metadata.uid != entry.leaving
 
 
-async def _write(current: CurrentCluster, noted: Mapping[str, Moving]) -> None:
-    annotation = msgspec.json.encode(noted).decode() if noted else None
+async def _write_notes(current: CurrentCluster, requests: Mapping[str, Moving]) -> None:
+    """Write the moving requests to the cluster's annotation; remove it if there are none."""
+    annotation = msgspec.json.encode(requests).decode() if requests else None
     await current.annotate({names.ANNOTATION_MOVING: annotation})
 
 
@@ -118,10 +124,10 @@ class Requester:
 
     Args:
         client: the management cluster.
-        allocations: what is there already.
+        allocations: all allocations.
         choice: chooses pools.
         metrics: counts growth.
-        recorder: takes an event when node addresses have to be asked for again.
+        recorder: takes an event when a deleted allocation of nodes is requested again.
     """
 
     def __init__(
@@ -142,7 +148,11 @@ class Requester:
     def list_required(
         self, tenant: TenantCluster, provider: ProviderConfig, backfill_nodes: bool
     ) -> list[RequiredAllocation]:
-        """Return the allocations that `tenant` should have; see RequestPlanner."""
+        """Return the allocations that `tenant` should have.
+
+        Args:
+            backfill_nodes: whether a Ready cluster that never had node addresses gets some.
+        """
         return self._planner.list_required(tenant, provider, backfill_nodes)
 
     async def request(
@@ -151,7 +161,7 @@ class Requester:
         provider: ProviderConfig,
         required: Sequence[RequiredAllocation],
     ) -> list[AllocationState]:
-        """Create the allocations that are missing; return the state of each.
+        """Create missing allocations; delete stuck ones; return the state of each required one.
 
         Raises:
             Conflict: the cache is behind; the pass ends, and begins again once it has caught up.
@@ -159,20 +169,21 @@ class Requester:
         """
         for request in required:
             if request.existing is None:
-                continue
+                continue  # created below, group by group
             if request.kind == names.TYPE_NODES and request.existing.metadata.terminating:
-                await self._replace(current.tenant, request.existing)
+                # The machines live on with these addresses, so the range must stay the cluster's.
+                await self._request_successor(current.tenant, request.existing)
             else:
-                await self._move_if_stuck(
+                await self._delete_if_stuck(
                     current, provider, count=request.count, existing=request.existing
                 )
         missing = [request for request in required if request.existing is None]
         created = [
             state
-            for group in groups(current.tenant, missing)
+            for group in group_missing(current.tenant, missing)
             for state in await self._create_all(current.tenant, provider, group)
         ]
-        await remove_moved(current, self._allocations, provider.metadata.namespace)
+        await remove_moving_notes(current, self._allocations, provider.metadata.namespace)
         created_by_kind = {state.kind: state for state in created}
         return [
             created_by_kind.get(request.kind) or AllocationState(request.kind, request.existing)
@@ -180,19 +191,18 @@ class Requester:
         ]
 
     async def withdraw(self, tenant: TenantCluster) -> None:
-        """Delete the tenant's requests that hold no range: it is served in another way now.
+        """Delete the requests of a tenant in cloud mode, where it needs no addresses of ours.
 
-        Pinned ones stay, as a person made them.
+        Pinned requests stay, because a person created them.
 
         Raises:
-            Conflict: one changed since it was read; begin again.
+            Conflict: a request changed since it was read; begin again.
             ControllerError: a delete failed.
         """
         for allocation in members(self._allocations, tenant):
-            idle = (
-                statusranges.find_held_range(allocation) is None and not allocation.spec.is_pinned
-            )
-            if idle and not allocation.metadata.terminating:
+            is_request = statusranges.find_held_range(allocation) is None
+            is_ours = not allocation.spec.is_pinned
+            if is_request and is_ours and not allocation.metadata.terminating:
                 _log.info(
                     "request withdrawn", **release_fields(allocation, "the mode is not ipam")
                 )
@@ -201,7 +211,9 @@ class Requester:
     async def grow(
         self, tenant: TenantCluster, provider: ProviderConfig, number: int, count: int
     ) -> int:
-        """Create up to `number` growth allocations; return how many pools had room for.
+        """Create up to `number` growth allocations; return how many were created.
+
+        It ends early when no pool has room for one more.
 
         Args:
             number: how many allocations.
@@ -212,7 +224,7 @@ class Requester:
             ControllerError: a create failed.
         """
         for number_created in range(number):
-            new = self._planner.growth(tenant, provider, count)
+            new = self._planner.plan_growth(tenant, provider, count)
             if new is None:
                 return number_created
             with self._choice.keep_free(new.pool, new.count, tenant.networking):
@@ -226,65 +238,74 @@ class Requester:
             )
         return number
 
-    def families_of_growth(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
-        """Return of which families a growth allocation would bring addresses; none if it waits."""
-        return self._planner.families_of_growth(tenant, provider)
+    def find_growth_families(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
+        """Return the families of addresses that growth would add now; empty if no pool fits."""
+        return self._planner.find_growth_families(tenant, provider)
 
-    def growth_refusal(
+    def find_growth_refusal(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
     ) -> RequestRefusal:
         """Return why no pool serves one more growth allocation of `count` addresses."""
-        return self._planner.growth_refusal(tenant, provider, count)
+        return self._planner.find_growth_refusal(tenant, provider, count)
 
-    async def move_growth(
+    async def delete_stuck_growth(
         self, current: CurrentCluster, provider: ProviderConfig, grown: Iterable[IPAllocation]
     ) -> frozenset[str]:
-        """Delete growth requests that are stuck and that another pool fits now.
+        """Delete stuck growth requests that another pool fits now.
+
+        A later pass creates growth anew, in that other pool, if Services still wait.
+
+        Args:
+            grown: the growth allocations of the cluster.
 
         Returns:
             The uids of the deleted requests.
 
         Raises:
-            Conflict: one changed, or the cluster did.
+            Conflict: a request or the cluster changed since it was read; begin again.
             ControllerError: a write failed.
         """
         increment = provider.spec.networking.sizing.growthIncrement
-        moved = set()
+        deleted_uids = set()
         for allocation in grown:
-            count = count_in_any_pool(allocation.spec.count or increment)
-            if await self._move_if_stuck(current, provider, count=count, existing=allocation):
-                moved.add(allocation.metadata.uid)
-        return frozenset(moved)
+            # A request of a person may have no count.
+            count = make_constant_count(allocation.spec.count or increment)
+            if await self._delete_if_stuck(current, provider, count=count, existing=allocation):
+                deleted_uids.add(allocation.metadata.uid)
+        return frozenset(deleted_uids)
 
     def is_stuck(self, request: IPAllocation) -> bool:
-        """Return whether the pool of a request refused it, or does not serve any."""
+        """Return whether a request has failed, or its pool is gone or being deleted."""
         if not statusranges.waits_for_range(request):
             return False
-        return request.status.phase == FAILED or not self._choice.serves(request.pool_key)
+        return request.status.phase == FAILED or not self._choice.may_serve(request.pool_key)
 
     async def _create_all(
         self, tenant: TenantCluster, provider: ProviderConfig, group: Sequence[RequiredAllocation]
     ) -> list[AllocationState]:
-        """Create the allocations of a group if there is room for every one of them.
+        """Create the allocations of a group if all have room; return their states.
 
-        Their addresses are kept from other choices until the cache shows the allocations.
+        Their addresses are kept from other choices until all are created: the answer to a create
+        enters the cache, from which pools are chosen.
         """
         with ExitStack() as reserved:
-            planned = self._planner.new_allocations(
-                tenant, provider, group=group, reserved=reserved
-            )
+            planned = self._planner.plan_group(tenant, provider, group=group, reserved=reserved)
             if isinstance(planned, RequestRefusal):
-                return self._planner.states_of_refused(provider, group, planned)
+                return self._planner.make_refused_states(provider, group, planned)
             return [
                 AllocationState(required.kind, await self._create(tenant, new))
                 for required, new in zip(group, planned, strict=True)
             ]
 
     async def _create(self, tenant: TenantCluster, new: NewAllocation) -> IPAllocation:
-        """Create an allocation; one that was moved keeps the time of its first request."""
-        moved = moving(tenant).get(new.name)
-        if moved is not None:
-            new = new.requested_at(moved.since)
+        """Create an allocation; a request that is moved keeps the time when it was first made.
+
+        Raises:
+            AlreadyExists: the cache is behind; the pass begins again.
+        """
+        moving = parse_moving(tenant).get(new.name)
+        if moving is not None:
+            new = new.requested_at(moving.since)
         try:
             created = await self._client.create(IP_ALLOCATION, new.namespace, new.body)
         except AlreadyExists:
@@ -295,10 +316,11 @@ class Requester:
         _log.info(f"created {type_name} IPAllocation", allocation=new.name, pool=pool)
         return created
 
-    async def _replace(self, tenant: TenantCluster, deleted: IPAllocation) -> None:
-        """Ask again for the range of a deleted allocation of nodes: the machines live on.
+    async def _request_successor(self, tenant: TenantCluster, deleted: IPAllocation) -> None:
+        """Request the range of a deleted allocation of nodes again: the machines live on.
 
-        The deleted one keeps the range until the new one is the first in the pool's queue for it.
+        The release check lets the deleted allocation go only when its successor gets the range
+        next. Nothing is requested if the deleted allocation holds no range.
 
         Raises:
             Conflict: it was asked for, and the cache does not show that yet.
@@ -306,8 +328,8 @@ class Requester:
         """
         span = statusranges.find_held_range(deleted)
         if span is None:
-            return
-        body = self._planner.successor(tenant, deleted)
+            return  # there is no range to keep; a later pass creates a new allocation
+        body = self._planner.build_successor(tenant, deleted)
         created = await self._client.create(IP_ALLOCATION, deleted.metadata.namespace, body)
         self._recorder.record(
             TENANT_CLUSTER,
@@ -320,24 +342,24 @@ class Requester:
             related=(IP_ALLOCATION, created),
         )
 
-    async def _move_if_stuck(
+    async def _delete_if_stuck(
         self,
         current: CurrentCluster,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
         existing: IPAllocation,
     ) -> bool:
-        """Delete a request of ours that is stuck if another pool fits it now.
+        """Delete a stuck request of ours if another pool fits it now; return whether it did.
 
-        Returns:
-            Whether it was deleted.
+        The next pass creates it in that pool.
         """
         if not self.is_stuck(existing):
             return False
-        if not self._planner.should_move(current.tenant, provider, count=count, failed=existing):
+        if not self._planner.should_move(current.tenant, provider, count=count, stuck=existing):
             return False
         fields = release_fields(existing, "another pool has room for it now")
         _log.info("request withdrawn", **fields)
+        # Before the deletion: a process that dies in between must not lose the request's age.
         await note_moving(current, existing)
         await self._client.delete(IP_ALLOCATION, Version.from_object(existing))
         return True

@@ -1,7 +1,7 @@
-"""The allocations that a tenant should have, and the requests to create for them: decisions only.
+"""Decides which allocations a tenant should have, and plans the requests to create for them.
 
-They are made from caches: requester.py carries them out on the management cluster, and the command
-line shows them without one.
+Nothing is written here: requester.py carries the decisions out on the management cluster, and the
+command line shows them without one.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,11 +24,11 @@ from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import RequestRefusal, count_of_type
 
 
-def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
-    """Return how many load-balancer addresses the tenant starts with, quota applied.
+def compute_load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
+    """Return how many load-balancer addresses the tenant starts with, at most the quota.
 
-    The tenant's own lbPoolSize goes before the provider's size. An elastic tenant without an
-    ingress starts with none: it would keep addresses that nothing asks for, and it can grow.
+    The tenant's own lbPoolSize precedes the provider's size. An elastic tenant without an ingress
+    starts with none: no Service asks for an address yet, and the tenant grows when one does.
     """
     override = tenant.networking.lbPoolSize
     if override is not None:
@@ -42,8 +42,8 @@ def load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
     return _clamp(count, network.quota.maxLoadBalancerIPs)
 
 
-def node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
-    """Return how many node addresses a tenant gets from `pool`, quota applied."""
+def compute_node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
+    """Return how many node addresses a tenant gets from `pool`, at most the quota."""
     return _clamp(pool.spec.default_count(names.TYPE_NODES), network.quota.maxNodeIPs)
 
 
@@ -57,8 +57,9 @@ class RequiredAllocation:
 
     Args:
         kind: nodes or loadbalancer.
-        count: how many addresses, given the pool.
-        existing: the allocation that serves the purpose, if there is one.
+        count: returns how many addresses the request needs from a pool: pools have different
+            defaults.
+        existing: the allocation that serves this purpose; None if it has to be created.
     """
 
     kind: str
@@ -73,10 +74,10 @@ class AllocationState:
     Args:
         kind: nodes or loadbalancer.
         allocation: the allocation, once it exists.
-        refusal: why no pool serves it; None if one does, or if it waits for another request of
+        refusal: why no pool serves it; None if a pool does, or if it waits for another request of
             its group.
-        count: how many addresses in a row it needs if there is no allocation: the smallest number
-            if pools differ in it.
+        count: how many addresses in a row it needs if there is no allocation. If pools need
+            different numbers, the smallest one.
     """
 
     kind: str
@@ -119,35 +120,40 @@ class NewAllocation:
         return self.pool.metadata.namespace
 
     def requested_at(self, time: str) -> "NewAllocation":
-        """Return the same, for a request that was first made at `time`, in RFC 3339."""
+        """Return a copy that notes when the request was first made, which decides its turn.
+
+        Args:
+            time: in RFC 3339.
+        """
         meta = self.body["metadata"]
         annotations = meta["annotations"] | {names.ANNOTATION_REQUESTED_AT: time}
         body = self.body | {"metadata": meta | {"annotations": annotations}}
         return NewAllocation(self.pool, self.count, body)
 
 
-def _new_allocation(
+def _make_allocation(
     tenant: TenantCluster, name: str, pool: NetworkPool, kind: str, count: int, role: str
 ) -> NewAllocation:
-    body = membership.request(
+    body = membership.build_request(
         tenant, kind, name=name, pool=pool.metadata.name, size=count, role_name=role
     )
     return NewAllocation(pool, count, body)
 
 
-def groups(
+def group_missing(
     tenant: TenantCluster, missing: Sequence[RequiredAllocation]
 ) -> list[list[RequiredAllocation]]:
     """Return the missing allocations in groups; a group is created together or not at all.
 
-    All of them until it is Ready: one that held load-balancer addresses while it waits for node
-    addresses would keep them from others, and two such clusters could wait for each other forever.
+    Until the cluster is Ready, all are one group. A cluster that held load-balancer addresses
+    while it waits for node addresses would keep them from others, and two such clusters could wait
+    for each other for ever. A Ready cluster runs, so each of its requests is a group.
     """
     return [[request] for request in missing] if tenant.is_ready else [list(missing)]
 
 
-def count_in_any_pool(count: int) -> Callable[[NetworkPool], int]:
-    """Return a function that answers `count` for each pool."""
+def make_constant_count(count: int) -> Callable[[NetworkPool], int]:
+    """Return a function that returns `count` for each pool, for `RequiredAllocation.count`."""
     return lambda _: count
 
 
@@ -166,93 +172,104 @@ class RequestPlanner:
     ) -> list[RequiredAllocation]:
         """Return the allocations that `tenant` should have.
 
-        A cluster that was Ready without ever having had node addresses gets none unless
-        `backfill_nodes`: adopting a running installation must not take addresses by surprise.
+        Args:
+            backfill_nodes: whether a Ready cluster that never had node addresses gets some. If
+                not, its machines have their addresses from elsewhere, and it takes none.
         """
         network = provider.spec.networking
         allocations = membership.members(self._allocations, tenant)
-        nodes = membership.initial(allocations, tenant, names.TYPE_NODES)
-        balancer = membership.initial(allocations, tenant, names.TYPE_LOADBALANCER)
+        nodes = membership.find_initial(allocations, tenant, names.TYPE_NODES)
+        balancer = membership.find_initial(allocations, tenant, names.TYPE_LOADBALANCER)
         required = []
-        lb_count = load_balancer_count(tenant, network)
+        lb_count = compute_load_balancer_count(tenant, network)
+        # An existing allocation is listed even if the size is 0 by now: its state is reported.
         if lb_count or balancer is not None:
             required.append(
-                RequiredAllocation(names.TYPE_LOADBALANCER, count_in_any_pool(lb_count), balancer)
+                RequiredAllocation(
+                    names.TYPE_LOADBALANCER, make_constant_count(lb_count), balancer
+                )
             )
         had_nodes = nodes is not None or tenant.status.ipAllocationRef is not None
         if had_nodes or backfill_nodes or not tenant.is_ready:
             required.append(
-                RequiredAllocation(names.TYPE_NODES, lambda p: node_count(p, network), nodes)
+                RequiredAllocation(
+                    names.TYPE_NODES, lambda p: compute_node_count(p, network), nodes
+                )
             )
         return required
 
-    def new_allocation(
+    def plan_allocation(
         self, tenant: TenantCluster, provider: ProviderConfig, required: RequiredAllocation
     ) -> NewAllocation | None:
-        """Return the allocation to create, in the first pool that fits; None if none does."""
+        """Return the allocation to create, in the first pool that fits; None if no pool fits."""
         pool = self._choice.find_first_fit(provider, required.count, tenant.networking)
         if pool is None:
             return None
         namespace, role = provider.metadata.namespace, names.ROLE_INITIAL
-        name = membership.free_name(
+        name = membership.find_free_name(
             tenant, required.kind, taken_by=self._allocations, namespace=namespace
         )
-        return _new_allocation(
+        return _make_allocation(
             tenant, name, pool=pool, kind=required.kind, count=required.count(pool), role=role
         )
 
-    def new_allocations(
+    def plan_group(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
         group: Sequence[RequiredAllocation],
         reserved: ExitStack,
     ) -> list[NewAllocation] | RequestRefusal:
-        """Return the allocations to create for all of `group`; else why one of them is refused.
+        """Return the allocations to create for all of `group`, or why the first one has no pool.
 
-        Their addresses are kept from other choices until `reserved` is closed.
+        Args:
+            group: the missing allocations, created together or not at all.
+            reserved: keeps the planned addresses from other choices until it is closed.
         """
         drafts: list[NewAllocation] = []
         for required in group:
-            new = self.new_allocation(tenant, provider, required)
+            new = self.plan_allocation(tenant, provider, required)
             if new is None:
+                # The drafts before this one in the group take part of the free space.
                 beside = (
-                    count_of_type(kept.kind, draft.count)
-                    for kept, draft in zip(group, drafts, strict=False)
+                    count_of_type(planned.kind, draft.count)
+                    for planned, draft in zip(group, drafts, strict=False)
                 )
-                refusal = self._refusal(tenant, provider, kind=required.kind, count=required.count)
+                refusal = self._make_refusal(
+                    tenant, provider, kind=required.kind, count=required.count
+                )
                 return replace(refusal, beside=" and ".join(beside))
             kept_free = self._choice.keep_free(new.pool, new.count, tenant.networking)
             reserved.enter_context(kept_free)
             drafts.append(new)
         return drafts
 
-    def states_of_refused(
+    def make_refused_states(
         self,
         provider: ProviderConfig,
         group: Sequence[RequiredAllocation],
         refusal: RequestRefusal,
     ) -> list[AllocationState]:
-        """Return the states of a group of which one is refused: the others wait for it."""
+        """Return the states of a group in which one request is refused; the others wait for it."""
         return [
             AllocationState(
                 required.kind,
                 None,
                 refusal=refusal if refusal.kind == required.kind else None,
-                count=self._choice.least_count(provider, required.count),
+                count=self._choice.find_least_count(provider, required.count),
             )
             for required in group
         ]
 
-    def growth_refusal(
+    def find_growth_refusal(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
     ) -> RequestRefusal:
         """Return why no pool serves one more growth allocation of `count` addresses."""
-        return self._refusal(
-            tenant, provider, kind=names.TYPE_LOADBALANCER, count=count_in_any_pool(count)
+        return self._make_refusal(
+            tenant, provider, kind=names.TYPE_LOADBALANCER, count=make_constant_count(count)
         )
 
-    def _refusal(
+    def _make_refusal(
         self,
         tenant: TenantCluster,
         provider: ProviderConfig,
@@ -261,10 +278,10 @@ class RequestPlanner:
     ) -> RequestRefusal:
         """Return why no pool of `provider` serves a request of the tenant."""
         asked = tenant.networking
-        pools = self._choice.refusals(provider, count, asked)
+        pools = self._choice.list_refusals(provider, count, asked)
         return RequestRefusal(provider, kind, families=asked.families_text, pools=pools)
 
-    def growth(
+    def plan_growth(
         self, tenant: TenantCluster, provider: ProviderConfig, count: int
     ) -> NewAllocation | None:
         """Return one more growth allocation of `count` addresses, in the first pool that fits.
@@ -272,33 +289,35 @@ class RequestPlanner:
         Returns:
             The allocation to create; None if no pool fits.
         """
-        pool = self._choice.find_first_fit(provider, count_in_any_pool(count), tenant.networking)
+        pool = self._choice.find_first_fit(provider, make_constant_count(count), tenant.networking)
         if pool is None:
             return None
-        name = membership.free_growth_name(tenant, self._allocations, provider.metadata.namespace)
+        name = membership.find_free_growth_name(
+            tenant, self._allocations, provider.metadata.namespace
+        )
         kind, role = names.TYPE_LOADBALANCER, names.ROLE_GROWTH
-        return _new_allocation(tenant, name, pool=pool, kind=kind, count=count, role=role)
+        return _make_allocation(tenant, name, pool=pool, kind=kind, count=count, role=role)
 
-    def families_of_growth(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
-        """Return of which families a growth allocation would bring addresses; none if it waits."""
-        new = self.growth(tenant, provider, provider.spec.networking.sizing.growthIncrement)
+    def find_growth_families(self, tenant: TenantCluster, provider: ProviderConfig) -> set[Family]:
+        """Return the families of addresses that growth would add now; empty if no pool fits."""
+        new = self.plan_growth(tenant, provider, provider.spec.networking.sizing.growthIncrement)
         if new is None:
             return set()
-        return self._choice.families(new.pool, new.count, tenant.networking)
+        return self._choice.find_families(new.pool, new.count, tenant.networking)
 
-    def successor(self, tenant: TenantCluster, deleted: IPAllocation) -> dict[str, Any]:
+    def build_successor(self, tenant: TenantCluster, deleted: IPAllocation) -> dict[str, Any]:
         """Return the body of an allocation that asks for the range of a deleted one of nodes.
 
-        It goes before all that wait for that pool by now, so that no other is handed the range in
-        between; who comes later is younger.
+        Its noted time of request is earlier than that of all requests that wait for the pool. So
+        no other request is given the range in between. Requests that come later are younger.
         """
         spans, meta = statusranges.list_held_ranges(deleted), deleted.metadata
         assert spans, "only the range of an allocation that holds one is requested again"
         rivals = (rival for rival in self._without_range if rival.pool_key == deleted.pool_key)
-        waiting = [rival.requested_at for rival in rivals]
-        first = min([deleted.requested_at, *waiting]) - timedelta(seconds=1)
+        rival_times = [rival.requested_at for rival in rivals]
+        first = min([deleted.requested_at, *rival_times]) - timedelta(seconds=1)
         name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
-        body = membership.request(
+        body = membership.build_request(
             tenant, deleted.spec.type, name=name, pool=pool, size=cap_at_int32(spans[0].size)
         )
         body["metadata"]["annotations"] |= {
@@ -307,8 +326,11 @@ class RequestPlanner:
         }
         pins = [{"startAddress": span.start_text, "endAddress": span.end_text} for span in spans]
         body["spec"] |= {"pinnedRange": pins[0]} if len(pins) == 1 else {"pinnedRanges": pins}
-        kept = {name: value for name, value in body["spec"].items() if not name.startswith("ipF")}
-        body["spec"] = kept | membership.asked_families(deleted.spec)
+        # The families of the deleted allocation, not of the tenant's spec, which may have changed.
+        other_fields = {
+            name: value for name, value in body["spec"].items() if not name.startswith("ipF")
+        }
+        body["spec"] = other_fields | membership.build_family_fields(deleted.spec)
         return body
 
     def should_move(
@@ -316,18 +338,24 @@ class RequestPlanner:
         tenant: TenantCluster,
         provider: ProviderConfig,
         count: Callable[[NetworkPool], int],
-        failed: IPAllocation,
+        stuck: IPAllocation,
     ) -> bool:
-        """Return whether a request is to be deleted and created again for another pool.
+        """Return whether to delete a stuck request and to create it again for another pool.
 
-        Only one that we made, that is not pinned and holds nothing; and only if another pool
-        fits it now, and its own is not about to serve it. Otherwise it stays and keeps its place
-        in the queue.
+        True if another pool fits it now. Otherwise it stays, and keeps its turn in its pool.
+
+        Args:
+            count: returns how many addresses the request needs from a pool.
+            stuck: the request.
         """
-        ours = failed.metadata.annotations.get(names.ANNOTATION_TENANT_UID) == tenant.metadata.uid
-        if not ours or failed.spec.is_pinned or statusranges.find_held_range(failed) is not None:
-            return False
-        if self._choice.will_serve(failed):
-            return False
+        is_ours = (
+            stuck.metadata.annotations.get(names.ANNOTATION_TENANT_UID) == tenant.metadata.uid
+        )
+        if not is_ours or stuck.spec.is_pinned:
+            return False  # a person created it, or chose its range
+        if statusranges.find_held_range(stuck) is not None:
+            return False  # it has been served meanwhile
+        if self._choice.will_serve(stuck):
+            return False  # its own pool serves it next
         pool = self._choice.find_first_fit(provider, count, tenant.networking)
-        return pool is not None and pool.metadata.name != failed.spec.poolRef.name
+        return pool is not None and pool.metadata.name != stuck.spec.poolRef.name

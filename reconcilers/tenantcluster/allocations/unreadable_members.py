@@ -1,9 +1,16 @@
 """Which unreadable IPAllocations are a tenant's, or may be.
 
 An allocation that does not match its model still holds its range, and the tenant may use it. So
-while one is unreadable nothing is changed for its tenant. Whose it is, is decided by the first of
-these that is known: spec.tenantClusterRef, the last version that could be read, the labels, the
-name.
+while an allocation is unreadable, nothing is changed for its tenant. The first of these that is
+known decides whose allocation it is:
+
+1. spec.tenantClusterRef
+2. the last version that could be read, which the cache keeps
+3. the labels
+4. the name, if it is one that we generate
+
+A *failure* is the text that says why an object could not be decoded. It may carry the parts of the
+object that could be decoded.
 """
 
 from collections.abc import Mapping
@@ -18,7 +25,7 @@ from reconcilers.promises.unreadable import UnreadableObject, is_terminating, ou
 from reconcilers.tenantcluster.allocations.membership import is_generated_name
 
 
-def unreadable_members(
+def list_unreadable_members(
     allocations: Cache[IPAllocation], tenant: Key, uid: str = ""
 ) -> tuple[UnreadableObject, ...]:
     """Return the unreadable allocations that may be a tenant's, sorted.
@@ -33,52 +40,63 @@ def unreadable_members(
     if not unreadable:
         return ()
     index, value = TENANT_INDEX, str(tenant)
+    # By the reference, where it can be read.
     keys = set(unreadable.by_index(index, value))
+    # The index has no place for an allocation whose reference cannot be read.
     keys.update(
-        key for key in unreadable.list_unplaced(index) if _is_named(allocations, key, tenant)
+        key
+        for key in unreadable.list_unplaced(index)
+        if _may_be_without_reference(allocations, key, tenant)
     )
+    # By the last version that could be read: the reference may have been edited since.
     keys.update(
         allocation.metadata.key
         for allocation in allocations.by_index(index, value)
         if allocation.metadata.key in unreadable
     )
-    return unreadable_objects({key: unreadable[key] for key in keys}, uid)
+    return make_unreadable_objects({key: unreadable[key] for key in keys}, uid)
 
 
-def unreadable_in_list(
+def select_unreadable_members(
     unreadable: Mapping[Key, str], tenant: Key, uid: str
 ) -> tuple[UnreadableObject, ...]:
-    """Return the unreadable allocations of a LIST that may be a tenant's, sorted.
+    """Select the unreadable allocations of a LIST that may be a tenant's, sorted.
+
+    Unlike a cache, a LIST has no earlier version of an allocation, so step 2 of the module
+    docstring is left out.
 
     Args:
-        unreadable: the allocations that cannot be decoded, with the reason.
+        unreadable: the failures, by key of the allocation.
         tenant: namespace and name of the TenantCluster.
-        uid: as for `unreadable_members`.
+        uid: of the TenantCluster: allocations of earlier clusters of that name are left out.
     """
-    possible_members = {k: why for k, why in unreadable.items() if _may_be_of(k, why, tenant)}
-    return unreadable_objects(possible_members, uid)
+    possible_members = {
+        key: failure for key, failure in unreadable.items() if _may_be_of(key, failure, tenant)
+    }
+    return make_unreadable_objects(possible_members, uid)
 
 
-def unreadable_objects(
+def make_unreadable_objects(
     unreadable: Mapping[Key, str], uid: str = ""
 ) -> tuple[UnreadableObject, ...]:
-    """Return unreadable allocations as messages name them, sorted.
+    """Return unreadable allocations in the form that messages use, sorted.
 
     Args:
-        unreadable: the reasons, by key.
-        uid: leave out those for a TenantCluster of another uid; empty to leave out none.
+        unreadable: the failures, by key of the allocation.
+        uid: leave out allocations that note another uid of their TenantCluster; empty to leave
+            out none. An allocation without a readable note stays: it may be this cluster's.
     """
     return tuple(
         sorted(
-            UnreadableObject(IP_ALLOCATION.kind, key, is_terminating(why))
-            for key, why in unreadable.items()
-            if not uid or _read_uid_note(why) in {"", uid}
+            UnreadableObject(IP_ALLOCATION.kind, key, is_terminating(failure))
+            for key, failure in unreadable.items()
+            if not uid or _read_uid_note(failure) in {"", uid}
         )
     )
 
 
 class UnreadableOwners:
-    """The TenantClusters to reconcile when an allocation becomes unreadable, readable or is gone.
+    """The TenantClusters to reconcile when an allocation becomes unreadable or readable, or goes.
 
     Args:
         allocations: all allocations.
@@ -86,42 +104,46 @@ class UnreadableOwners:
 
     def __init__(self, allocations: Cache[IPAllocation]) -> None:
         self._allocations = allocations
-        self._last: dict[Key, Key] = {}
+        self._last_owners: dict[Key, Key] = {}
+        """The TenantCluster of each unreadable allocation, by the allocation's key."""
 
-    def of(self, allocation: Key) -> list[Key]:
-        """Return the TenantCluster of an allocation that is, or was until now, unreadable.
+    def list_to_reconcile(self, allocation: Key) -> list[Key]:
+        """Return the TenantClusters of an allocation that is unreadable, or was until now.
 
-        An allocation that does not say whose it is has none; then the retry of the cluster's pass
-        notices that the allocation is gone.
+        These are its owner at the last call and its owner now; each once. The list is empty if the
+        owner is not known; then a later pass of the cluster notices the change.
         """
         owner = self._find_owner(allocation)
-        before = self._last.pop(allocation, None)
+        last_owner = self._last_owners.pop(allocation, None)
         if owner is not None and allocation in self._allocations.unreadable:
-            self._last[allocation] = owner
-        return list(dict.fromkeys(key for key in (before, owner) if key is not None))
+            self._last_owners[allocation] = owner
+        return list(dict.fromkeys(key for key in (last_owner, owner) if key is not None))
 
     def _find_owner(self, allocation: Key) -> Key | None:
-        """Return the TenantCluster of an unreadable allocation; None if it is not known."""
+        """Return the TenantCluster of an unreadable allocation; None if it is not known.
+
+        The order is that of the module docstring. The name is not used: it fits several clusters.
+        """
         failure = self._allocations.unreadable.get(allocation)
         if failure is None:
-            return None
+            return None  # it is readable or gone; its last owner is remembered
         reference = _read_reference(failure)
         if reference is not None:
             return reference.key
-        older = self._allocations.get(allocation)
-        if older is not None:
-            return older.spec.tenantClusterRef.key
+        last_readable = self._allocations.get(allocation)
+        if last_readable is not None:
+            return last_readable.spec.tenantClusterRef.key
         labels = _read_labels(failure)
         if names.LABEL_TEAM in labels and names.LABEL_TENANT in labels:
             return Key(labels[names.LABEL_TEAM], labels[names.LABEL_TENANT])
         return None
 
 
-def _is_named(allocations: Cache[IPAllocation], key: Key, tenant: Key) -> bool:
+def _may_be_without_reference(allocations: Cache[IPAllocation], key: Key, tenant: Key) -> bool:
     """Return whether an unreadable allocation whose reference is unknown may be the tenant's."""
-    older = allocations.get(key)
-    if older is not None:
-        return older.spec.tenantClusterRef.key == tenant
+    last_readable = allocations.get(key)
+    if last_readable is not None:
+        return last_readable.spec.tenantClusterRef.key == tenant
     return _may_be_of(key, allocations.unreadable[key], tenant)
 
 
@@ -132,6 +154,7 @@ def _may_be_of(key: Key, failure: str, tenant: Key) -> bool:
         return reference.key == tenant
     labels = _read_labels(failure)
     if names.LABEL_TEAM in labels and names.LABEL_TENANT in labels:
+        # `label_value` shortens: a label has at most 63 characters, a namespace or name more.
         labelled = (labels[names.LABEL_TEAM], labels[names.LABEL_TENANT])
         return labelled == tuple(map(names.label_value, tenant))
     return is_generated_name(key.name, tenant)

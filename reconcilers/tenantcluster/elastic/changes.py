@@ -1,6 +1,7 @@
-"""A change of a tenant's size is carried out on the management cluster.
+"""Carries out a change of a tenant's size on the management cluster.
 
-Each write has its precondition, so a decision on old data ends in a conflict and is taken again.
+Each write has its precondition, so a decision on old data ends in a conflict, and the next pass
+decides again.
 """
 
 from collections.abc import Iterable
@@ -31,14 +32,18 @@ async def carry_out(
 ) -> Created:
     """Carry out a change of a tenant's size.
 
-    Marks are withdrawn before anything is created, because a range that stays needs no other. The
-    Services that growth did not help are noted before a range is marked: a pass that ends in
-    between would otherwise grow for them again.
+    The order matters if the pass ends in between. Marks are withdrawn first, because a range that
+    stays may make a new one unnecessary. The Services that growth did not help are noted before
+    their range is marked; otherwise the next pass would grow for them again.
 
     Args:
+        change: the decision.
         facts: what it was decided from.
         client: the management cluster.
-        requester: creates and moves allocations.
+        requester: creates growth, and deletes stuck growth.
+
+    Returns:
+        How many allocations were created, and why no more, if a pool had no room.
 
     Raises:
         Conflict: something changed since it was read; begin again.
@@ -48,34 +53,34 @@ async def carry_out(
     number = await requester.grow(
         current.tenant, provider, number=change.create, count=change.addresses
     )
-    grown = [part.allocation for part in facts.ranges if part.is_growth]
-    moved: frozenset[str] = frozenset()
+    growth = [part.allocation for part in facts.ranges if part.is_growth]
+    deleted_uids: frozenset[str] = frozenset()
     if change.should_move:
-        moved = await requester.move_growth(current, provider, grown)
+        deleted_uids = await requester.delete_stuck_growth(current, provider, growth)
     for disuse in change.disuse:
-        if disuse.allocation.metadata.uid not in moved:
+        if disuse.allocation.metadata.uid not in deleted_uids:
             await annotate(client, disuse.allocation, {names.ANNOTATION_IDLE_SINCE: disuse.since})
     if change.unserved is not None:
         note = {names.ANNOTATION_GROWN_IN_VAIN: change.unserved.annotation}
         await current.annotate(note)
     for mark in change.mark:
-        if mark.allocation.metadata.uid in moved:
+        if mark.allocation.metadata.uid in deleted_uids:
             continue
         fields = release_fields(mark.allocation, mark.reason)
         _log.info("elastic IPAM: shrinking unused allocation", **fields)
         await annotate(client, mark.allocation, {names.ANNOTATION_RELEASING: rfc3339(change.time)})
-    # A request whose pool cannot serve it needs room, like one that was not created.
+    # A stuck request that no other pool fits is reported like growth that was not created.
     is_stuck = change.should_move and any(
-        part.is_stuck and part.uid not in moved for part in facts.ranges if part.is_growth
+        part.is_stuck and part.uid not in deleted_uids for part in facts.ranges if part.is_growth
     )
     if not is_stuck and number == change.create:
         return Created(number)
-    refusal = requester.growth_refusal(current.tenant, provider, change.addresses)
+    refusal = requester.find_growth_refusal(current.tenant, provider, change.addresses)
     return Created(number, is_stuck, refusal.sentence)
 
 
 async def withdraw_marks(client: Client, marked: Iterable[IPAllocation]) -> None:
-    """Keep marked ranges where addresses are needed.
+    """Remove the marks, and the noted times of disuse, of allocations that Services need again.
 
     Raises:
         Conflict: an allocation changed since it was read; begin again.

@@ -1,4 +1,4 @@
-"""How many load-balancer addresses a tenant should have: decided from facts, without I/O.
+"""Decides how many load-balancer addresses a tenant should have: from facts, without I/O.
 
 decide_size           what to change now
   decide_growth         when an elastic tenant grows, and by how much
@@ -9,18 +9,22 @@ describe_size         the conditions, once the change is carried out
 
 The rules that the rest relies on:
 
-- A Service is a reason to grow after it has waited for `growth_after` seconds. What exists and is
-  unused is subtracted from what is waited for, so no Service makes a tenant grow twice.
-- The quota counts every load-balancer allocation until it is gone, also those being released.
-- A mark that is withdrawn counts as supply in the same decision.
-- Only ranges that growth added are released. Disuse is remembered on the allocation, so a restart
-  neither resets nor hastens it. A range that does not stand in the tenant's pool is neither in use
-  nor out of use.
-- When a growth range is released that no Service used while others waited, more of the same would
-  not serve those either. That is remembered on the TenantCluster (`UnservedGrowth`).
+- A Service is a reason to grow after it has waited for `growth_after` seconds. Unused addresses
+  are subtracted from the addresses that Services wait for, so no Service makes a tenant grow
+  twice.
+- The quota counts every load-balancer allocation until it is gone, also while it is released.
+- A *mark* is an annotation on an allocation whose range is to be released. A mark can be withdrawn
+  while the allocation holds the range; then the range counts as supply in the same decision.
+- Only ranges that growth added are released. *Disuse* is the time without a Service that uses a
+  range. It is noted on the allocation, so a restart neither resets nor hastens it. A range that is
+  not in the tenant's pool is neither in use nor out of use.
+- A growth range may be released that no Service used while others waited. More of the same would
+  not serve those Services either, so they are remembered on the TenantCluster (`UnservedGrowth`).
 - A range cannot be divided or enlarged. A larger fixed size adds one range of the difference. A
   smaller one releases the youngest added ranges that no Service uses and whose removal leaves at
   least the size. The first range stays while the cluster lives, and so does a pinned range.
+
+`part` is the name of one RangeFacts in this module: one allocation of the tenant.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +49,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     could_be_served,
 )
 from reconcilers.tenantcluster.networkstatus import RefusedGrowth
-from reconcilers.tenantcluster.status import demand_met
+from reconcilers.tenantcluster.status import make_demand_met
 
 SIZE_FIELD = "spec.networking.lbPoolSize"
 QUOTA_EXCEEDED = "QuotaExceeded"
@@ -61,7 +65,7 @@ MOST_UNSERVED = 1_000
 _MOST_DIGITS = 10
 
 
-# What is seen ---------------------------------------------------------------------------------
+# The facts ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +73,11 @@ class RangeFacts:
     """One load-balancer allocation of a tenant.
 
     Args:
-        size: addresses of each family that it holds or asks for.
+        size: how many addresses of each family it holds or asks for.
         is_growth: whether it was added by growth, and may be released again.
-        is_stuck: whether it is a request that its pool refused, or does not serve.
-        in_pool: for how many seconds its range has stood in the tenant's pool; None if it does
-            not, as far as this process knows.
+        is_stuck: whether it is a request that its pool refused, or whose pool is gone.
+        in_pool: for how many seconds its range has been in the tenant's pool; None if it is not
+            there, as far as this process knows.
     """
 
     allocation: IPAllocation
@@ -104,7 +108,7 @@ class RangeFacts:
 
     @property
     def can_stay(self) -> bool:
-        """Whether its range is marked to be released, and the mark can be withdrawn."""
+        """Whether it is marked, and its mark can be withdrawn so that the range stays."""
         return self.allocation.is_marked and self.has_range
 
 
@@ -134,16 +138,17 @@ class TargetSize:
 
 @dataclass(frozen=True, slots=True)
 class UnservedGrowth:
-    """The Services that growth did not help, so that it is not tried again and again.
+    """The Services that growth did not help, so that the tenant does not grow for them again.
 
-    Without this memory, a Service that the load balancer serves from no range of ours would make
-    its tenant grow and shrink every ten minutes. A Service that changes what it asks for counts
-    anew. So do all of them when more addresses are in use than when this was written, because the
-    load balancer hands out addresses again. That number only rises, so this ends.
+    Without this memory, a Service that the load balancer never serves from our ranges would make
+    its tenant grow and shrink every ten minutes. A Service is forgotten when it changes what it
+    asks for. All of them are forgotten when more addresses are in use than at the time of writing,
+    because the load balancer hands out addresses again. `used` only rises, so that cannot happen
+    for ever.
 
     Args:
-        used: how many addresses were in use when it was written.
-        digests: of the Services.
+        used: how many addresses were in use when the memory was written.
+        digests: the digests of the Services, as `Demand.make_digest` has them.
     """
 
     used: int = 0
@@ -154,6 +159,7 @@ class UnservedGrowth:
         """Read the annotation of a TenantCluster; one that cannot be parsed counts as empty."""
         value = tenant.metadata.annotations.get(names.ANNOTATION_GROWN_IN_VAIN, "")
         used, _, digests = value.partition(":")
+        # The length is limited because `int` is slow for, or rejects, very long texts.
         if not used.isdecimal() or len(used) > _MOST_DIGITS:
             return cls()
         return cls(int(used), frozenset(digests.split(",")) - {""})
@@ -164,18 +170,22 @@ class UnservedGrowth:
         return f"{self.used}:{','.join(sorted(self.digests))}" if self.digests else None
 
     def covers(self, digest: str, used: int) -> bool:
-        """Return whether growth is known not to help a Service, with `used` addresses in use.
+        """Return whether growth is known not to help a Service.
 
         Args:
-            digest: of the Service, by the demand.
-            used: addresses in use.
+            digest: the digest of the Service.
+            used: how many addresses are in use now.
         """
         return used <= self.used and digest in self.digests
 
     def add_release(self, waiting: Iterable[str], used: int) -> "UnservedGrowth":
-        """Return the memory after a growth range was released while `waiting` waited.
+        """Return the memory after a growth range was released unused while Services waited.
 
-        Services that wait no longer are forgotten; the number of addresses in use never falls.
+        It covers these Services alone; others of the earlier memory no longer wait.
+
+        Args:
+            waiting: the digests of the Services.
+            used: how many addresses are in use now.
         """
         digests = sorted(waiting)
         return UnservedGrowth(max(self.used, used), frozenset(digests[:MOST_UNSERVED]))
@@ -192,18 +202,19 @@ class SizeFacts:
         now: the time.
         settings: the thresholds.
         balancer: the load balancer's name, for messages.
-        is_elastic: whether the tenant follows its Services, and not a size that is asked for.
+        is_elastic: whether the tenant grows and shrinks with its Services; else it is static.
         increment: addresses in one growth allocation.
         quota: the most load-balancer addresses that it may hold; None for no limit.
         target: the size that a static tenant asks for; None if it asks for none, or is not Ready.
         pools: the pools that may serve it, in the order in which they are tried.
         unserved: the Services that growth did not help.
-        settling: seconds until the load balancer has had the first range as long as a Service has
-            to wait; 0 or less if it has. Until then unused addresses may still help.
+        settling: for how many seconds unused addresses may still help waiting Services, because
+            the load balancer has had them only for a short time; 0 or less if they no longer may.
         unconfirmed: why the load balancer is not known to have the tenant's ranges; empty if it
             has them, or if it is absent.
         is_balancer_absent: whether the load balancer was not there at the last projection. Then
-            what is held and what is waited for is known, and growth goes on by the difference.
+            nothing is assigned yet, and growth is the difference of waiting Services and
+            addresses.
     """
 
     ranges: tuple[RangeFacts, ...]
@@ -239,7 +250,7 @@ class SizeFacts:
 
     def is_used(self, part: RangeFacts) -> bool:
         """Return whether a Service shows an address of an allocation."""
-        return any(map(self.demand.in_use, part.spans))
+        return any(map(self.demand.count_used, part.spans))
 
     def have_waited(self, seconds: float, services: Iterable[Service]) -> list[Service]:
         """Return the Services that have waited for at least so many seconds."""
@@ -247,8 +258,8 @@ class SizeFacts:
 
     def list_remaining_waits(self, seconds: float, services: Iterable[Service]) -> list[float]:
         """Return the seconds until each Service has waited for `seconds`; skip those that have."""
-        so_far = map(self._seconds_waited, services)
-        return [seconds - waited for waited in so_far if waited < seconds]
+        waited_seconds = map(self._seconds_waited, services)
+        return [seconds - waited for waited in waited_seconds if waited < seconds]
 
     @property
     def waiting_long(self) -> list[Service]:
@@ -269,16 +280,20 @@ class SizeFacts:
         return self.waited[service.metadata.uid]
 
 
-def size_of(allocation: IPAllocation, otherwise: int) -> int:
-    """Return how many addresses of a family an allocation holds, or asks for, or `otherwise`."""
+def measure_size(allocation: IPAllocation, default_count: int) -> int:
+    """Return how many addresses of a family an allocation holds; for a request, how many it asks.
+
+    Args:
+        default_count: the number for a request that neither pins a range nor has a count.
+    """
     spans = statusranges.list_held_ranges(allocation)
     if spans:
         return max(span.size for span in spans)
     try:
-        pinned = requestedranges.parse_first_pin(allocation)
+        pin = requestedranges.parse_first_pin(allocation)
     except AllocatorError:
-        pinned = None
-    return pinned.size if pinned is not None else allocation.spec.count or otherwise
+        pin = None  # its condition reports the invalid pin; its pool gives it nothing
+    return pin.size if pin is not None else allocation.spec.count or default_count
 
 
 def is_growth(allocation: IPAllocation, tenant: TenantCluster) -> bool:
@@ -286,7 +301,7 @@ def is_growth(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     return (
         allocation.spec.type == names.TYPE_LOADBALANCER
         and not allocation.spec.is_pinned
-        and membership.role(allocation, tenant) == names.ROLE_GROWTH
+        and membership.find_role(allocation, tenant) == names.ROLE_GROWTH
     )
 
 
@@ -301,9 +316,9 @@ class Growth:
         needed_addresses: addresses that Services have waited for long enough; 0 if more addresses
             would help none of the waiting Services.
         create: how many allocations to create.
-        withdraw: marked ranges that stay.
+        withdraw: the allocations whose marks are withdrawn.
         is_over_quota: whether the quota forbids allocations that are needed.
-        obstacle: why the tenant does not grow though Services wait; None if it may.
+        obstacle: why the tenant does not grow though Services wait; None if it may grow.
         unserved: how many Services wait that growth is known not to help.
         are_requests_needed: whether Services wait for the requests that hold no range yet.
         due_in: for each Service that has not waited long enough, seconds until it has.
@@ -324,7 +339,7 @@ class Disuse:
     """Whether a growth allocation is out of use.
 
     Args:
-        since: the annotation that says since when; None if it should not be there.
+        since: the value that its annotation of disuse should have; None to have no annotation.
         due_in: seconds until it may be released; None while it is in use.
     """
 
@@ -479,68 +494,71 @@ def decide_size(facts: SizeFacts) -> SizeChange:
 def decide_growth(facts: SizeFacts) -> Growth:
     """Return by how many allocations an elastic tenant grows now.
 
-    That is ceil((addresses waited for - unused supply) / increment), at most as many as may be in
-    flight, within the quota.
+    That is ceil((needed addresses - unused supply) / increment), at most as many as may be in
+    flight, within the quota. *In flight* are growth allocations that no Service uses yet.
     """
-    in_use = len(facts.demand.used)
+    used_number = len(facts.demand.used)
+    # Services that growth may help. `unserved` has the others.
     waiting = [
         service
         for service in facts.demand.waiting
-        if not facts.unserved.covers(facts.demand.digest(service), in_use)
+        if not facts.unserved.covers(facts.demand.make_digest(service), used_number)
     ]
-    after = _growth_threshold(facts)
-    due = facts.have_waited(after, waiting)
-    nothing = Growth(
+    threshold = _choose_growth_threshold(facts)
+    due = facts.have_waited(threshold, waiting)
+    no_growth = Growth(
         unserved=len(facts.demand.waiting) - len(waiting),
-        due_in=tuple(facts.list_remaining_waits(after, waiting)),
+        due_in=tuple(facts.list_remaining_waits(threshold, waiting)),
     )
     if not due:
-        return nothing
+        return no_growth
     marked = tuple(part.allocation for part in facts.ranges if part.can_stay)
     obstacle = find_growth_obstacle(facts, due)
     if obstacle is not None:
-        # What the load balancer has not confirmed may yet be needed, so marked ranges stay.
+        # If the load balancer has not confirmed the ranges, Services may yet need marked ones.
         withdraw = marked if facts.unconfirmed else ()
         are_needed = obstacle.reason == GROWING
         return replace(
-            nothing, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
+            no_growth, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
         )
     needed_addresses = facts.demand.count_needed_addresses(
         _find_services_beyond_free_addresses(facts, due)
     )
     supply = measure_supply(facts)
     missing = max(0, needed_addresses - supply.addresses)
-    may_fly = max(0, facts.settings.growth_in_flight - supply.allocations)
-    needed = min(-(-missing // facts.increment), may_fly)
-    room = needed
+    more_in_flight = max(0, facts.settings.growth_in_flight - supply.allocations)
+    rounded_up = -(-missing // facts.increment)
+    needed_allocations = min(rounded_up, more_in_flight)
+    quota_room = needed_allocations
     if facts.quota is not None:
-        room = max(0, (facts.quota - facts.held_until_gone) // facts.increment)
+        quota_room = max(0, (facts.quota - facts.held_until_gone) // facts.increment)
     return replace(
-        nothing,
+        no_growth,
         needed_addresses=needed_addresses,
-        create=min(needed, room),
+        create=min(needed_allocations, quota_room),
         withdraw=marked,
-        is_over_quota=room < needed,
+        is_over_quota=quota_room < needed_allocations,
         are_requests_needed=True,
     )
 
 
 def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionFinding | None:
-    """Return why more addresses would not be handed out either; None if they would.
+    """Return condition DemandMet if more addresses would not be handed out either; else None.
 
-    - The load balancer is not known to have what the tenant holds: its pool was refused, or it
-      has not read the pool.
-    - Addresses lie there that the load balancer could hand out, and it does not.
+    In this order:
 
-    Where the load balancer is absent, or being installed, neither is asked.
+    1. The load balancer is not known to have the tenant's ranges.
+    2. None, if free addresses do not suffice for a Service, or the load balancer is absent.
+    3. Free addresses are there only for a moment: they are growth, and the wait goes on.
+    4. The load balancer could hand out free addresses, and does not.
 
     Args:
-        facts: what is seen.
+        facts: what is known of the tenant.
         due: the Services that have waited long enough.
     """
     count = count_noun(len(due), "Service")
     if facts.unconfirmed:
-        return demand_met(
+        return make_demand_met(
             False,
             "NotProjected",
             f"{count} without an address; no growth until {facts.balancer} in the tenant has"
@@ -549,9 +567,9 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
     if _find_services_beyond_free_addresses(facts, due):
         return None
     if facts.is_elastic and _has_fresh_addresses(facts):
-        return demand_met(False, GROWING, f"{count} without an address; growing")
+        return make_demand_met(False, GROWING, f"{count} without an address; growing")
     free = sum(_count_free(facts, facts.staying).values())
-    return demand_met(
+    return make_demand_met(
         False,
         "AddressesUnused",
         f"{count} without an address, and {free} of the tenant's are free; {facts.balancer}"
@@ -560,11 +578,9 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
 
 
 def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
-    """Return the growth allocations that are out of use, and those to release now.
-
-    Nothing is decided while the load balancer is not known to have the ranges.
-    """
+    """Return the growth allocations that are out of use, and those to release now."""
     if facts.unconfirmed:
+        # Services may not have their addresses yet, so an unused range says nothing.
         return Shrink()
     disuse: list[NewDisuse] = []
     mark: list[NewMark] = []
@@ -574,30 +590,30 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
         if not part.is_growth:
             continue
         if growth.are_requests_needed and not part.has_range:
-            measured = Disuse(None, None)
+            # Services wait for this request, so it is not out of use.
+            part_disuse = Disuse(None, None)
         else:
-            measured = measure_disuse(facts, part)
-        since = noted_disuse(part.allocation)
-        if measured.is_over:
+            part_disuse = measure_disuse(facts, part)
+        since = read_disuse(part.allocation)
+        if part_disuse.is_over:
             mark.append(NewMark(part.allocation, f"no Service has used it since {since}"))
             if facts.waiting_long and part.has_range:
-                digests = map(facts.demand.digest, facts.waiting_long)
+                # The range helped none of the Services that wait.
+                digests = map(facts.demand.make_digest, facts.waiting_long)
                 updated = facts.unserved.add_release(digests, len(facts.demand.used))
                 unserved = updated if updated != facts.unserved else None
             continue
-        if measured.since != since:
-            disuse.append(NewDisuse(part.allocation, measured.since))
-        if measured.due_in is not None:
-            due_in.append(measured.due_in)
+        if part_disuse.since != since:
+            disuse.append(NewDisuse(part.allocation, part_disuse.since))
+        if part_disuse.due_in is not None:
+            due_in.append(part_disuse.due_in)
     return Shrink(tuple(disuse), tuple(mark), unserved=unserved, due_in=tuple(due_in))
 
 
 def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
-    """Return how long a growth allocation has been out of use.
+    """Return since when a growth allocation is out of use, and when it may be released.
 
-    It has to be out of use for `shrink_after` seconds, and that old. A range that does not stand
-    in the tenant's pool is neither in use nor out of use. For the first seconds in the pool
-    nothing is noted either: the load balancer is about to use it, and the note would be removed.
+    It may be released after `shrink_after` seconds without use, and not before it is that old.
     """
     now, settings = facts.now, facts.settings
     settling = min(settings.growth_after, settings.shrink_after)
@@ -609,21 +625,24 @@ def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
     if since is None:
         offered = part.in_pool if part.spans else age
         if offered is None or offered < settling:
+            # The range is not in the tenant's pool, or only for a moment: the load balancer is
+            # about to use it, and a note would have to be removed again.
             return Disuse(None, settling - (offered or 0.0))
         return Disuse(now.isoformat(), settings.shrink_after)
-    idle = (now - since).total_seconds()
-    return Disuse(noted_disuse(part.allocation), settings.shrink_after - min(idle, age))
+    unused_seconds = (now - since).total_seconds()
+    # A person may have written an earlier time than the allocation's creation.
+    return Disuse(read_disuse(part.allocation), settings.shrink_after - min(unused_seconds, age))
 
 
-def noted_disuse(allocation: IPAllocation) -> str | None:
-    """Return since when the allocation is out of use, as its annotation has it."""
+def read_disuse(allocation: IPAllocation) -> str | None:
+    """Return the value of the annotation of disuse; None if the allocation has none."""
     return allocation.metadata.annotations.get(names.ANNOTATION_IDLE_SINCE)
 
 
 def _parse_disuse(allocation: IPAllocation, now: datetime) -> datetime | None:
-    """Return since when it is out of use; None if not noted, unreadable or in the future."""
+    """Return the noted begin of disuse; None if it is absent, unreadable or in the future."""
     try:
-        since = datetime.fromisoformat(noted_disuse(allocation) or "")
+        since = datetime.fromisoformat(read_disuse(allocation) or "")
     except ValueError:
         return None
     return since if since.tzinfo is not None and since <= now else None
@@ -632,8 +651,9 @@ def _parse_disuse(allocation: IPAllocation, now: datetime) -> datetime | None:
 def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
     """Return the changes that bring a static tenant to its size.
 
-    A request that holds no range yet is withdrawn before any range is released, and asked for
-    again if that is too much.
+    To shrink, requests without a range are withdrawn before ranges are released, and the youngest
+    of each comes first. If a withdrawn request was larger than the surplus, a later pass adds the
+    difference again.
     """
     size, staying = target.addresses, facts.staying
     total = sum(part.size for part in staying)
@@ -653,6 +673,7 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
             continue
         release.append(part.allocation)
         surplus = max(0, surplus - part.size)
+    # A stuck request counts in `total`, but its addresses are missing.
     is_stuck = any(part.is_stuck for part in facts.ranges if part.is_growth)
     is_settled = not release and not surplus
     return FixedSize(
@@ -668,39 +689,46 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
 def _may_be_needed(facts: SizeFacts, part: RangeFacts) -> bool:
     """Return whether a Service that has just begun to wait needs an address of an allocation.
 
-    The load balancer is about to assign one. If the range left now, the Service would lose it.
+    The load balancer is about to assign an address of it. If the range left the tenant now, the
+    Service would lose that address.
     """
-    waiting = facts.demand.waiting
-    long = {service.metadata.uid for service in facts.waiting_long}
-    others = [other for other in facts.staying if other.uid != part.uid]
-    free = _count_free(facts, others)
+    long_waiting_uids = {service.metadata.uid for service in facts.waiting_long}
+    other_parts = [other for other in facts.staying if other.uid != part.uid]
+    free = _count_free(facts, other_parts)
     return part.has_range and any(
-        service.metadata.uid not in long and not could_be_served(service, free)
-        for service in waiting
+        service.metadata.uid not in long_waiting_uids and not could_be_served(service, free)
+        for service in facts.demand.waiting
     )
 
 
 def _add_fixed_range(facts: SizeFacts, fixed: FixedSize) -> FixedSize:
-    """Return how a missing range is added: a marked one stays, or a new one is requested."""
+    """Return how a missing range is added: a marked one stays, or a new one is requested.
+
+    Args:
+        fixed: the decision so far, with the number of addresses to add.
+    """
     marked = tuple(part.allocation for part in facts.ranges if part.can_stay)
     if marked:
         return replace(fixed, add=0, withdraw=marked)
-    # The first range is requested again, in its whole size, once a deleted one is gone.
     has_first = any(
         not part.allocation.metadata.terminating and not part.is_growth for part in facts.ranges
     )
+    if not has_first:
+        # The first range is deleted. It is requested again, in the whole size, once it is gone.
+        return replace(fixed, add=0, is_release_awaited=True)
     total = facts.held_until_gone + fixed.add
-    if not has_first or (facts.quota is not None and total > facts.quota):
+    if facts.quota is not None and total > facts.quota:
+        # The quota counts ranges that are being released, until they are gone.
         return replace(fixed, add=0, is_release_awaited=True)
     return fixed
 
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """What a tenant has for Services that wait.
+    """The addresses that a tenant has for waiting Services.
 
     Args:
-        addresses: unused ones, and those in growth allocations that wait for a range.
+        addresses: unused addresses, and addresses in growth allocations that wait for a range.
         allocations: growth allocations that no Service uses yet.
     """
 
@@ -709,40 +737,39 @@ class Supply:
 
 
 def measure_supply(facts: SizeFacts) -> Supply:
-    """Return the supply for Services that wait, with marked ranges whose mark can be withdrawn.
-
-    Once the load balancer has had the first range as long as a Service has to wait, what is unused
-    of it does not help the Services that still wait.
-    """
-    in_place = facts.settling <= 0
+    """Return the supply for waiting Services; it includes marked ranges that can stay."""
+    is_settled = facts.settling <= 0
     addresses = allocations = 0
     for part in facts.ranges:
         if part.is_releasing and not part.can_stay:
             continue
-        if in_place and not part.is_growth:
+        if is_settled and not part.is_growth:
+            # The load balancer has had the first range for long enough: its unused addresses do
+            # not help the Services that still wait.
             continue
-        # Of two families, that of which less is unused counts: a Service may need that one.
-        unused = (span.size - facts.demand.in_use(span) for span in part.spans)
+        # Of two families, the one with fewer unused addresses counts: a Service may need it.
+        unused = (span.size - facts.demand.count_used(span) for span in part.spans)
         addresses += min(unused, default=part.size)
         allocations += part.is_growth and not facts.is_used(part)
     return Supply(addresses, allocations)
 
 
-def _growth_threshold(facts: SizeFacts) -> float:
+def _choose_growth_threshold(facts: SizeFacts) -> float:
     """Return for how many seconds a Service waits before it is a reason to grow.
 
-    Less where the Services show that every address of the pool is in use: then waiting longer
-    cannot help.
+    The shorter threshold holds if all addresses of a family are in use: then waiting longer cannot
+    help.
     """
-    after, exhausted = facts.settings.growth_after, facts.settings.growth_when_exhausted
-    if not exhausted or exhausted >= after:
-        return after
+    growth_after = facts.settings.growth_after
+    when_exhausted = facts.settings.growth_when_exhausted
+    if not when_exhausted or when_exhausted >= growth_after:
+        return growth_after  # the shorter threshold is switched off, or is not shorter
     spans = chain.from_iterable(part.spans for part in facts.staying)
-    return exhausted if facts.demand.exhausts(spans) else after
+    return when_exhausted if facts.demand.exhausts(spans) else growth_after
 
 
 def _has_fresh_addresses(facts: SizeFacts) -> bool:
-    """Return whether the load balancer was given free addresses only a moment ago."""
+    """Return whether the tenant's pool has had free addresses for less than `growth_after`."""
     return any(
         (part.in_pool or 0.0) < facts.settings.growth_after
         and any(facts.demand.count_unassigned(part.spans).values())
@@ -760,19 +787,18 @@ def _find_services_beyond_free_addresses(
 ) -> list[Service]:
     """Return the Services for which the free addresses of the tenant do not suffice.
 
-    If the load balancer is absent, all of `due` are returned: growth subtracts unused addresses.
-
     Args:
-        facts: what is seen.
+        facts: what is known of the tenant.
         due: the Services that have waited long enough.
     """
     if facts.is_balancer_absent:
+        # Nothing is assigned yet, so all addresses are free. `decide_growth` subtracts them.
         return list(due)
     free = _count_free(facts, facts.staying)
     return [service for service in due if not could_be_served(service, free)]
 
 
-# What is reported -----------------------------------------------------------------------------
+# The report -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -781,8 +807,9 @@ class Created:
 
     Args:
         number: how many growth allocations were created.
-        is_stuck: whether a growth request is stuck, of which no other pool has room.
-        refusal: what is needed, and what each pool has; empty if nothing is refused.
+        is_stuck: whether a growth request is stuck that no other pool has room for.
+        refusal: the addresses that are needed, and the obstacle in each pool; empty if nothing is
+            refused.
     """
 
     number: int = 0
@@ -792,13 +819,13 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class SizeReport:
-    """What a pass reports of the size of a tenant.
+    """The report of a pass on the size of a tenant.
 
     Args:
         demand: the condition that says whether its Services have their addresses.
         size: the condition that says whether a static tenant has the size that it asks for; None
             if it asks for none.
-        refused: the growth that is refused; None if none is.
+        refused: the growth that is refused; None if nothing is refused.
         due_in: seconds until something may be due without anything changing; None for never.
     """
 
@@ -823,37 +850,38 @@ def describe_size(facts: SizeFacts, change: SizeChange, created: Created) -> Siz
     size = refused = None
     if change.growth is not None:
         demand = _describe_growth(facts, change.growth, created)
-        refused = _refused_growth(facts, demand, facts.increment)
+        refused = _find_refused_growth(facts, demand, facts.increment)
     else:
         demand = _describe_static_demand(facts, change, created)
         if change.fixed is not None:
             size = _describe_fixed_size(facts, change.fixed, created)
             missing = max(0, change.fixed.target.addresses - facts.held)
-            refused = _refused_growth(facts, size, missing)
+            refused = _find_refused_growth(facts, size, missing)
     due_in = [*change.due_in]
     if not demand.status and facts.settling > 0:
+        # Unused addresses count as supply until then, so the decision changes at that time.
         due_in.append(facts.settling)
     demand = _with_unexamined(demand, facts.demand.unexamined)
     return SizeReport(demand, size, refused=refused, due_in=min(due_in, default=None))
 
 
 def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> ConditionFinding:
-    """Return the condition of an elastic tenant."""
+    """Return the condition LoadBalancerDemandMet of an elastic tenant."""
     if growth.obstacle is not None:
         return growth.obstacle
     if not growth.needed_addresses:
         return _describe_demand_without_growth(growth.unserved, facts.unservable)
     waiting = f"{count_noun(growth.needed_addresses, 'Service')} without an address"
     if created.refusal:
-        return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
+        return make_demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
     if growth.is_over_quota:
         total = facts.held_until_gone + created.number * facts.increment
         message = (
             f"{waiting}; growing by {facts.increment}: quota would be exceeded, {total} of"
             f" {facts.quota} are held"
         )
-        return demand_met(False, QUOTA_EXCEEDED, message)
-    return demand_met(False, GROWING, f"{waiting}; growing")
+        return make_demand_met(False, QUOTA_EXCEEDED, message)
+    return make_demand_met(False, GROWING, f"{waiting}; growing")
 
 
 def _describe_demand_without_growth(
@@ -861,16 +889,16 @@ def _describe_demand_without_growth(
 ) -> ConditionFinding:
     """Return the condition LoadBalancerDemandMet of a tenant that has no reason to grow.
 
-    Services that have just begun to wait are not counted: most wait for a second, and each would
-    cost two writes on the management cluster. Services that our pool cannot serve are named. Their
-    owners have to change them, so the condition is True.
+    Services that have just begun to wait do not count: most wait for a second, and each would cost
+    two writes on the management cluster. Services that our pool cannot serve are named, but the
+    condition stays True: their owners have to change them.
 
     Args:
         unserved: how many Services still wait although the tenant grew for them.
         unservable: the Services that ask for an address that no growth can provide.
     """
     if unserved:
-        return demand_met(
+        return make_demand_met(
             False,
             "GrownInVain",
             f"{count_noun(unserved, 'Service')} without an address; growing did not help,"
@@ -878,11 +906,11 @@ def _describe_demand_without_growth(
         )
     met = "no Service has been without an address for long"
     if not unservable:
-        return demand_met(True, "Ready", met)
+        return make_demand_met(True, "Ready", met)
     ordered = sorted(unservable, key=lambda unmet: unmet.service.metadata.key)
     sentences = [f"{unmet.service.metadata.key} asks for {unmet.asks}" for unmet in ordered]
     more = len(sentences) - MOST_NAMED
-    return demand_met(
+    return make_demand_met(
         True,
         ordered[0].reason,
         f"{met}, except for Services that no range of ours can serve: "
@@ -894,29 +922,36 @@ def _describe_demand_without_growth(
 def _describe_static_demand(
     facts: SizeFacts, change: SizeChange, created: Created
 ) -> ConditionFinding:
-    """Return the condition of a static tenant that says whether its Services have addresses."""
+    """Return the condition LoadBalancerDemandMet of a static tenant.
+
+    The first of these applies: no Service has waited long; addresses are not handed out; no pool
+    has room; a range is being added; the quota is reached; the size is reached.
+    """
     due = facts.waiting_long
     if not due:
         return _describe_demand_without_growth(0, facts.unservable)
-    marked = {mark.allocation.metadata.uid for mark in change.mark}
-    kept = replace(facts, ranges=tuple(part for part in facts.ranges if part.uid not in marked))
-    obstacle = find_growth_obstacle(kept, due)
+    # Without the ranges that this change has marked: they leave the tenant.
+    marked_uids = {mark.allocation.metadata.uid for mark in change.mark}
+    remaining_facts = replace(
+        facts, ranges=tuple(part for part in facts.ranges if part.uid not in marked_uids)
+    )
+    obstacle = find_growth_obstacle(remaining_facts, due)
     if obstacle is not None:
         return obstacle
     waiting = f"{count_noun(len(due), 'Service')} without an address"
     if created.refusal:
-        return demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
-    if change.fixed is not None and kept.held < change.fixed.target.addresses:
+        return make_demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
+    if change.fixed is not None and remaining_facts.held < change.fixed.target.addresses:
         # Also in the pass that withdraws a mark: its range is not back in the tenant yet.
-        missing = change.fixed.target.addresses - kept.held
-        return demand_met(False, GROWING, f"{waiting}; a range of {missing} is added")
+        missing = change.fixed.target.addresses - remaining_facts.held
+        return make_demand_met(False, GROWING, f"{waiting}; a range of {missing} is added")
     if facts.quota is not None and facts.held_until_gone >= facts.quota:
         message = (
             f"{waiting}, and the tenant holds all that maxLoadBalancerIPs of its ProviderConfig"
             f" allows, {facts.quota}: raise that, or delete Services"
         )
-        return demand_met(False, QUOTA_EXCEEDED, message)
-    return demand_met(
+        return make_demand_met(False, QUOTA_EXCEEDED, message)
+    return make_demand_met(
         False,
         "SizeReached",
         f"{waiting}, and every address of the tenant"
@@ -929,7 +964,7 @@ def _with_unexamined(finding: ConditionFinding, services: int) -> ConditionFindi
 
     Args:
         finding: the condition, from the Services that were examined.
-        services: how many others have no address.
+        services: how many further Services have no address.
     """
     if not services:
         return finding
@@ -942,27 +977,32 @@ def _with_unexamined(finding: ConditionFinding, services: int) -> ConditionFindi
 
 
 def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -> ConditionFinding:
-    """Return the condition of a static tenant that asks for a size."""
+    """Return the condition LoadBalancerSized of a static tenant that asks for a size.
+
+    The first of these applies: no pool has room; a range is being added; ranges are being
+    released; a surplus stays; the size is reached; the quota allows fewer than the spec asks for.
+    """
     target, size = fixed.target, fixed.target.addresses
     is_changing = bool(fixed.add or fixed.withdraw or fixed.is_release_awaited)
+    # During a change, requests count as held. At rest, only ranges do.
     total = fixed.held_addresses if is_changing or fixed.release or fixed.surplus else facts.held
     asked = f"{target.description}, {count_noun(total, 'is held', 'are held')}"
     if created.refusal:
-        return _sized_finding(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
+        return _make_sized(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
     if total < size:
         message = f"{asked}; a range of {size - total} is added"
         if fixed.is_release_awaited:
             message += " once the tenant has released those that are deleted"
-        return _sized_finding(False, GROWING, message)
+        return _make_sized(False, GROWING, message)
     if fixed.release:
         listed = ", ".join(allocation.metadata.name for allocation in fixed.release)
-        return _sized_finding(False, "Shrinking", f"{asked}; released: {listed}")
+        return _make_sized(False, "Shrinking", f"{asked}; released: {listed}")
     if fixed.surplus:
         return _describe_surplus(fixed, asked)
     if not target.is_cut:
-        return _sized_finding(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
+        return _make_sized(True, "Ready", f"{count_addresses(size)}, as {SIZE_FIELD} asks")
     remedy = f"raise maxLoadBalancerIPs of its ProviderConfig, or set {SIZE_FIELD} to {size}"
-    return _sized_finding(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
+    return _make_sized(False, QUOTA_EXCEEDED, f"{asked}; {remedy}")
 
 
 def _describe_surplus(fixed: FixedSize, asked: str) -> ConditionFinding:
@@ -970,34 +1010,35 @@ def _describe_surplus(fixed: FixedSize, asked: str) -> ConditionFinding:
 
     Args:
         fixed: the decision.
-        asked: what the spec asks for, and what is held.
+        asked: the beginning of the message: the size in the spec, and the addresses held.
     """
     if fixed.is_surplus_used:
         message = (
             f"{asked}; Services use or wait for addresses of every range that could be released"
         )
-        return _sized_finding(False, "AddressesInUse", message)
+        return _make_sized(False, "AddressesInUse", message)
     remedy = "raise maxLoadBalancerIPs" if fixed.target.is_cut else "set the size"
     message = (
         f"{asked}; no added range has {count_addresses(fixed.surplus)} or fewer, and a range"
         " cannot be divided: the cluster keeps them until it is deleted, or"
         f" {remedy} to {fixed.held_addresses}"
     )
-    return _sized_finding(False, "RangeNotDivisible", message)
+    return _make_sized(False, "RangeNotDivisible", message)
 
 
-def _sized_finding(status: bool, reason: str, message: str) -> ConditionFinding:
+def _make_sized(status: bool, reason: str, message: str) -> ConditionFinding:
+    """Return the condition LoadBalancerSized."""
     return ConditionFinding(LOAD_BALANCER_SIZED, status, reason=reason, message=message)
 
 
-def _refused_growth(
+def _find_refused_growth(
     facts: SizeFacts, finding: ConditionFinding, addresses: int
 ) -> RefusedGrowth | None:
-    """Return the growth that a condition says is refused; None if it says that of none.
+    """Return the growth that a pool or the quota refuses by a condition; None for other reasons.
 
     Args:
-        facts: what is seen.
-        finding: DemandMet or Sized, as decided.
+        facts: what is known of the tenant.
+        finding: the condition LoadBalancerDemandMet or LoadBalancerSized.
         addresses: how many addresses in a row are needed.
     """
     if finding.reason not in {POOL_EXHAUSTED, QUOTA_EXCEEDED} or not addresses:

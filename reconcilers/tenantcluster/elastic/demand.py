@@ -1,15 +1,18 @@
-"""What a tenant's Services show: addresses in use, and Services that wait for one of ours.
+"""The demand of a tenant's Services: addresses in use, and Services that wait for an address.
 
-A Service that growth cannot help is no demand: one that asks for another pool, for another load
-balancer, for a fixed address, for a family that we do not have, or that is being deleted.
-Source: Kubernetes' documentation of spec.ipFamilyPolicy. What a Service asks of the load balancer
-is read by the balancer's kind.
+A Service that growth cannot help is *unservable*, and no reason to grow. It asks for another pool,
+for another load balancer, for a fixed address, or for a family that we do not have. A Service that
+is being deleted does not count at all. Source for families: Kubernetes' documentation of
+spec.ipFamilyPolicy. The load balancer's kind reads everything else that a Service asks for.
 
 A tenant decides how many Services it has and how many addresses each shows, and the controller
-serves other tenants, too. So every loop here is linear in both and yields to other tasks. Of the
-Services without an address at most MOST_SERVICES are examined that growth can help, and as many
-that it cannot. At most MOST_ADDRESSES are noted; if the Services show more, every range counts as
-in use, because a range that any Service shows must not shrink.
+serves other tenants, too. So the work is bounded, and other tasks run in between:
+
+- Every loop is linear in Services and addresses.
+- Of the Services without an address, at most MOST_SERVICES that growth can help are examined, and
+  at most MOST_SERVICES that it cannot help.
+- At most MOST_ADDRESSES are noted. If the Services show more, the demand is *cut*: every range
+  counts as in use, because shrink must not take a range that a Service shows.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,7 +28,7 @@ from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.services import LOAD_BALANCER, Service
-from reconcilers.loadbalancers.port import Serves, ServiceView
+from reconcilers.loadbalancers.port import ServiceView, ServiceViewer
 
 REQUIRE_DUAL_STACK = "RequireDualStack"
 PREFER_DUAL_STACK = "PreferDualStack"
@@ -45,7 +48,7 @@ SERVICES_PER_TURN = 200
 ADDRESSES_PER_TURN = 2_000
 """How many addresses that Services show are read before other tasks run."""
 WORK_OF_SERVICE = ADDRESSES_PER_TURN // SERVICES_PER_TURN
-"""What a Service costs beside its addresses, in addresses."""
+"""The work of reading one Service apart from its addresses, as a number of addresses."""
 _FAMILY = {4: "IPv4", 6: "IPv6"}
 
 
@@ -69,10 +72,11 @@ class Demand:
 
     Args:
         used: the addresses that Services of our class have, each once.
-        waiting: the Services without one that our pool could serve.
-        unservable: the Services without one that our pool could not serve at any size.
+        waiting: the Services without an address that our pool could serve.
+        unservable: the Services without an address that our pool could not serve at any size.
         shown_addresses: the addresses that Services of any class have.
-        unexamined: how many Services without one are in neither, as that has MOST_SERVICES.
+        unexamined: how many Services without an address are in neither list, because the list was
+            full.
         users: the addresses that Services of any class have, with the Services' namespace/name.
         views: the Services in `waiting` as the load balancer sees them, by uid.
         is_cut: whether the Services show more than MOST_ADDRESSES.
@@ -93,12 +97,15 @@ class Demand:
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
         object.__setattr__(self, "_shown_counter", AddressCounter(self.shown_addresses))
 
-    def in_use(self, span: AddressRange) -> int:
+    def count_used(self, span: AddressRange) -> int:
         """Return how many addresses of a range are in use; all if the demand is cut."""
         return span.size if self.is_cut else self._used_counter.count_in(span)
 
     def count_unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
-        """Return how many addresses of some ranges no Service has, by family."""
+        """Return how many addresses of some ranges no Service has, by family: 4 and 6.
+
+        None if the demand is cut.
+        """
         free = {4: 0, 6: 0}
         for span in spans:
             if not self.is_cut:
@@ -106,27 +113,31 @@ class Demand:
         return free
 
     def count_needed_addresses(self, services: Iterable[Service]) -> int:
-        """Return how many addresses serve waiting Services; sharers of one count once."""
+        """Return how many addresses waiting Services need; Services with one sharing key share."""
         keys = [self.views[service.metadata.uid].sharing_key for service in services]
-        return len({key for key in keys if key}) + sum(not key for key in keys)
+        shared_number = len({key for key in keys if key})
+        return shared_number + sum(not key for key in keys)
 
-    def digest(self, service: Service) -> str:
-        """Return a short hash of a waiting Service and what decides whether it can be served."""
+    def make_digest(self, service: Service) -> str:
+        """Return a short hash of a waiting Service and of all that it asks for.
+
+        A Service that changes what it asks for has another digest: growth may help it then.
+        """
         spec, uid = service.spec, service.metadata.uid
         asked = (self.views[uid].requirements, ",".join(spec.ipFamilies))
         return names.short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
 
-    def exhausts(self, pool: Iterable[AddressRange]) -> bool:
-        """Return whether every address of a family in `pool` is in use, or there are none."""
-        parts = list(pool)
-        full = dict.fromkeys({part.family for part in parts}, True)
-        for part in parts:
-            full[part.family] &= self.in_use(part) == part.size
-        return not full or any(full.values())
+    def exhausts(self, spans: Iterable[AddressRange]) -> bool:
+        """Return whether all addresses of one family are in use; True without any addresses."""
+        all_spans = list(spans)
+        is_full = dict.fromkeys({span.family for span in all_spans}, True)
+        for span in all_spans:
+            is_full[span.family] &= self.count_used(span) == span.size
+        return not is_full or any(is_full.values())
 
 
 class AddressCounter:
-    """Counts the addresses of a set that lie in a range, without a look at each."""
+    """Counts the addresses of a set that lie in a range, by a binary search."""
 
     def __init__(self, addresses: Iterable[AddressRange]) -> None:
         self._sorted: dict[int, list[int]] = {4: [], 6: []}
@@ -142,15 +153,16 @@ class AddressCounter:
 
 
 class DemandReader:
-    """Works out the demand of a tenant, one Service after the other.
+    """Computes the demand of a tenant, one Service after the other.
 
     Args:
-        serves: returns a Service as the load balancer sees it.
-        families: 4, 6 or both: of which families the tenant's pool has addresses, or could have.
+        view_service: returns a Service as the load balancer sees it.
+        families: the families, 4 and 6, of which the tenant's pool has addresses or could get
+            some.
     """
 
-    def __init__(self, serves: Serves, families: Collection[int]) -> None:
-        self._serves = serves
+    def __init__(self, view_service: ServiceViewer, families: Collection[int]) -> None:
+        self._view_service = view_service
         self._families = families
         self._used: set[AddressRange] = set()
         self._shown: set[AddressRange] = set()
@@ -163,10 +175,11 @@ class DemandReader:
 
     def add(self, service: Service, addresses: Sequence[AddressRange]) -> None:
         """Add the addresses that a Service shows, or its request for one."""
-        view, name = self._serves(service), str(service.metadata.key)
+        view, name = self._view_service(service), str(service.metadata.key)
         room = MOST_ADDRESSES - len(self._users)
         if len(addresses) > room:
-            self._is_cut, addresses = True, addresses[:room]
+            self._is_cut = True
+            addresses = addresses[:room]
         self._shown.update(addresses)
         self._users += ((address, name) for address in addresses)
         if view.keeps_range:
@@ -198,31 +211,34 @@ class DemandReader:
         )
 
 
-def demand_of(services: Iterable[Service], serves: Serves, families: Collection[int]) -> Demand:
-    """Return the demand that Services show, at once; for programs with nothing else to do.
+def compute_demand(
+    services: Iterable[Service], view_service: ServiceViewer, families: Collection[int]
+) -> Demand:
+    """Return the demand of Services without a pause, for a program that runs no other tasks.
 
     Args:
-        services: all of a tenant's.
-        serves: as for `DemandReader`.
-        families: as for `DemandReader`.
+        services: all Services of a tenant.
+        view_service: returns a Service as the load balancer sees it.
+        families: the families, 4 and 6, that the tenant has or could get.
     """
-    reader = DemandReader(serves, families)
+    reader = DemandReader(view_service, families)
     for service in services:
-        reader.add(service, addresses(service))
+        reader.add(service, parse_addresses(service))
     return reader.demand
 
 
 async def read_demand(
-    services: Iterable[Service], serves: Serves, families: Collection[int]
+    services: Iterable[Service], view_service: ServiceViewer, families: Collection[int]
 ) -> Demand:
-    """Return the demand that Services show; other tasks run in between.
+    """Return the demand of Services; other tasks run in between.
 
     Args:
-        services: all of a tenant's.
-        serves: as for `DemandReader`.
-        families: as for `DemandReader`.
+        services: all Services of a tenant.
+        view_service: returns a Service as the load balancer sees it.
+        families: the families, 4 and 6, that the tenant has or could get.
     """
-    reader, turns = DemandReader(serves, families), ReadingTurns()
+    reader = DemandReader(view_service, families)
+    turns = ReadingTurns()
     for service in services:
         reader.add(service, await read_addresses(service, turns))
     return reader.demand
@@ -235,10 +251,10 @@ class ReadingTurns:
         self._work = 0
 
     async def count(self, work: int) -> None:
-        """Let other tasks run if enough was read since they did.
+        """Count work, and let other tasks run after each ADDRESSES_PER_TURN of it.
 
         Args:
-            work: what was read, in addresses.
+            work: the work that was just done, as a number of addresses.
         """
         self._work += work
         if self._work >= ADDRESSES_PER_TURN:
@@ -247,12 +263,12 @@ class ReadingTurns:
 
 
 async def read_addresses(service: Service, turns: ReadingTurns) -> Sequence[AddressRange]:
-    """Return the same as `addresses`; other tasks run in between.
+    """Return the addresses that a Service shows; other tasks run in between.
 
-    A Service of 1 MiB shows 50,000 addresses, so a limit on Services alone is none on the work.
+    One Service of 1 MiB shows 50,000 addresses, so a pause between Services is not enough.
 
     Args:
-        turns: of the loop over the Services.
+        turns: counts the work of the loop over the Services.
     """
     await turns.count(WORK_OF_SERVICE)
     addresses: list[AddressRange] = []
@@ -262,20 +278,20 @@ async def read_addresses(service: Service, turns: ReadingTurns) -> Sequence[Addr
     return addresses
 
 
-def families(members: Iterable[IPAllocation]) -> set[Family]:
-    """Return of which families a tenant has addresses."""
-    balancers = (
+def find_families(members: Iterable[IPAllocation]) -> set[Family]:
+    """Return the families of a tenant's load-balancer addresses."""
+    balancer_allocations = (
         allocation for allocation in members if allocation.spec.type == names.TYPE_LOADBALANCER
     )
     return {
         span.family
-        for allocation in balancers
+        for allocation in balancer_allocations
         for span in statusranges.list_held_ranges(allocation)
     }
 
 
-def addresses(service: Service) -> Sequence[AddressRange]:
-    """Return the addresses that a Service has, without what cannot be parsed."""
+def parse_addresses(service: Service) -> Sequence[AddressRange]:
+    """Return the addresses that a Service shows; texts that cannot be parsed are left out."""
     return addresstexts.parse_addresses(
         ingress.ip for ingress in service.status.loadBalancer.ingress
     )
@@ -284,7 +300,7 @@ def addresses(service: Service) -> Sequence[AddressRange]:
 def is_without_address(service: Service) -> bool:
     """Return whether a Service should have an address and shows none.
 
-    An ingress with nothing but a hostname is no address: no load balancer of ours writes one.
+    An ingress with a hostname alone does not count: no load balancer of ours writes one.
     """
     return (
         service.spec.type == LOAD_BALANCER
@@ -299,50 +315,61 @@ def _find_unservable(
     """Return why our pool could not give a Service an address; None if it could."""
     if view.obstacle is not None:
         return UnservableService(service, view.obstacle.reason, view.obstacle.asks)
-    if not _fits(service, families):
-        asked = " and ".join(service.spec.ipFamilies) or "IPv4"
+    if not _do_families_suffice(service, families):
+        asked_families = " and ".join(service.spec.ipFamilies) or "IPv4"
         if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
-            asked = "both families"
-        return UnservableService(service, OTHER_FAMILY, asked)
+            asked_families = "both families"
+        return UnservableService(service, OTHER_FAMILY, asked_families)
     return None
 
 
-def _fits(service: Service, families: Collection[int]) -> bool:
-    """Return whether addresses of `families` suffice for the families that a Service has."""
-    requested = _ip_families(service)
-    have = {_FAMILY[family] for family in families}
+def _do_families_suffice(service: Service, families: Collection[int]) -> bool:
+    """Return whether addresses of `families` suffice for a Service, by its ipFamilyPolicy.
+
+    RequireDualStack needs both families, PreferDualStack one of the Service's families, and
+    SingleStack all of its families, which is one.
+    """
+    requested_names = _list_family_names(service)
+    available_names = {_FAMILY[family] for family in families}
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
-        return have >= set(requested) and have >= set(_FAMILY.values())
+        return available_names >= {*requested_names, *_FAMILY.values()}
     if service.spec.ipFamilyPolicy == PREFER_DUAL_STACK:
-        return bool(have & set(requested))
-    return have >= set(requested)
+        return bool(available_names & set(requested_names))
+    return available_names >= set(requested_names)
 
 
 def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
-    """Return whether so many free addresses, by family, suffice for a Service.
+    """Return whether free addresses suffice for a Service, by its ipFamilyPolicy.
 
-    One that prefers two families is content with one.
+    RequireDualStack needs an address of both families, PreferDualStack of one of the Service's
+    families, and SingleStack of all of its families, which is one.
+
+    Args:
+        free: the number of free addresses, by family: 4 and 6.
     """
-    fits = [
-        bool(free[family]) for family, name in _FAMILY.items() if name in _ip_families(service)
+    has_free = [
+        bool(free[family])
+        for family, name in _FAMILY.items()
+        if name in _list_family_names(service)
     ]
     if service.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return all(free.values())
-    either = service.spec.ipFamilyPolicy == PREFER_DUAL_STACK
-    return any(fits) if either else all(fits)
+    if service.spec.ipFamilyPolicy == PREFER_DUAL_STACK:
+        return any(has_free)
+    return all(has_free)
 
 
-def _ip_families(service: Service) -> tuple[str, ...]:
-    """Return a Service's families; one without any is from before dual stack: IPv4."""
+def _list_family_names(service: Service) -> tuple[str, ...]:
+    """Return a Service's families; IPv4 for a Service from before dual stack, which has none."""
     return service.spec.ipFamilies or ("IPv4",)
 
 
 class WaitingTimes:
-    """Since when each Service of one tenant waits, as far as this process has seen.
+    """Since when each Service of one tenant waits for an address, as this process has seen it.
 
-    The creation time is the first answer, and the only one after a restart. It is wrong for a
-    Service that had an address and lost it, or that became a load balancer late: one that existed
-    at the last update and did not wait begins to wait when it is first seen to.
+    A Service that is created between two updates waits since its creation. A Service that existed
+    at the last update and did not wait then has lost its address, or became a load balancer late:
+    it waits since the present update. After a restart, only creation times are known.
     """
 
     def __init__(self) -> None:
@@ -350,21 +377,22 @@ class WaitingTimes:
         self._last_update: datetime | None = None
 
     def update(self, waiting: Iterable[Service], now: datetime) -> dict[str, float]:
-        """Return for how many seconds each Service has waited, by uid.
-
-        A creation time in the future, of a tenant's clock that is ahead of ours, counts as now.
-        """
-        before, last = self._since, self._last_update
+        """Note which Services wait now; return for how many seconds each has waited, by uid."""
+        since_before, last_update = self._since, self._last_update
         self._since = {
-            service.metadata.uid: before.get(service.metadata.uid) or _begin(service, last, now)
+            service.metadata.uid: since_before.get(service.metadata.uid)
+            or _find_begin(service, last_update, now)
             for service in waiting
         }
         self._last_update = now
         return {uid: (now - since).total_seconds() for uid, since in self._since.items()}
 
 
-def _begin(service: Service, last_update: datetime | None, now: datetime) -> datetime:
+def _find_begin(service: Service, last_update: datetime | None, now: datetime) -> datetime:
+    """Return since when a Service waits that did not wait at the last update."""
     created = service.metadata.creationTimestamp
-    if created is None or created > now or (last_update is not None and created < last_update):
-        return now
+    if created is None or created > now:
+        return now  # the tenant's clock is ahead of ours
+    if last_update is not None and created < last_update:
+        return now  # it existed at the last update and did not wait
     return created

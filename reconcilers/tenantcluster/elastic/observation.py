@@ -1,4 +1,4 @@
-"""What the size of a tenant is decided from, read from the caches and the tenant's Services."""
+"""Reads the facts from which a tenant's size is decided: from caches and the tenant's Services."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -17,20 +17,20 @@ from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.tenantcluster.allocations.membership import balancer_members
 from reconcilers.tenantcluster.allocations.requester import Requester
-from reconcilers.tenantcluster.allocations.requests import load_balancer_count
+from reconcilers.tenantcluster.allocations.requests import compute_load_balancer_count
 from reconcilers.tenantcluster.elastic.decisions import (
     RangeFacts,
     SizeFacts,
     TargetSize,
     UnservedGrowth,
     is_growth,
-    size_of,
+    measure_size,
 )
 from reconcilers.tenantcluster.elastic.demand import (
     OTHER_FAMILY,
     Demand,
     WaitingTimes,
-    families,
+    find_families,
     read_demand,
 )
 from reconcilers.tenantcluster.projector import is_behind
@@ -44,11 +44,12 @@ class ElasticMemory:
     """What is remembered of the size of one tenant. Times are monotonic seconds.
 
     Args:
-        in_place_since: since when the load balancer has what it should have, as far as this
-            process knows; None while it does not.
-        in_pool_since: since when the range of each allocation has stood in the tenant's pool, by
+        in_place_since: since when the load balancer has all ranges that it should have, as far as
+            this process knows; None while it does not have them.
+        in_pool_since: since when the range of each allocation has been in the tenant's pool, by
             the allocation's uid.
-        is_refused: whether the tenant refused the last projection.
+        is_refused: whether the tenant refused a projection, and the pass has not yet acted on its
+            end.
         waiting: since when Services wait for an address.
     """
 
@@ -66,10 +67,7 @@ def note_projected(
     is_unread: bool,
     now: float,
 ) -> bool:
-    """Remember whether the load balancer in the tenant has what it should have.
-
-    A tenant that did not answer for a moment may have had its ranges all the time: each such
-    moment would make it grow without effect once more. So that is no refusal.
+    """Remember whether the load balancer in the tenant has the ranges that it should have.
 
     Args:
         memory: what is remembered of the tenant's size.
@@ -79,31 +77,33 @@ def note_projected(
         now: monotonic seconds.
 
     Returns:
-        Whether the tenant takes ranges again that it refused before. What did not help meanwhile
-        may help now. The caller clears `is_refused` once it has acted on that: if its write fails,
-        the next pass returns the same.
+        Whether the tenant takes ranges again that it refused before. Then growth that did not help
+        meanwhile may help now. The caller clears `is_refused` after it has acted on that; if its
+        write fails, the next pass returns True again.
     """
     if not projected.status:
         memory.in_place_since = None
         if is_unread:
             memory.in_pool_since = {}
+        # Another replica's write, or a tenant that does not answer, is no refusal: the tenant may
+        # have its ranges all the time. Otherwise each silence would lead to growth without effect.
         if not is_behind(projected) and projected.reason not in _UNANSWERED:
             memory.is_refused = True
         return False
     if memory.in_place_since is None:
         memory.in_place_since = now
-    before = memory.in_pool_since
-    memory.in_pool_since = {uid: before.get(uid, now) for uid in offered}
+    since_before = memory.in_pool_since
+    memory.in_pool_since = {uid: since_before.get(uid, now) for uid in offered}
     return memory.is_refused
 
 
 class SizeObserver:
-    """Reads what the size of a tenant is decided from.
+    """Reads the facts from which a tenant's size is decided.
 
     Args:
         caches: the objects of the management cluster.
         kinds: the load balancers that tenants may have.
-        requester: knows which requests are stuck, and what growth would bring.
+        requester: knows which requests are stuck, and which families growth would add.
         clock: the time.
         settings: the thresholds.
     """
@@ -133,29 +133,34 @@ class SizeObserver:
 
         Args:
             services: all Services of the tenant.
-            memory: what is remembered of its size.
+            memory: what is remembered of the tenant's size; the times of Services are updated.
         """
-        kind = self._kinds.of(tenant)
+        kind = self._kinds.find_chosen(tenant)
         now, network = self._clock.now(), provider.spec.networking
         demand = await self._read_demand(tenant, provider, services)
-        others = (unmet.service for unmet in demand.unservable)
-        waited = memory.waiting.update([*demand.waiting, *others], now)
-        asked, target = tenant.networking.lbPoolSize, None
-        if not _is_elastic(provider) and asked is not None and tenant.is_ready:
-            target = TargetSize(load_balancer_count(tenant, network), asked)
+        unservable_services = (unmet.service for unmet in demand.unservable)
+        seconds_waited = memory.waiting.update([*demand.waiting, *unservable_services], now)
+        asked_size = tenant.networking.lbPoolSize
+        target = None
+        # Until the tenant is Ready, its first range is requested in the asked size anyway.
+        if not _is_elastic(provider) and asked_size is not None and tenant.is_ready:
+            target = TargetSize(compute_load_balancer_count(tenant, network), asked_size)
+        # The condition, not this process's memory, because all replicas see it.
         condition = find(tenant.status.conditions, LOAD_BALANCER_READY)
         is_absent = condition is not None and condition.reason in kind.absent_reasons
         if condition is None:
             unconfirmed = "nothing was written there yet"
+        elif condition.status == "True" or is_absent:
+            unconfirmed = ""
         else:
-            unconfirmed = "" if condition.status == "True" or is_absent else condition.reason
+            unconfirmed = condition.reason
         return SizeFacts(
             ranges=tuple(
-                self._range_facts(tenant, allocation, memory)
+                self._make_range_facts(tenant, allocation, memory)
                 for allocation in balancer_members(self._caches.allocations, tenant)
             ),
             demand=demand,
-            waited=waited,
+            waited=seconds_waited,
             now=now,
             settings=self._settings,
             balancer=kind.title,
@@ -165,51 +170,54 @@ class SizeObserver:
             target=target,
             pools=tuple(network.pools_in_order()),
             unserved=UnservedGrowth.from_tenant(tenant),
-            settling=self._settling(memory),
+            settling=self._compute_settling(memory),
             unconfirmed=unconfirmed,
             is_balancer_absent=is_absent,
         )
 
-    def _range_facts(
+    def _make_range_facts(
         self, tenant: TenantCluster, allocation: IPAllocation, memory: ElasticMemory
     ) -> RangeFacts:
+        """Return the facts about one load-balancer allocation of a tenant."""
         pool = self._caches.pools.get(allocation.pool_key)
+        # Without a pool its default size is unknown; a request has at least one address.
         asked = requestedranges.count_requested(allocation, pool) if pool is not None else 1
         since = memory.in_pool_since.get(allocation.metadata.uid)
         return RangeFacts(
             allocation,
-            size_of(allocation, asked),
+            measure_size(allocation, asked),
             is_growth=is_growth(allocation, tenant),
             is_stuck=self._requester.is_stuck(allocation),
             in_pool=self._clock.monotonic() - since if since is not None else None,
         )
 
-    def _settling(self, memory: ElasticMemory) -> float:
+    def _compute_settling(self, memory: ElasticMemory) -> float:
         """Return for how many seconds unused addresses may still help waiting Services.
 
-        They may until the load balancer has had them as long as a Service has to wait.
+        The load balancer needs some time to assign addresses that it was just given: as long as a
+        Service waits before it is a reason to grow. 0 or less once that time has passed.
         """
-        after, since = self._settings.growth_after, memory.in_place_since
-        return after if since is None else after - (self._clock.monotonic() - since)
+        growth_after = self._settings.growth_after
+        if memory.in_place_since is None:
+            return growth_after
+        return growth_after - (self._clock.monotonic() - memory.in_place_since)
 
     async def _read_demand(
         self, tenant: TenantCluster, provider: ProviderConfig, services: Sequence[Service]
     ) -> Demand:
-        """Return the demand of a tenant's Services, by the families that it has or can get.
-
-        The families that growth would add are worked out only if a Service needs a family that
-        the tenant lacks, because that reads all pools.
-        """
-        serves = self._kinds.of(tenant).serves_in(tenant)
-        have = families(balancer_members(self._caches.allocations, tenant))
-        demand = await read_demand(services, serves, have)
-        if _is_elastic(provider) and any(
-            unmet.reason == OTHER_FAMILY for unmet in demand.unservable
-        ):
-            after_growth = have | self._requester.families_of_growth(tenant, provider)
-            # While its family is not known yet, what is missing is room.
-            return await read_demand(services, serves, after_growth or familychoice.FAMILY_NAMES)
-        return demand
+        """Return the demand of a tenant's Services, by the families that it has or can get."""
+        view_service = self._kinds.find_chosen(tenant).make_service_viewer(tenant)
+        present_families = find_families(balancer_members(self._caches.allocations, tenant))
+        demand = await read_demand(services, view_service, present_families)
+        if not _is_elastic(provider):
+            return demand
+        if not any(unmet.reason == OTHER_FAMILY for unmet in demand.unservable):
+            # The families that growth would add do not matter, and finding them reads all pools.
+            return demand
+        growth_families = self._requester.find_growth_families(tenant, provider)
+        # Without any family, no pool has room yet. Then Services of each family wait for room.
+        families = present_families | growth_families or familychoice.FAMILY_NAMES
+        return await read_demand(services, view_service, families)
 
 
 def _is_elastic(provider: ProviderConfig) -> bool:

@@ -1,10 +1,10 @@
 """Whether the cluster that a TenantCluster's kubeconfig leads to is its own.
 
-It is not if it is the management cluster. If several TenantClusters lead to the same one, one of
-them goes first, and the others wait:
+The management cluster is nobody's tenant. If several TenantClusters are *rivals*, that is, lead to
+the same cluster, one of them goes first, and the others wait:
 
-the one that the offer of addresses there was made for, or whose addresses it has
-else the oldest, then by namespace and name
+1. the rival that the offer of addresses there was made for, or whose addresses it has
+2. the oldest rival, then the first by namespace and name
 """
 
 from collections.abc import Sequence
@@ -22,18 +22,19 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import BalancerMemory
-from reconcilers.tenantcluster.ownership.pools import SHARED, holders, shared_message
+from reconcilers.tenantcluster.ownership.pools import SHARED, find_holders, shared_message
 
 IS_MANAGEMENT = "TenantIsManagementCluster"
 """The reason where a kubeconfig leads to the management cluster."""
 
 
 class TenantIdentities(TenantGuard):
-    """Refuses clusters that are the management cluster's, or another TenantCluster's.
+    """Refuses access to the management cluster, and to another TenantCluster's tenant.
 
     Args:
+        management: reads the identity of the management cluster.
         clusters: the TenantClusters, with the identities that were noted on them.
-        allocations: who holds what, for a pool that does not say for whom it was made.
+        allocations: show whose addresses an offer has, if the offer does not name its owner.
         kinds: the load balancers that tenants may have.
     """
 
@@ -48,10 +49,10 @@ class TenantIdentities(TenantGuard):
         self._allocations = allocations
         self._clusters = clusters
         self._kinds = kinds
-        self._noted: dict[str, set[Key]] = {}
+        self._keys_by_identity: dict[str, set[Key]] = {}
         for cluster in clusters:
-            self._note(Change(None, cluster))
-        clusters.subscribe(self._note)
+            self._index(Change(None, cluster))
+        clusters.subscribe(self._index)
 
     @override
     async def read_management_identity(self) -> str:
@@ -59,8 +60,9 @@ class TenantIdentities(TenantGuard):
 
     @override
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
+        """Raise TenantUnavailable if the cluster of this identity is not the tenant's own."""
         if not identity:
-            return
+            return  # unknown, which condition TenantIdentified reports: nothing can be compared
         if identity == await self.read_management_identity():
             raise TenantUnavailable(
                 IS_MANAGEMENT,
@@ -68,8 +70,10 @@ class TenantIdentities(TenantGuard):
                 " or deleted: give this TenantCluster the kubeconfig of its own cluster",
             )
         key = tenant.metadata.key
-        known = map(self._clusters.get, self._noted.get(identity, set()) - {key})
-        rivals = [cluster for cluster in known if cluster is not None]
+        other_keys = self._keys_by_identity.get(identity, set()) - {key}
+        rivals = [
+            cluster for cluster in map(self._clusters.get, other_keys) if cluster is not None
+        ]
         if not rivals:
             return
         first = await self._find_first([tenant, *rivals], client)
@@ -77,47 +81,53 @@ class TenantIdentities(TenantGuard):
             raise TenantUnavailable(SHARED, shared_message(first))
 
     async def _find_first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
-        """Return the key of the cluster that goes first of several that lead to the same one."""
+        """Return the key of the rival that goes first; the module docstring has the order."""
         holding_clusters: set[Key] = set()
         for provider in self._list_providers(rivals):
             kind = self._kinds.find_kind(provider)
-            reading = await kind.of(client, BalancerMemory()).read_targets()
+            reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 owner = owner_of(offer)
-                known = {owner} if owner is not None else holders(offer, self._allocations)
-                holding_clusters |= known
-        standing = [cluster for cluster in rivals if cluster.metadata.key in holding_clusters]
-        return min(standing or rivals, key=_order).metadata.key
+                if owner is not None:
+                    holding_clusters.add(owner)
+                else:
+                    holding_clusters |= find_holders(offer, self._allocations)
+        holding_rivals = [
+            cluster for cluster in rivals if cluster.metadata.key in holding_clusters
+        ]
+        return min(holding_rivals or rivals, key=_creation_order).metadata.key
 
     def _list_providers(self, rivals: Sequence[TenantCluster]) -> list[str]:
-        """Return the load balancers that may have ranges of these clusters."""
-        noted = (
+        """Return the load balancers that may have ranges of these clusters, as specs name them."""
+        noted_providers = (
             allocation.load_balancer
             for rival in rivals
             for allocation in self._allocations.by_index(TENANT_INDEX, str(rival.metadata.key))
             if allocation.spec.type == names.TYPE_LOADBALANCER
         )
-        return sorted({*noted, *(rival.load_balancer_provider for rival in rivals)})
+        return sorted({*noted_providers, *(rival.load_balancer_provider for rival in rivals)})
 
-    def _note(self, change: Change[TenantCluster]) -> None:
-        """Index TenantClusters by the identity of the cluster that they lead to."""
+    def _index(self, change: Change[TenantCluster]) -> None:
+        """Update the index of TenantClusters by the identity of the cluster that they lead to."""
         for cluster in (change.old, change.new):
-            identity = _identity(cluster)
+            identity = _read_identity(cluster)
             if cluster is not None and identity:
-                keys = self._noted.setdefault(identity, set())
+                keys = self._keys_by_identity.setdefault(identity, set())
                 keys.discard(cluster.metadata.key)
                 if cluster is change.new:
                     keys.add(cluster.metadata.key)
                 if not keys:
-                    del self._noted[identity]
+                    del self._keys_by_identity[identity]
 
 
-def _identity(cluster: TenantCluster | None) -> str:
+def _read_identity(cluster: TenantCluster | None) -> str:
+    """Return the identity that is noted on a TenantCluster; empty if none is."""
     if cluster is None:
         return ""
     return cluster.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY, "")
 
 
-def _order(cluster: TenantCluster) -> tuple[str, Key]:
+def _creation_order(cluster: TenantCluster) -> tuple[str, Key]:
+    """Return the sort key: creation time, then key; a cluster without a time comes last."""
     created = cluster.metadata.creationTimestamp
     return (created.isoformat() if created else "~", cluster.metadata.key)

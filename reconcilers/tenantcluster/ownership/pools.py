@@ -1,13 +1,15 @@
-"""For whom an offer of addresses in a tenant was made, and whether it may be written for another.
+"""Whether a TenantCluster may write an offer of addresses that is in its tenant.
 
-What we make there names its TenantCluster and its management cluster. What names another one, or
-was made by another tool, is left as it is. Whether another management cluster is gone cannot be
-found out from here, so what it made is never taken over, unless a person takes its name off.
-A pool without a name is taken over where that is unambiguous:
+An *offer* is a pool of a load balancer. An offer that we make names its owner: a TenantCluster and
+a management cluster. An offer that names another owner is not written. An exception is an owner
+that is gone. Whether another management cluster is gone cannot be found out from here, so its
+offers are never taken over, unless a person removes the annotation that names it.
 
-made by an earlier release    unless it holds addresses of another TenantCluster alone
-made by another tool          if it holds nothing but addresses of this TenantCluster, as that of
-                              Butler's own controller does
+An offer without a named owner is taken over where that is unambiguous:
+
+made by this controller   unless all its addresses are of other TenantClusters
+made by another tool      if all its addresses are of this TenantCluster, as in the pool of
+                          Butler's own controller
 """
 
 from bisect import bisect_right
@@ -29,8 +31,8 @@ from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import MADE_BY_OTHERS, BalancerBlocked, Offer
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, describe_unreadable
 from reconcilers.tenantcluster.allocations.unreadable_members import (
-    unreadable_members,
-    unreadable_objects,
+    list_unreadable_members,
+    make_unreadable_objects,
 )
 
 SHARED = "TenantShared"
@@ -40,7 +42,11 @@ _MOST_ENTRIES = 4_096
 
 
 def shared_message(first: Key) -> str:
-    """Return the sentence for a cluster that waits because `first` leads to the same tenant."""
+    """Return the sentence for a cluster that waits because `first` leads to the same tenant.
+
+    Args:
+        first: the TenantCluster that goes first.
+    """
     return (
         f"TenantCluster {first} leads to the same cluster and goes first: nothing is written there"
         " for this one; delete one of the two, or give this one the kubeconfig of its own cluster"
@@ -59,12 +65,12 @@ def elsewhere_message(offer: Offer) -> str:
 
 
 class PoolOwnership:
-    """Decides whether a TenantCluster may write the pool that is in its tenant.
+    """Decides whether a TenantCluster may write an offer that is in its tenant.
 
     Args:
-        client: the management cluster, for whether a noted owner is gone.
-        allocations: who holds what, indexed by TenantCluster.
-        tenants: knows which cluster the management cluster is.
+        client: the management cluster, to read whether a named owner is gone.
+        allocations: show whose addresses an offer has; indexed by TenantCluster.
+        tenants: has the identity of the management cluster.
     """
 
     def __init__(
@@ -75,14 +81,15 @@ class PoolOwnership:
         self._allocations = allocations
 
     async def require(self, tenant: TenantCluster, offer: Offer) -> None:
-        """Raise unless `tenant` may write the pool.
+        """Raise unless `tenant` may write the offer.
 
         Raises:
-            BalancerBlocked: another one's it is; the message says how to mend that.
+            BalancerBlocked: the offer is another owner's; the message says what to do.
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
         owner = owner_of(offer)
+        # First, because a TenantCluster of another management cluster may have the same name.
         if is_of_other_management(offer, await self._tenants.read_management_identity()):
             raise BalancerBlocked(SHARED, elsewhere_message(offer))
         if owner is None:
@@ -91,24 +98,26 @@ class PoolOwnership:
             raise BalancerBlocked(SHARED, shared_message(owner))
 
     async def _is_gone(self, owner: Key) -> bool:
-        """Return whether nothing is left of a cluster; that it is gone is read live."""
+        """Return whether a cluster is gone by a live read, and has no allocations left."""
         if self._allocations.by_index(TENANT_INDEX, str(owner)):
-            return False
-        if unreadable_members(self._allocations, owner):
+            return False  # the tenant still uses their ranges
+        if list_unreadable_members(self._allocations, owner):
             return False
         try:
             await self._client.get(TENANT_CLUSTER, owner)
         except NotFound as missing:
-            return missing.reason == "NotFound"
+            return missing.reason == "NotFound"  # not if the path is not served
         return False
 
     def _require_unambiguous(self, key: Key, offer: Offer) -> None:
+        """Raise BalancerBlocked unless a cluster may take over an offer that names no owner."""
         if offer.is_made_by_us:
-            holding_clusters = holders(offer, self._allocations)
+            holding_clusters = find_holders(offer, self._allocations)
             if holding_clusters and key not in holding_clusters:
                 raise BalancerBlocked(SHARED, shared_message(min(holding_clusters)))
             if key not in holding_clusters and self._allocations.unreadable:
-                raise BalancerBlocked(HOLDERS_UNKNOWN, self._unknown_message(offer))
+                # An unreadable allocation of another cluster may hold the offer's addresses.
+                raise BalancerBlocked(HOLDERS_UNKNOWN, self._describe_unknown_holders(offer))
             return
         if not may_be_taken_over(offer, self._allocations.by_index(TENANT_INDEX, str(key))):
             raise BalancerBlocked(
@@ -118,9 +127,9 @@ class PoolOwnership:
                 f" them to an {offer.kind} of another name and delete it",
             )
 
-    def _unknown_message(self, offer: Offer) -> str:
-        """Return the sentence for a cluster that waits because a holder may not be readable."""
-        unreadable = describe_unreadable(unreadable_objects(self._allocations.unreadable))
+    def _describe_unknown_holders(self, offer: Offer) -> str:
+        """Return the sentence for a cluster that waits because of unreadable allocations."""
+        unreadable = describe_unreadable(make_unreadable_objects(self._allocations.unreadable))
         return (
             f"whose addresses {offer.kind} {offer.name} in the tenant holds is not known:"
             f" {unreadable}"
@@ -128,38 +137,46 @@ class PoolOwnership:
 
 
 def may_be_taken_over(offer: Offer, members: Iterable[IPAllocation]) -> bool:
-    """Return whether a pool that names no owner is ours, or has no addresses but `members`'."""
+    """Return whether we made an offer without a named owner, or all its addresses are `members`'.
+
+    An offer of another tool that is empty, or has an entry that cannot be parsed, stays theirs.
+    """
     if offer.is_made_by_us:
         return True
-    spans = _spans(offer)
+    spans = _parse_spans(offer)
     held_spans = [span for member in members for span in _list_balancer_ranges(member)]
-    all_known = bool(spans) and len(spans) == len(offer.entries)
-    return all_known and all(
+    is_parsed = bool(spans) and len(spans) == len(offer.entries)
+    return is_parsed and all(
         any(held_span.contains(span) for held_span in held_spans) for span in spans
     )
 
 
-def holders(offer: Offer, allocations: Iterable[IPAllocation]) -> set[Key]:
-    """Return the TenantClusters that hold addresses of a pool which does not name its owner.
+def find_holders(offer: Offer, allocations: Iterable[IPAllocation]) -> set[Key]:
+    """Return the TenantClusters that hold addresses of an offer without a named owner.
 
-    All allocations are looked at, so the entries of the pool are searched, not tried one by one.
+    All allocations are compared with the offer's entries, so the sorted entries are searched by
+    bisection.
     """
     starts: list[tuple[int, int]] = []
-    ends: list[tuple[int, int]] = []
-    for span in sorted(_spans(offer), key=lambda span: (span.family, span.first)):
+    # The highest end of all entries up to the one at this position: entries may overlap.
+    highest_ends: list[tuple[int, int]] = []
+    for span in sorted(_parse_spans(offer), key=lambda span: (span.family, span.first)):
         end = (span.family, span.last)
         starts.append((span.family, span.first))
-        ends.append(max(end, ends[-1]) if ends else end)
+        highest_ends.append(max(end, highest_ends[-1]) if highest_ends else end)
     clusters = set()
     for allocation in allocations:
         for held_span in _list_balancer_ranges(allocation):
+            # The entries that start at or before the end of the held range. It overlaps one of
+            # them if the highest of their ends is at or after its start.
             number = bisect_right(starts, (held_span.family, held_span.last))
-            if number and ends[number - 1] >= (held_span.family, held_span.first):
+            if number and highest_ends[number - 1] >= (held_span.family, held_span.first):
                 clusters.add(allocation.spec.tenantClusterRef.key)
     return clusters
 
 
-def _spans(offer: Offer) -> list[AddressRange]:
+def _parse_spans(offer: Offer) -> list[AddressRange]:
+    """Return the ranges of an offer's entries; entries that cannot be parsed are left out."""
     parsed = (addresstexts.parse_cidr_or_span(entry) for entry in offer.entries[:_MOST_ENTRIES])
     return [span for span in parsed if span is not None]
 

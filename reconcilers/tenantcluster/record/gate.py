@@ -1,7 +1,8 @@
 """What the release check remembers of the ranges of one TenantCluster, and of its Secret.
 
-The check runs where the shard of the pool is, so its memory outlives the pass over the cluster. It
-is lost with the process, which restarts each wait: rather too long than too short.
+The check runs in the replica that has the shard of the pool, so its memory is kept apart from that
+of the pass over the cluster. It is lost with the process. Then each wait starts again: it is too
+long, but never too short.
 """
 
 from collections.abc import Iterable
@@ -17,8 +18,8 @@ FORGET_SECONDS = 3_600.0
 MOST_SERVICES = 5_000
 """How many Services are remembered for one allocation."""
 UNRESOLVED_SECONDS = 120.0
-"""How long a record counts: an API server gives up a request after a minute (--request-timeout),
-and the process that sent it gives up before."""
+"""Seconds for which a record of a creation counts after it was first seen. An API server gives up
+a request after a minute (--request-timeout), and the process that sent it gives up before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +70,10 @@ class BoundedWait:
 
 @dataclass(slots=True)
 class SeenCreations:
-    """Since when records of creations have been seen on one allocation."""
+    """When the records of creations on one allocation were seen; `creationnote` writes them."""
 
-    _seen: dict[str, tuple[float, float]] = field(default_factory=dict)
-    """By record: when it was first seen, and when last, in monotonic seconds."""
+    _sightings: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """When each record was first seen and last seen, in monotonic seconds, by the record."""
 
     def may_arrive(self, allocation: IPAllocation, now: float) -> bool:
         """Return whether the creation that is recorded on the allocation may still be under way.
@@ -83,19 +84,23 @@ class SeenCreations:
         record = allocation.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION)
         if record is None:
             return False
-        recent = {known: at for known, at in self._seen.items() if now - at[1] < FORGET_SECONDS}
-        since, _ = recent.get(record, (now, now))
-        recent[record] = since, now
-        self._seen = recent
-        return now - since < UNRESOLVED_SECONDS
+        recent = {
+            seen_record: (first_seen, last_seen)
+            for seen_record, (first_seen, last_seen) in self._sightings.items()
+            if now - last_seen < FORGET_SECONDS
+        }
+        first_seen, _ = recent.get(record, (now, now))
+        recent[record] = first_seen, now
+        self._sightings = recent
+        return now - first_seen < UNRESOLVED_SECONDS
 
 
 @dataclass(slots=True)
 class EarlierWaits:
     """The Services that waited for an address at the first check of a marked allocation.
 
-    It is lost with the process. Then the next check is the first one, and a Service that lost its
-    address before it waits for growth.
+    It is lost with the process. Then the next check counts as the first one. A Service that lost
+    its address before that check is not found by `find_newcomers`, and waits for growth.
     """
 
     _mark: str | None = None
@@ -106,16 +111,19 @@ class EarlierWaits:
 
         Args:
             mark: the value of the annotation that marks the allocation.
-            services: those that wait now.
+            services: the Services that wait now.
         """
         waiting = list(services)
         if mark != self._mark:
+            # The first check of this mark.
             uids = frozenset(service.metadata.uid for service in waiting)
-            self._mark, self._uids = mark, uids if len(uids) <= MOST_SERVICES else None
-        known = self._uids
-        if known is None:  # a tenant decides how many Services it has
+            self._mark = mark
+            # A tenant may have any number of Services, and must not fill our memory.
+            self._uids = uids if len(uids) <= MOST_SERVICES else None
+        uids_at_first_check = self._uids
+        if uids_at_first_check is None:
             return []
-        return [service for service in waiting if service.metadata.uid not in known]
+        return [service for service in waiting if service.metadata.uid not in uids_at_first_check]
 
 
 @dataclass(slots=True)
@@ -124,10 +132,11 @@ class AllocationMemory:
 
     Args:
         checked_at: when it was last checked, in monotonic seconds.
-        held_since: since when the tenant of a deleted cluster holds it up; None if it does not.
-        wait: the bounded wait for a balancer that cannot show what it hands out.
-        creations: the records of creations in the tenant that were seen on it.
-        balancer: what the adapter of the balancer remembers of its release.
+        held_since: since when the tenant of a deleted cluster holds up its release, in monotonic
+            seconds; None if it does not.
+        wait: the bounded wait for a balancer that cannot show which addresses it hands out.
+        creations: when the records of creations on it were seen.
+        balancer: the adapter's memory of its release.
         earlier_waits: the Services that waited for an address before its range left the tenant.
     """
 
@@ -144,7 +153,7 @@ class GateMemory:
     """What the release check remembers of one TenantCluster.
 
     Args:
-        secret_reads: live reads of its Secret; None for none since it was last found absent.
+        secret_reads: live reads of its Secret; None if there was none since the Secret was absent.
     """
 
     secret_reads: SecretReads | None = None
@@ -158,8 +167,8 @@ class GateMemory:
             now: monotonic seconds.
         """
         recent = {
-            known: memory
-            for known, memory in self._allocations.items()
+            allocation_uid: memory
+            for allocation_uid, memory in self._allocations.items()
             if now - memory.checked_at < FORGET_SECONDS
         }
         memory = recent.setdefault(uid, AllocationMemory(now))

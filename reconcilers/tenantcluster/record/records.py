@@ -2,9 +2,9 @@
 
 A record belongs to one uid. A cluster that is recreated under its name starts with a new record.
 Safety needs nothing in a record: after a restart all records are empty, and waits are longer,
-never shorter. What has to survive a restart is an annotation.
+never shorter. Facts that have to survive a restart are annotations.
 
-The parts stand beside the code that uses them, and a function receives its part alone.
+The class of each part is defined beside the code that uses it. A function receives its part alone.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -32,7 +32,7 @@ class TenantRecord:
 
     Args:
         key: namespace and name of the cluster.
-        uid: its uid; empty for a cluster that is known by its name alone.
+        uid: uid of the cluster; empty for a cluster that is known by its name alone.
         access: the client of the tenant.
         last_seen: the last state of a cluster that is gone and had allocations then.
         gate: the release check: waits and attempts of ranges that are being released.
@@ -61,7 +61,7 @@ class TenantRecord:
     deleted_at: int | None = None
 
     def end_work(self) -> None:
-        """Clear the parts of the pass: the cluster is gone, or another replica's from now on."""
+        """Clear the parts of the pass, because the cluster is gone or now another replica's."""
         self.projection = ProjectionMemory()
         self.elastic = ElasticMemory()
         self.installation = BalancerMemory()
@@ -108,7 +108,7 @@ class TenantRecords(TenantAccesses):
         return list(self._records)
 
     def retain(self, key: Key, uids: Container[str]) -> list[TenantRecord]:
-        """Remove the records of a name but those with these uids; return the removed ones.
+        """Remove the records of a name, except those with these uids; return the removed records.
 
         The caller forgets the clients in their `access`.
         """

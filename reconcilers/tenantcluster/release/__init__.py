@@ -1,4 +1,4 @@
-"""A tenant gives ranges back, and a deleted one everything.
+"""The release of a tenant's ranges: some by shrink, all when the tenant is deleted.
 
 check.py         whether a tenant has released a range
 creationnote.py  a creation in the tenant is recorded before

@@ -1,4 +1,10 @@
-"""Whether a tenant has released a range: checked before the range counts as free again."""
+"""Checks whether a tenant has released a range, before the range counts as free again.
+
+An allocation is *marked* when its release begins: by its deletion, or by an annotation. The *mark*
+is the resourceVersion of that write. An answer is `Released`, or `InUse` with the reason to wait.
+
+The *grace* is the longest time that the tenant of a deleted cluster can hold up a release.
+"""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -28,15 +34,15 @@ from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_note
 from reconcilers.loadbalancers.port import (
-    Acknowledgement,
     AllocationName,
     BalancerMemory,
     LoadBalancerKind,
     NotYet,
     Offer,
     Proven,
-    Serves,
+    ServiceViewer,
     Withdrawal,
+    WithdrawalAnswer,
 )
 from reconcilers.networkpool.owners import noted_uid
 from reconcilers.networkpool.unreadable import unreadable_near
@@ -50,11 +56,11 @@ from reconcilers.tenantcluster.record.gate import AllocationMemory, BoundedWait,
 from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.tenantcluster.release.creationnote import AllocationCreationNote
 from reconcilers.tenantcluster.release.lost_addresses import find_service_in_need
-from reconcilers.tenantcluster.release.releasenotes import note_for_release, release_note
+from reconcilers.tenantcluster.release.releasenotes import note_for_release, read_release_note
 from reconcilers.tenantcluster.release.teardown import VanishedClusters
 
 Ranges = Sequence[AddressRange]
-"""What an allocation holds: one range, or one of each family."""
+"""The ranges that an allocation holds: one, or one of each family."""
 NEVER_PROJECTED = "nothing was ever projected into the tenant"
 ELSEWHERE = (
     "the kubeconfig led to another cluster when the range was handed out, which may still have it"
@@ -72,9 +78,9 @@ class TenantReleaseCheck(ReleaseCheck):
         vanished: TenantClusters that are gone.
         records: what is remembered of each TenantCluster.
         kinds: the load balancers that tenants may have.
-        recorder: takes an event when addresses are given back without the tenant's answer.
+        recorder: takes an event when addresses are released without the tenant's answer.
         clock: the time.
-        settings: how long the tenant of a deleted cluster is asked.
+        settings: has the grace.
     """
 
     def __init__(  # noqa: PLR0913 - what it reads; the wiring is the one caller
@@ -104,49 +110,54 @@ class TenantReleaseCheck(ReleaseCheck):
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
+        """Return whether the allocation's ranges are released; a release is confirmed live."""
         if allocation.spec.type == names.TYPE_NODES:
             return await self._check_nodes(allocation)
-        present = await self._owner(allocation)
+        present = await self._find_owner(allocation)
         answer = await self._check_balancer(allocation, mark, present)
         if isinstance(answer, Released) and present is not None and await self._is_stale(present):
             return InUse(f"TenantCluster {present.metadata.key} has just changed", is_asked=False)
         return answer
 
     async def _is_stale(self, judged: TenantCluster) -> bool:
-        """Return whether a live read shows a cluster that may be judged in another way.
+        """Return whether a live read differs from `judged` in a part that decides about a release.
 
-        The cache of a process that was frozen may lack what another one noted on the cluster:
-        that its projection began, or which cluster its kubeconfig led to then.
+        The cache of a process that was frozen may lack what another process noted on the cluster:
+        that its projection began, or which cluster its kubeconfig led to.
         """
         live = await self._client.find(TENANT_CLUSTER, judged.metadata.key)
-        return live is None or _judged_parts(live) != _judged_parts(judged)
+        return live is None or _select_judged_parts(live) != _select_judged_parts(judged)
 
     async def _check_balancer(
         self, allocation: IPAllocation, mark: int, present: TenantCluster | None
     ) -> Released | InUse:
-        """Check load-balancer addresses.
+        """Return whether load-balancer ranges are released.
 
         Args:
-            allocation: who holds them.
+            allocation: the allocation that holds the ranges.
             mark: the resourceVersion at which the allocation was marked.
-            present: its TenantCluster, or another one that has the name; None if there is none.
+            present: the cluster that has the name of the allocation's TenantCluster, which may be
+                a later one; None if there is none.
         """
         if present is None or is_foreign(allocation, present):
             return await self._check_vanished(allocation, mark, present)
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
-            return _release_anyway()
+            return _make_released_anyway()  # a person has taken the decision
         if not present.metadata.terminating:
-            return await self._read_tenant(present, allocation, mark)
+            # No grace: the Services of a cluster that stays may use the range for ever.
+            return await self._check_tenant(present, allocation, mark)
         if not present.projection_begun:
             return Released(NEVER_PROJECTED)
         return await self._check_until_grace(present, allocation, mark)
 
-    def _memory(self, allocation: IPAllocation) -> AllocationMemory:
-        """Return the memory of an allocation, in the record of its cluster.
+    def _get_memory(self, allocation: IPAllocation) -> AllocationMemory:
+        """Return the memory of an allocation, from the record of its cluster.
 
-        That is the cluster whose uid is noted on it, also while another one has the name.
+        The uid that the allocation notes decides which cluster that is, even if a later cluster
+        has the name. Without a noted uid it is the present cluster.
         """
-        key, uid = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+        key = allocation.spec.tenantClusterRef.key
+        uid = noted_uid(allocation)
         cached = self._clusters.get(key)
         if not uid and cached is not None:
             uid = cached.metadata.uid
@@ -154,12 +165,17 @@ class TenantReleaseCheck(ReleaseCheck):
         return gate.of_allocation(allocation.metadata.uid, self._clock.monotonic())
 
     async def _check_nodes(self, allocation: IPAllocation) -> Released | InUse:
-        """Check node addresses: the machines have them for as long as their cluster exists."""
-        present = await self._owner(allocation)
+        """Return whether node addresses are released.
+
+        Machines have their addresses for as long as their cluster exists. A range can change to
+        another allocation of that cluster, its successor.
+        """
+        present = await self._find_owner(allocation)
         if present is None or is_foreign(allocation, present):
             return Released("its TenantCluster is gone")
         if names.ANNOTATION_RELEASE_ANYWAY in present.metadata.annotations:
-            return _release_anyway()
+            return _make_released_anyway()
+        # A cluster that is being deleted requests nothing, so it has no successor.
         if not present.metadata.terminating and await self._has_successor(allocation):
             return Released("another allocation of the cluster gets the range next")
         key = present.metadata.key
@@ -168,81 +184,84 @@ class TenantReleaseCheck(ReleaseCheck):
     async def _has_successor(self, deleted: IPAllocation) -> bool:
         """Return whether the range goes to another allocation of the cluster next.
 
-        A live read of that allocation decides. Its pool has to have looked at it, and nothing but
-        the deleted allocation may stand in its way.
+        A live read of that allocation decides. Its pool must have reported a conflict for it, and
+        the deleted allocation must be the only obstacle.
         """
         owner = str(deleted.spec.tenantClusterRef.key)
-        known = self._allocations.by_index(TENANT_INDEX, owner)
-        key = next(
+        successor_key = next(
             (
                 allocation.metadata.key
-                for allocation in known
+                for allocation in self._allocations.by_index(TENANT_INDEX, owner)
                 if _is_successor(allocation, deleted)
             ),
             None,
         )
-        # Last, as it reads all allocations of the pool.
-        if key is None or not self._is_servable(deleted):
+        if successor_key is None:
+            return False
+        # After the cheap check, because it goes through all allocations of the pool.
+        if not self._is_servable(deleted):
             return False
         try:
-            return _is_successor(await self._client.get(IP_ALLOCATION, key), deleted)
+            return _is_successor(await self._client.get(IP_ALLOCATION, successor_key), deleted)
         except NotFound:
             return False
 
     def _is_servable(self, deleted: IPAllocation) -> bool:
-        """Return whether the range could be handed out once the deleted allocation is gone.
-
-        Not while the pool, or an allocation that may hold some of it, cannot be read: then the
-        pool hands out nothing.
-        """
+        """Return whether the range could be handed out once the deleted allocation is gone."""
         pool, spans = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
         if pool is None or pool.metadata.terminating or not spans:
             return False
+        # A pool hands out nothing while it is unreadable, or an allocation that may be of it is.
         if deleted.pool_key in self._pools.unreadable:
             return False
         if unreadable_near(self._allocations.unreadable, deleted.pool_key):
             return False
-        reserved = (
+        reserved_spans = (
             addresstexts.parse_cidr_or_span(reservation.cidr)
             for block in pool.spec.blocks
             for reservation in poolgeometry.list_reservations(block)
         )
-        others = (
+        spans_of_others = (
             span
             for allocation in self._allocations.by_index(POOL_INDEX, str(deleted.pool_key))
             if allocation.metadata.uid != deleted.metadata.uid
             for span in statusranges.list_held_ranges(allocation)
         )
-        obstacles = (span for span in (*reserved, *others) if span is not None)
+        obstacles = (span for span in (*reserved_spans, *spans_of_others) if span is not None)
         return not any(obstacle.overlaps(span) for obstacle, span in product(obstacles, spans))
 
     async def _check_vanished(
         self, allocation: IPAllocation, mark: int, present: TenantCluster | None
     ) -> Released | InUse:
-        """Check the tenant of a cluster that is gone.
+        """Return whether the ranges of a vanished cluster are released.
 
-        Another cluster that has the name by now may be in that same tenant, or in its place.
+        Args:
+            present: a later cluster of that name; None if there is none.
         """
-        vanished = self._vanished.owner(allocation)
+        vanished = self._vanished.find_owner(allocation)
         if vanished is None:
+            # The allocation notes no owner, so no tenant is known that could be asked.
             return Released("its TenantCluster is gone")
         if names.ANNOTATION_RELEASE_ANYWAY in vanished.metadata.annotations:
-            return _release_anyway()
+            return _make_released_anyway()
+        # A later cluster of that name has the kubeconfig of the tenant that now may have the
+        # range.
         return await self._check_until_grace(present or vanished, allocation, mark)
 
-    async def _owner(self, allocation: IPAllocation) -> TenantCluster | None:
-        """Return the allocation's TenantCluster; None if it is gone.
+    async def _find_owner(self, allocation: IPAllocation) -> TenantCluster | None:
+        """Return the TenantCluster that the allocation names; None if a live read finds none.
 
-        It is returned from the cache if it is there; before None is returned, the API server is
-        read, as the cache may be late.
+        The live read may return a later cluster of that name.
 
         Raises:
-            ControllerError: the API server did not answer, or not with a plain NotFound.
+            MalformedAnswer: TenantClusters are not served, so nothing is known.
+            ControllerError: the management cluster did not answer.
         """
         key = allocation.spec.tenantClusterRef.key
         cached = self._clusters.get(key)
         if cached is not None and not is_foreign(allocation, cached):
             return cached
+        # The cache may be behind, and a release must not rely on its gap.
         try:
             return await self._client.get(TENANT_CLUSTER, key)
         except NotFound as missing:
@@ -253,15 +272,15 @@ class TenantReleaseCheck(ReleaseCheck):
     async def _check_until_grace(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
-        """Check the tenant of a deleted or gone cluster, for the teardown grace at most.
+        """Check the tenant of a deleted or gone cluster, but release after the grace anyway.
 
-        That ends the wait for a tenant that answers, too: an administrator there could keep its
-        addresses for ever by what a Service or a pool shows.
+        The grace also ends the wait for a tenant that answers: an administrator there could keep
+        the addresses for ever by a Service or a pool.
         """
-        if await self._secret_is_gone(tenant):
+        if await self._is_secret_gone(tenant):
             return Released("the tenant's kubeconfig Secret, or its namespace, is gone")
-        answer = await self._read_tenant(tenant, allocation, mark)
-        now, memory = self._clock.monotonic(), self._memory(allocation)
+        answer = await self._check_tenant(tenant, allocation, mark)
+        now, memory = self._clock.monotonic(), self._get_memory(allocation)
         if memory.held_since is None:
             memory.held_since = now
         if isinstance(answer, Released):
@@ -280,70 +299,83 @@ class TenantReleaseCheck(ReleaseCheck):
         )
         return Released(f"the tenant did not confirm it within {waited:.0f} s: {answer.why}")
 
-    async def _secret_is_gone(self, tenant: TenantCluster) -> bool:
-        """Return whether a live read finds no kubeconfig; each time it does, reads get rarer."""
+    async def _is_secret_gone(self, tenant: TenantCluster) -> bool:
+        """Return whether a live read shows that the tenant has no kubeconfig any more.
+
+        After each read that finds the Secret, the pause before the next read doubles. During the
+        pause the answer is False.
+        """
         gate, now = self._records.of(tenant).gate, self._clock.monotonic()
         reads = gate.secret_reads or SecretReads(0, now)
         if now < reads.due:
             return False
-        if await self._is_gone(tenant):
+        if await self._is_absent_live(tenant):
             gate.secret_reads = None
             return True
+        # The exponent is bounded, so that the power stays small after many reads.
         pause = min(FIRST_PAUSE * 2 ** min(reads.times, 10), LONGEST_PAUSE)
         gate.secret_reads = SecretReads(reads.times + 1, now + pause)
         return False
 
-    async def _is_gone(self, tenant: TenantCluster) -> bool:
-        """Return whether live reads find no namespace or no kubeconfig Secret of the tenant."""
+    async def _is_absent_live(self, tenant: TenantCluster) -> bool:
+        """Return whether live reads show no namespace or no kubeconfig Secret of the tenant."""
         try:
             if tenant.status.tenantNamespace:
                 await self._client.get(NAMESPACE, Key("", tenant.status.tenantNamespace))
             await self._tenants.read_kubeconfig(tenant)
         except NotFound as missing:
-            return missing.reason == "NotFound"
+            return missing.reason == "NotFound"  # not if the path is not served
         except TenantUnavailable as error:
-            return error.absent
+            return error.absent  # not if the Secret is there and unusable
         return False
 
-    async def _read_tenant(
+    async def _check_tenant(
         self, tenant: TenantCluster, allocation: IPAllocation, mark: int
     ) -> Released | InUse:
-        """Read the tenant's pool and Services live."""
+        """Return whether live reads of the tenant show that the ranges are released.
+
+        A failure of the tenant is an InUse with the reason; a failure of the management cluster is
+        raised.
+        """
         ranges = statusranges.list_held_ranges(allocation)
         if not ranges:
             return Released("it holds no range")
         try:
             try:
-                return await self._ask(tenant, allocation, ranges=ranges, mark=mark)
+                return await self._ask_tenant(tenant, allocation, ranges=ranges, mark=mark)
             except TenantUnavailable as error:
                 if error.reason != SHARED:
                     raise
-                return await self._read_shared(tenant, allocation, ranges=ranges, mark=mark)
+                return await self._check_shared(tenant, allocation, ranges=ranges, mark=mark)
         except TenantUnavailable as error:
             if error.reason == IS_MANAGEMENT and not tenant.projection_begun:
+                # Nothing is ever written there, and nothing was written elsewhere before.
                 return Released(NEVER_PROJECTED)
             why = f"the tenant cannot be asked: {error.message}"
             return InUse(why, is_asked=error.failed_at is None)
         except Conflict:
+            # A projection, or another check, wrote between our read and our write.
             title = self._find_balancer(tenant, allocation).title
             return InUse(f"{title}'s pools in the tenant have just changed")
 
-    async def _read_shared(
+    async def _check_shared(
         self,
         tenant: TenantCluster,
         allocation: IPAllocation,
         ranges: Ranges,
         mark: int,
     ) -> Released | InUse:
-        """Read a tenant that is another TenantCluster's, where nothing is written for this one.
+        """Check a tenant to which another TenantCluster leads, too, and goes first.
 
-        What was written before that was known goes with the other's next projection.
+        Nothing is projected there for this cluster any more. Ranges that were projected before
+        leave with the next projection of the other cluster.
         """
         if not tenant.projection_begun:
             return Released(NEVER_PROJECTED)
-        return await self._ask(tenant, allocation, ranges=ranges, mark=mark, guarded=False)
+        # Without the guard, which admits the first cluster alone: the check only reads.
+        return await self._ask_tenant(tenant, allocation, ranges=ranges, mark=mark, guarded=False)
 
-    async def _ask(
+    async def _ask_tenant(
         self,
         tenant: TenantCluster,
         allocation: IPAllocation,
@@ -352,7 +384,11 @@ class TenantReleaseCheck(ReleaseCheck):
         *,
         guarded: bool = True,
     ) -> Released | InUse:
-        """Read the cluster that the kubeconfig leads to, if it is the one that has the range."""
+        """Inspect the cluster that the kubeconfig leads to, unless another cluster has the range.
+
+        Args:
+            guarded: whether the guard has to admit the cluster, as for writes.
+        """
         async with self._tenants.client(tenant, guarded=guarded) as client:
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):
                 return InUse(ELSEWHERE)
@@ -364,8 +400,9 @@ class TenantReleaseCheck(ReleaseCheck):
     def _find_balancer(self, tenant: TenantCluster, allocation: IPAllocation) -> LoadBalancerKind:
         """Return the load balancer that may have the range of an allocation.
 
-        Where the cluster names one that this release does not know, nothing is known of the
-        tenant, so nothing is released.
+        The allocation notes it. But if the cluster names a load balancer that this release does
+        not know, that one is returned: it never proves a release, because nothing is known of such
+        a tenant.
         """
         chosen = tenant.load_balancer_provider
         provider = allocation.load_balancer if self._kinds.is_known(chosen) else chosen
@@ -392,22 +429,29 @@ class TenantReleaseCheck(ReleaseCheck):
         ranges: Ranges,
         mark: int,
     ) -> Released | InUse:
-        """Read the offers, and after them the Services: one that had an address may still show it.
+        """Return whether the tenant's offers and Services show that the ranges are released.
+
+        Offers are read before Services. In the other order a Service could take an address between
+        the two reads, and the range could leave the offers before the second one.
 
         Args:
             client: of the tenant.
+            kind: the load balancer that may have the ranges.
             tenant: says which of its Services the load balancer serves.
-            allocation: who holds the ranges.
-            ranges: its ranges: none is free before all are.
+            allocation: the allocation that holds the ranges.
+            ranges: the allocation's ranges; they are released together.
             mark: the resourceVersion at which the allocation was marked.
         """
-        memory, serves = self._memory(allocation), kind.serves_in(tenant)
-        balancer = kind.of(client, memory.balancer)
+        memory = self._get_memory(allocation)
+        view_service = kind.make_service_viewer(tenant)
+        balancer = kind.make_balancer(client, memory.balancer)
         reading = await balancer.read()
         management = await self._tenants.read_management_identity()
         services = await _list_services(client)
-        await note_for_release(self._client, [allocation], services=services, serves=serves)
-        user = await _find_user(services, ranges, serves)
+        await note_for_release(
+            self._client, [allocation], services=services, view_service=view_service
+        )
+        user = await _find_user(services, ranges, view_service)
         if user is not None:
             reason = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(reason, by_service=True)
@@ -418,7 +462,7 @@ class TenantReleaseCheck(ReleaseCheck):
                 mark=allocation.metadata.annotations[names.ANNOTATION_RELEASING],
                 earlier=memory.earlier_waits,
                 offers=reading.targets.values(),
-                serves=serves,
+                view_service=view_service,
             )
             if service is not None:
                 return InUse(f"Service {service.metadata.key} needs the range", by_service=True)
@@ -431,32 +475,35 @@ class TenantReleaseCheck(ReleaseCheck):
             note=AllocationCreationNote(
                 self._client, allocation, creations=memory.creations, clock=self._clock
             ),
-            release_note=release_note(allocation),
+            release_note=read_release_note(allocation),
         )
-        answer = await balancer.acknowledgement(reading, withdrawal)
+        answer = await balancer.prove_withdrawal(reading, withdrawal)
         verdict = self._judge(answer, kind, mark=mark, wait=memory.wait)
-        if isinstance(verdict, Released):
-            return (
-                await self._check_others(client, kind, allocation=allocation, ranges=ranges)
-                or verdict
-            )
-        return verdict
+        if not isinstance(verdict, Released):
+            return verdict
+        other_use = await self._find_other_offer(
+            client, kind, allocation=allocation, ranges=ranges
+        )
+        return other_use or verdict
 
-    async def _check_others(
+    async def _find_other_offer(
         self, client: Client, asked: LoadBalancerKind, allocation: IPAllocation, ranges: Ranges
     ) -> InUse | None:
-        """Return that another load balancer offers a range than the one that is noted.
+        """Look for the ranges in our offers of other load balancers; correct the note if found.
 
-        A restored backup, or a person, may have lost the note. It is corrected, so the next check
-        asks the load balancer that offers the range.
+        A restored backup, or a person, may have lost the allocation's note of its load balancer.
+        With the corrected note, the next check asks the load balancer that offers the range.
+
+        Args:
+            asked: the load balancer that has proven the release.
 
         Returns:
-            What is waited for; None if no other one has an offer of ours with the range.
+            An InUse that names the offer; None if there is no such offer.
         """
         for provider, kind in self._kinds.items():
             if kind is asked:
                 continue
-            reading = await kind.of(client, BalancerMemory()).read_targets()
+            reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 if not offer.is_made_by_us or not _has_any(offer, ranges):
                     continue
@@ -466,18 +513,19 @@ class TenantReleaseCheck(ReleaseCheck):
         return None
 
     def _judge(
-        self, answer: Acknowledgement, kind: LoadBalancerKind, mark: int, wait: BoundedWait
+        self, answer: WithdrawalAnswer, kind: LoadBalancerKind, mark: int, wait: BoundedWait
     ) -> Released | InUse:
         """Judge by an answer of the balancer whether the range is released.
 
         Args:
-            answer: of the balancer.
+            answer: the balancer's answer.
             mark: the resourceVersion at which the allocation was marked.
-            wait: of the allocation, for a balancer that cannot show what it hands out.
+            wait: the bounded wait of the allocation, which an answer Unprovable starts.
         """
         if isinstance(answer, Proven):
             return Released(answer.how)
         if isinstance(answer, NotYet):
+            # The balancer may hand out the range again, so an earlier wait shows nothing.
             wait.clear()
             return InUse(answer.why, by_service=answer.is_used)
         seconds, now = kind.wait, self._clock.monotonic()
@@ -486,8 +534,8 @@ class TenantReleaseCheck(ReleaseCheck):
         return InUse(f"giving {kind.title} {seconds:g} s {answer.purpose}")
 
 
-def _judged_parts(cluster: TenantCluster) -> object:
-    """Return the parts of a cluster that decide about a release."""
+def _select_judged_parts(cluster: TenantCluster) -> object:
+    """Return the parts of a cluster that decide about a release, for a comparison."""
     meta = cluster.metadata
     namespace = cluster.status.tenantNamespace
     return (meta.uid, meta.terminating, dict(meta.annotations), cluster.spec, namespace)
@@ -496,24 +544,30 @@ def _judged_parts(cluster: TenantCluster) -> object:
 def _has_any(offer: Offer, ranges: Ranges) -> bool:
     """Return whether an offer has an address of the ranges."""
     spans = map(addresstexts.parse_cidr_or_span, offer.entries)
-    return any(span is not None and span.overlaps(own) for span in spans for own in ranges)
+    return any(
+        span is not None and span.overlaps(own_range) for span in spans for own_range in ranges
+    )
 
 
 async def _find_user(
-    services: Sequence[Service], ranges: Ranges, serves: Serves
+    services: Sequence[Service], ranges: Ranges, view_service: ServiceViewer
 ) -> Service | None:
-    """Return a Service whose address keeps one of the ranges; None if there is none."""
+    """Return a Service that shows an address of the ranges and keeps them; None if none does."""
     turns = ReadingTurns()
     for service in services:
         pairs = product(ranges, await read_addresses(service, turns))
         is_user = any(span.contains(address) for span, address in pairs)
-        if is_user and serves(service).keeps_range:
+        if is_user and view_service(service).keeps_range:
             return service
     return None
 
 
 async def _list_services(client: Client) -> Sequence[Service]:
-    """Return all Services of a tenant, read live."""
+    """Return all Services of a tenant, read live.
+
+    Raises:
+        MalformedAnswer: a Service cannot be read, and may show an address of the range.
+    """
     page = await client.list(SERVICE)
     if page.unreadable:
         raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
@@ -521,7 +575,10 @@ async def _list_services(client: Client) -> Sequence[Service]:
 
 
 def _is_successor(allocation: IPAllocation, deleted: IPAllocation) -> bool:
-    """Return whether an allocation waits for nothing but the range of a deleted one."""
+    """Return whether an allocation was created for the range of a deleted one, and waits for it.
+
+    The reason of its condition shows that its pool has seen the request and refused it for now.
+    """
     meta = allocation.metadata
     ready = find(allocation.status.conditions, READY)
     return (
@@ -536,16 +593,21 @@ def _is_successor(allocation: IPAllocation, deleted: IPAllocation) -> bool:
 
 
 def _was_elsewhere(tenant: TenantCluster, allocation: IPAllocation) -> bool:
-    """Return whether the kubeconfig led to another cluster after the allocation was made."""
-    moved = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_MOVED)
-    if moved is None:
+    """Return whether the kubeconfig led to another cluster after the allocation was created.
+
+    Then that other cluster may have the range.
+    """
+    moved_at = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_MOVED)
+    if moved_at is None:
         return False
     created = allocation.metadata.creationTimestamp
     try:
-        return created is None or created <= datetime.fromisoformat(moved)
+        return created is None or created <= datetime.fromisoformat(moved_at)
     except (TypeError, ValueError):
-        return True  # a person wrote something else: then all of them may be there
+        # A person wrote something else, so the time is unknown: any allocation may be there.
+        return True
 
 
-def _release_anyway() -> Released:
+def _make_released_anyway() -> Released:
+    """Return the answer if a person has annotated the TenantCluster to release its ranges."""
     return Released(f"the TenantCluster carries {names.ANNOTATION_RELEASE_ANYWAY}")

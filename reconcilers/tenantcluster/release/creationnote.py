@@ -1,11 +1,11 @@
-"""Record in the management cluster that an object is about to be created in a tenant.
+"""Records in the management cluster that an object is about to be created in a tenant.
 
 An adapter may need an object of its own in a tenant, to prove that a range is out. A process may
-die between creating it and checking that the holder of the range is still there. If the cluster is
-torn down in between, nothing in the management cluster leads to the new object. So the creation is
-recorded on the IPAllocation before, at exactly the version that a live read showed, and the record
-is removed after that check. An IPAllocation with a record is not released, so its TenantCluster
-stays, and its teardown deletes the object.
+die between creating it and checking that the IPAllocation, the *holder* of the range, still
+exists. If the cluster is torn down in between, nothing in the management cluster leads to the new
+object. So the creation is recorded on the IPAllocation before, at exactly the version that a live
+read showed, and the record is removed after that check. An IPAllocation with a record is not
+released, so its TenantCluster stays, and its teardown deletes the object.
 
 The record of a process that died stays. It counts until no request of that process can arrive any
 more.
@@ -25,8 +25,8 @@ from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.record.gate import SeenCreations
 
 _ATTEMPTS = 5
-"""So often the record is removed anew if the IPAllocation was written meanwhile: a record that
-stays delays the release by minutes."""
+"""How often the removal of the record is tried if others write the IPAllocation meanwhile: a
+record that stays delays the release by minutes."""
 
 _log = get_logger(__name__)
 
@@ -36,7 +36,8 @@ class AllocationCreationNote(CreationNote):
 
     Args:
         client: of the management cluster.
-        creations: since when records have been seen on it.
+        allocation: the IPAllocation.
+        creations: the time when each record on the allocation was first seen.
         clock: the time.
     """
 
@@ -60,19 +61,22 @@ class AllocationCreationNote(CreationNote):
         """Record that the object is about to be created.
 
         Returns:
-            False if that must not be: the IPAllocation is gone or released, was written meanwhile,
-            could not be read, or has a record of another process that still counts.
+            Whether the object may be created. False if the IPAllocation is gone or released, was
+            written meanwhile, could not be read, or has a record of another process that still
+            counts.
         """
         try:
             live = await self._find_holder()
             if live is None or self._creations.may_arrive(live, self._clock.monotonic()):
                 return False
+            # The version makes the value unique, so `end` recognizes the record of this process.
             self._value = live.metadata.resourceVersion
             await self._write(live, self._value)
         except (Conflict, NotFound):
             return False
         except ControllerError as error:
-            # Not the tenant's failure, for which it would be left alone a while.
+            # Logged, not raised: the caller uses the tenant's client, which would count this
+            # failure of the management cluster as the tenant's.
             _log.info("cannot record a creation in the tenant", error=str(error))
             return False
         return True
@@ -82,8 +86,8 @@ class AllocationCreationNote(CreationNote):
         """Remove the record.
 
         Returns:
-            False if the object has to go: the IPAllocation is gone or released, or could not be
-            read. One that others write again and again keeps the record.
+            Whether the object may stay. False if the IPAllocation is gone or released, or could
+            not be read.
         """
         try:
             for _ in range(_ATTEMPTS):
@@ -91,18 +95,19 @@ class AllocationCreationNote(CreationNote):
                 if live is None:
                     return False
                 if live.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION) != self._value:
-                    return True
-                if await self._is_removed(live):
+                    return True  # another process replaced the record with its own
+                if await self._remove_record(live):
                     return True
         except NotFound:
             return False
         except ControllerError as error:
             _log.info("cannot remove the record of a creation in the tenant", error=str(error))
             return False
+        # Others wrote the IPAllocation each time. It exists, and the record that stays keeps it.
         return True
 
-    async def _is_removed(self, live: IPAllocation) -> bool:
-        """Remove the record; return False if the IPAllocation was written since it was read."""
+    async def _remove_record(self, live: IPAllocation) -> bool:
+        """Remove the record; return False if the IPAllocation changed since it was read."""
         try:
             await self._write(live, None)
         except Conflict:
@@ -110,9 +115,10 @@ class AllocationCreationNote(CreationNote):
         return True
 
     async def _find_holder(self) -> IPAllocation | None:
-        """Return the IPAllocation by a live read; None if it is gone, or holds nothing any more.
+        """Return the IPAllocation by a live read; None if it is gone or released.
 
-        One that is released goes without another look at its record.
+        A released IPAllocation counts as gone: its finalizer is removed without another check of
+        its record.
         """
         meta = self._allocation.metadata
         live = await self._client.find(IP_ALLOCATION, meta.key)

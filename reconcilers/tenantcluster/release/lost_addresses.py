@@ -1,13 +1,13 @@
-"""Services that lose an address because shrink takes its range out of the tenant.
+"""Finds Services that lost an address because shrink took its range out of the tenant.
 
 Before the range leaves the load balancer, the Services are read. Between that read and the write
 of the offers, a Service can take an address of the range. The load balancer then clears the
 address. The allocation still holds the range at that time, so its mark can be withdrawn, and the
 Service gets an address within the next pass.
 
-No load balancer says which Service lost an address. So each Service counts that began to wait
-since the first read, and that no free address of the tenant can serve. It counts once for each
-mark, so a Service that no range helps does not keep a range for ever.
+No load balancer says which Service lost an address. So a Service counts if it began to wait after
+the first read, and if no free address of the tenant can serve it. It counts once for each mark, so
+a Service that no range helps does not keep a range for ever.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from itertools import product
 from allocator import AddressRange
 from reconcilers.addressing.addresstexts import parse_cidr_or_span
 from reconcilers.api.services import Service
-from reconcilers.loadbalancers.port import Offer, Serves, ServiceView
+from reconcilers.loadbalancers.port import Offer, ServiceView, ServiceViewer
 from reconcilers.tenantcluster.elastic.demand import (
     WORK_OF_SERVICE,
     AddressCounter,
@@ -38,23 +38,22 @@ async def find_service_in_need(
     mark: str,
     earlier: EarlierWaits,
     offers: Iterable[Offer],
-    serves: Serves,
+    view_service: ServiceViewer,
 ) -> Service | None:
-    """Return a Service that may have lost an address of a marked range; None if there is none.
-
-    Addresses are read of all Services first: only then is it known what is free elsewhere.
+    """Return a Service that may have lost an address of a marked range; None if none has.
 
     Args:
         services: all Services of the tenant.
         spans: the ranges of the marked allocation.
         mark: the value of the annotation that marks it.
-        earlier: the Services that waited before.
+        earlier: the Services that waited at the first check of this mark.
         offers: the addresses that the tenant's load balancer may hand out.
-        serves: returns a Service as the load balancer sees it.
+        view_service: returns a Service as the load balancer sees it.
     """
     waiting: list[Service] = []
     addresses: list[AddressRange] = []
     turns = ReadingTurns()
+    # All Services first: only the addresses of all of them show what is free elsewhere.
     for service in services:
         addresses += await read_addresses(service, turns)
         if is_without_address(service):
@@ -66,7 +65,7 @@ async def find_service_in_need(
     released = _count_sizes(spans)
     for service in newcomers:
         await turns.count(WORK_OF_SERVICE)
-        view = serves(service)
+        view = view_service(service)
         if view.keeps_range and (
             _asks_for_range(view, spans)
             or _needs_range(service, view, released=released, free_elsewhere=free_elsewhere)
@@ -76,9 +75,9 @@ async def find_service_in_need(
 
 
 def _asks_for_range(view: ServiceView, spans: Sequence[AddressRange]) -> bool:
-    """Return whether a Service asks for a certain address of marked ranges.
+    """Return whether a Service asks for a fixed address that is in a marked range.
 
-    The load balancer gives it no other address, however many are free.
+    The load balancer gives it no other address, so free addresses elsewhere do not help.
     """
     return any(span.overlaps(address) for span, address in product(spans, view.fixed_addresses))
 
@@ -89,9 +88,9 @@ def _needs_range(
     released: Mapping[int, int],
     free_elsewhere: Mapping[int, int],
 ) -> bool:
-    """Return whether marked ranges could serve a Service, and nothing else that is free could.
+    """Return whether the marked ranges could serve a Service, and free addresses elsewhere cannot.
 
-    A Service with an obstacle waits for another reason than its range, so no range helps it.
+    A Service with an obstacle waits for another reason, so no range helps it.
 
     Args:
         released: how many addresses the marked ranges have, by family.
@@ -111,11 +110,13 @@ def _count_free(
 
     Args:
         offers: the addresses that the load balancer may hand out.
-        spans: ranges that do not count.
-        addresses: the addresses of Services.
+        spans: the marked ranges, which do not count.
+        addresses: the addresses that Services show.
     """
+    # The number of entries is bounded: others in the tenant can write offers of any length.
     entries = [entry for offer in offers for entry in offer.entries[:MOST_ENTRIES]]
-    counter, free = AddressCounter(set(addresses)), {4: 0, 6: 0}
+    counter = AddressCounter(set(addresses))
+    free = {4: 0, 6: 0}
     for entry in entries[:MOST_ENTRIES]:
         span = parse_cidr_or_span(entry)
         if span is not None and not any(map(span.overlaps, spans)):

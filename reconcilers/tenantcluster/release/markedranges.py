@@ -1,8 +1,8 @@
-"""Allocations that shrink has marked are deleted once the tenant has released their ranges.
+"""Deletes allocations that shrink has marked, once the tenant has released their ranges.
 
 The mark is the annotation `releasing`: every projection leaves the range out. Then the tenant is
-checked, as before any range is given back. If a Service took an address of it meanwhile, the mark
-is withdrawn; else the allocation is deleted, at the version that the check was about.
+checked, as before any release of a range. If a Service took an address of the range meanwhile, the
+mark is withdrawn. Else the allocation is deleted, at the version that the check was about.
 """
 
 from controller.cache import Cache
@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 
 
 class MarkedReleaser:
-    """Deletes what shrink has marked once the tenant has released it, in every mode."""
+    """Deletes marked allocations that the tenant has released, or withdraws their marks."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class MarkedReleaser:
         """
         for allocation in self._list_marked(tenant):
             if statusranges.find_held_range(allocation) is None:
-                continue
+                continue  # no Service can use it
             answer = await self._release_check.check(allocation, allocation.metadata.revision)
             if isinstance(answer, InUse) and answer.by_service:
                 await self._withdraw(allocation, answer)
 
     async def release(self, tenant: TenantCluster) -> int:
-        """Delete what the tenant has released, withdraw the mark of what it uses.
+        """Delete marked allocations that the tenant has released; unmark those that are in use.
 
         Returns:
             How many marked allocations need a further pass.
@@ -66,10 +66,11 @@ class MarkedReleaser:
             Conflict: an allocation changed since it was read; begin again.
             ControllerError: the management cluster did not answer.
         """
-        number = 0
+        number_left = 0
         for allocation in self._list_marked(tenant):
-            number += not await self._conclude(allocation)
-        return number
+            if not await self._conclude(allocation):
+                number_left += 1
+        return number_left
 
     def _list_marked(self, tenant: TenantCluster) -> list[IPAllocation]:
         return [
@@ -77,10 +78,11 @@ class MarkedReleaser:
         ]
 
     async def _conclude(self, allocation: IPAllocation) -> bool:
-        """Delete a marked allocation that the tenant no longer uses; unmark it if a Service does.
+        """Delete a marked allocation that the tenant has released; unmark it if a Service uses it.
 
         Returns:
-            Whether it needs no further pass; False while the tenant may hand out the range.
+            True if either was done; False while the load balancer may still hand out the range,
+            so that a later pass has to check again.
         """
         if statusranges.find_held_range(allocation) is None:
             await self._delete(allocation, "it holds no range")
@@ -95,7 +97,7 @@ class MarkedReleaser:
         return True
 
     async def _withdraw(self, allocation: IPAllocation, answer: InUse) -> None:
-        """Take the mark off an allocation that a Service uses."""
+        """Remove the mark of an allocation that a Service uses, and the noted time of disuse."""
         _log.info("elastic IPAM: shrink withdrawn", **release_fields(allocation, answer.why))
         marks = {names.ANNOTATION_RELEASING: None, names.ANNOTATION_IDLE_SINCE: None}
         await annotate(self._client, allocation, marks)
@@ -107,5 +109,5 @@ class MarkedReleaser:
         try:
             await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except NotFound:
-            return
+            return  # someone else deleted it, so it does not count as shrunk
         self._metrics.count_shrunk(allocation.pool_key)

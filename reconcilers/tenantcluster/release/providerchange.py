@@ -1,17 +1,19 @@
-"""A tenant changes its load balancer: the old one loses all ranges before the new one gets any.
+"""Moves a tenant to another load balancer: the old one loses all ranges before the new gets any.
 
-Each IPAllocation notes the load balancer that may have its range. The release check asks that one
-alone, so the note changes with a proof alone:
+Each IPAllocation notes the load balancer that may have its range. The release check asks only that
+load balancer, so the note changes only after a proof:
 
-1. Each range is marked as leaving. From the version of that mark on, no projection has it. A
-   process that still sees an older version writes with a lower basis, and is refused.
+1. Each range is marked as leaving. From the version of that mark on, no projection has the range.
+   A process that still sees an older version writes with a lower basis, and is refused.
 2. The old load balancer is given the projection without the ranges. Services lose their addresses.
 3. Each range is checked as before a release. The check ends with the proof, or with the bounded
-   wait of a load balancer that cannot show what it hands out.
-4. What is left of ours of the old one is removed: even an empty pool may make two load balancers
-   take addresses from each other's Services.
-5. If the old one takes addresses of others even without a pool, people have to remove it.
-6. The notes change, each at the version that was checked. The next pass projects to the new one.
+   wait for a load balancer that cannot show what it hands out.
+4. Our empty objects of the old load balancer are removed: even an empty pool may make two load
+   balancers take addresses from each other's Services.
+5. If the old load balancer takes addresses from Services even without a pool, people have to
+   remove it.
+6. The notes change, each at the version that was checked. The next pass projects to the new load
+   balancer.
 
 If the spec names the old load balancer again meanwhile, the marks are removed, and nothing else
 has to be undone.
@@ -37,7 +39,7 @@ from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import balancer_members
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
-from reconcilers.tenantcluster.status import load_balancer_ready
+from reconcilers.tenantcluster.status import make_load_balancer_ready
 
 CHANGING = "LoadBalancerChanging"
 """The reason while ranges are still in another load balancer than the spec names."""
@@ -50,7 +52,7 @@ class ProviderChange:
         client: of the management cluster.
         allocations: its IPAllocations, indexed by TenantCluster.
         kinds: the load balancers that tenants may have.
-        release: finds out whether a load balancer has let go of a range.
+        release: checks whether a load balancer has released a range.
         projector: writes to load balancers.
         clock: the time.
     """
@@ -73,12 +75,12 @@ class ProviderChange:
         self._clock = clock
 
     def is_due(self, tenant: TenantCluster) -> bool:
-        """Return whether a range of a cluster is in another load balancer than its spec names.
+        """Return whether a range of a cluster is, or is leaving, in another load balancer.
 
-        Where the spec names one that this release does not know, nothing is changed.
+        That is another one than its spec names.
         """
         if not self._kinds.is_known(tenant.load_balancer_provider):
-            return False
+            return False  # nothing could be projected to the new one, so the ranges stay
         return bool(self._projector.list_other_balancers(tenant)) or any(
             allocation.is_leaving for allocation in self._list_balancers(tenant)
         )
@@ -86,8 +88,11 @@ class ProviderChange:
     async def proceed(self, current: CurrentCluster, memory: ProjectionMemory) -> ConditionFinding:
         """Go on with the change of one cluster; return the condition LoadBalancerReady.
 
+        Nothing is marked while the tenant lacks the new load balancer. If nothing was ever
+        projected, the notes change at once after the marks.
+
         Args:
-            memory: what is remembered of what is written there.
+            memory: what is remembered of the projections into this tenant.
 
         Raises:
             Conflict: an allocation changed since it was read; begin again.
@@ -98,7 +103,10 @@ class ProviderChange:
         allocations = self._list_balancers(tenant)
         for allocation in allocations:
             if allocation.load_balancer == chosen and allocation.is_leaving:
+                # The spec names the old load balancer again.
                 await annotate(self._client, allocation, {names.ANNOTATION_LEAVING_BALANCER: None})
+        # An allocation that is being released is released where it is. A load balancer that this
+        # release does not know can prove nothing.
         moving = [
             allocation
             for allocation in allocations
@@ -109,31 +117,33 @@ class ProviderChange:
         if not any(allocation.is_leaving for allocation in moving):
             missing = await self._projector.find_missing(tenant)
             if missing is not None:
-                return missing  # all ranges stay where they are
+                # The tenant would have no load balancer: all ranges stay where they are.
+                return missing
         for allocation in moving:
             if not allocation.is_leaving:
                 mark = {names.ANNOTATION_LEAVING_BALANCER: rfc3339(self._clock.now())}
                 await annotate(self._client, allocation, mark)
-        others = {allocation.load_balancer for allocation in moving}
-        others.update(self._projector.list_other_balancers(tenant))
+        old_balancers = {allocation.load_balancer for allocation in moving}
+        old_balancers.update(self._projector.list_other_balancers(tenant))
         if await self._is_untouched(tenant):
+            # Without the ranges that were marked just now: `moving` has their earlier version.
             marked = [allocation for allocation in moving if allocation.is_leaving]
             await self._note_provider(marked, chosen)
             why = f"{count_noun(len(moving), 'range')} will be written"
-            return self._describe(others, chosen, why)
+            return self._make_changing(old_balancers, chosen, why)
         waits = [
             reason
             for provider in self._projector.list_other_balancers(tenant)
             for reason in await self._leave(current, memory, provider=provider, moving=moving)
         ]
         why = waits[0] if waits else "no other load balancer has a range any more"
-        return self._describe(others, chosen, why)
+        return self._make_changing(old_balancers, chosen, why)
 
     async def _is_untouched(self, tenant: TenantCluster) -> bool:
         """Return whether a live read shows that nothing was ever projected for a cluster.
 
-        It is read after the ranges were marked as leaving. Who begins a projection after that
-        read confirms the ranges even later, and leaves them out.
+        The caller has marked the ranges as leaving before. A process that begins a projection
+        after this read confirms the ranges live even later, and leaves them out.
         """
         if tenant.projection_begun or tenant.is_ready:
             return False
@@ -148,43 +158,46 @@ class ProviderChange:
         provider: str,
         moving: Sequence[IPAllocation],
     ) -> list[str]:
-        """Take all ranges from one load balancer; return what is still waited for.
+        """Take all ranges from one load balancer; return sentences on what is still waited for.
 
-        Ranges that are being released there are waited for, too: their release may need objects
-        in the tenant.
+        When nothing is waited for, the notes of the ranges change, and the result is empty.
         """
         tenant = current.tenant
-        theirs = [a for a in moving if a.load_balancer == provider]
+        leaving = [a for a in moving if a.load_balancer == provider]
         projected = await self._projector.project(current, memory, provider=provider)
         if is_behind(projected):
             await self._projector.overwrite_lost_history(tenant, memory, provider)
         title = self._kinds.find_kind(provider).title
         waits = []
-        for allocation in theirs:
+        for allocation in leaving:
             if not allocation.is_leaving:
+                # Marked in this pass: the next pass has the version of the mark.
                 waits.append(f"{title} is about to lose {allocation.metadata.name}")
                 continue
             answer = await self._release.check(allocation, allocation.metadata.revision)
             if isinstance(answer, InUse):
                 waits.append(f"{title} may still have {allocation.metadata.name}: {answer.why}")
-        if self._projector.count_ranges(tenant, provider) > len(theirs):
+        if self._projector.count_ranges(tenant, provider) > len(leaving):
+            # Their release may need objects of this load balancer, so none is removed yet.
             waits.append(f"{title} still has ranges that are being released")
         if not waits and not await self._projector.remove_other(tenant, provider):
             waits.append(f"pools of {title} are still being removed")
-        if not waits and (claim := await self._projector.find_claim(tenant, provider)):
-            waits.append(claim)
+        if not waits and (
+            interference := await self._projector.find_interference(tenant, provider)
+        ):
+            waits.append(interference)
         if waits:
             return waits if projected.status else [*waits, projected.message]
-        await self._note_provider(theirs, tenant.load_balancer_provider)
+        await self._note_provider(leaving, tenant.load_balancer_provider)
         return []
 
     async def _note_provider(self, allocations: Sequence[IPAllocation], provider: str) -> None:
         """Note the load balancer that may have the ranges of allocations from now on."""
+        is_default = provider == DEFAULT_LOAD_BALANCER
         notes = {
-            names.ANNOTATION_LOAD_BALANCER: None
-            if provider == DEFAULT_LOAD_BALANCER
-            else provider,
+            names.ANNOTATION_LOAD_BALANCER: None if is_default else provider,
             names.ANNOTATION_LEAVING_BALANCER: None,
+            # It was for the release from the old load balancer.
             names.ANNOTATION_RELEASE_NOTE: None,
         }
         for allocation in allocations:
@@ -198,19 +211,21 @@ class ProviderChange:
             if statusranges.find_held_range(allocation) is not None
         ]
 
-    def _describe(self, others: Collection[str], chosen: str, why: str) -> ConditionFinding:
+    def _make_changing(
+        self, old_balancers: Collection[str], chosen: str, why: str
+    ) -> ConditionFinding:
         """Return the condition LoadBalancerReady while the change goes on.
 
         Args:
-            others: the load balancers that lose their ranges.
-            chosen: the one that the spec names.
+            old_balancers: the load balancers that lose their ranges.
+            chosen: the load balancer that the spec names.
             why: what is waited for.
         """
-        titles = sorted(self._kinds.find_kind(provider).title for provider in others)
+        titles = sorted(self._kinds.find_kind(provider).title for provider in old_balancers)
         origin = f" from {' and '.join(titles)}" if titles else ""
         title = self._kinds.find_kind(chosen).title
         message = (
             f"ranges of the tenant change{origin} to {title}, and Services have no addresses of"
             " them until then"
         )
-        return load_balancer_ready(False, CHANGING, f"{message}: {why}")
+        return make_load_balancer_ready(False, CHANGING, f"{message}: {why}")

@@ -1,9 +1,9 @@
-"""What the release of a range has to know of Services that may be gone by then.
+"""Notes on an IPAllocation what its release has to know of Services that may be gone by then.
 
-A load balancer may remember a Service that had an address, and act on that after the Service and
-the range are gone. The adapter says so in `ServiceView.release_note`. The note is kept on the
-IPAllocation, so a restart of ours does not lose it. A Service that comes and goes between two
-looks is not noted.
+A load balancer may remember a Service that had an address, and act on that memory after the
+Service and the range are gone. Then the adapter sets `ServiceView.release_note`. The note is kept
+on the IPAllocation, so a restart of this process does not lose it. A Service that is created and
+deleted between two passes is not noted.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.services import Service
-from reconcilers.loadbalancers.port import Serves
+from reconcilers.loadbalancers.port import ServiceViewer
 from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.elastic.demand import ReadingTurns, read_addresses
 
@@ -23,26 +23,27 @@ async def note_for_release(
     client: Client,
     allocations: Iterable[IPAllocation],
     services: Iterable[Service],
-    serves: Serves,
+    view_service: ServiceViewer,
 ) -> None:
-    """Note on allocations what their release has to know of the Services that use them.
+    """Note on allocations the release note of a Service that shows one of their addresses.
+
+    An allocation keeps its first note: the notes of all Services of one load balancer are equal.
 
     Args:
         client: of the management cluster.
         allocations: of load-balancer addresses of one tenant.
         services: of that tenant.
-        serves: returns a Service as the load balancer sees it.
+        view_service: returns a Service as the load balancer sees it.
 
     Raises:
         Conflict: an allocation changed since it was read.
         ControllerError: the management cluster did not answer.
     """
-    turns, without_note = (
-        ReadingTurns(),
-        {a.metadata.uid: a for a in allocations if not release_note(a)},
-    )
+    turns = ReadingTurns()
+    without_note = {a.metadata.uid: a for a in allocations if not read_release_note(a)}
     for service in services:
-        note = serves(service).release_note if service.metadata.annotations else ""
+        # Only an annotation gives a Service a release note: most Services are skipped here.
+        note = view_service(service).release_note if service.metadata.annotations else ""
         if not note or not without_note:
             continue
         addresses = await read_addresses(service, turns)
@@ -53,6 +54,6 @@ async def note_for_release(
                 await annotate(client, allocation, {names.ANNOTATION_RELEASE_NOTE: note})
 
 
-def release_note(allocation: IPAllocation) -> str:
-    """Return the note on an allocation about its release; empty if there is none."""
+def read_release_note(allocation: IPAllocation) -> str:
+    """Return the release note on an allocation; empty if it has none."""
     return allocation.metadata.annotations.get(names.ANNOTATION_RELEASE_NOTE, "")

@@ -1,18 +1,22 @@
-"""A TenantCluster that is being deleted, or is gone, gives everything back.
+"""Releases all addresses of a TenantCluster that is being deleted, or is gone.
 
-1. its allocations are deleted: that is the mark which every projection leaves out
-2. what we wrote to the tenant's load balancer is removed
-3. each for load balancers goes once the tenant has released it (release.py)
-4. our finalizer goes when a cache that has read past the deletion, or a live LIST, shows none left
-5. those of nodes go once the cluster is gone, which another controller's finalizer may delay
+1. Its allocations are deleted. The deletion is a mark: every projection leaves out their ranges.
+2. The ranges are removed from the tenant's load balancer.
+3. A load-balancer allocation goes once the tenant has released it (check.py).
+4. Our finalizer is removed when no load-balancer allocation is left. A cache that has read past
+   the deletion shows that, or a live LIST.
+5. The allocations of nodes go once the cluster is gone. Another controller's finalizer may keep
+   the cluster.
 
-Our finalizer keeps a cluster until its load balancers' addresses are back, but it can go all the
-same: a person removes the finalizer, or a deletion overtakes it. (kube-apiserver reads an object,
-decides from its finalizers how it is to go, asks the webhooks, and then removes what is there by
-then; so the answer to the PATCH promises nothing for as long as a request may take.) The tenant
-may be alive and use its addresses, so they are taken back as from a cluster that is being deleted.
-The last state of such a cluster is remembered; after a restart its kubeconfig is looked for in the
-default Secret.
+Our finalizer keeps a cluster until its load-balancer addresses are released. A cluster can
+*vanish* all the same: a person removes the finalizer, or a deletion *overtakes* it. That is
+possible because kube-apiserver reads an object, decides by its finalizers how to delete it, asks
+the webhooks, and then removes the object as it stands by that time. So a finalizer is safe only
+after as long as one request may take. The tenant may be alive and use its addresses, so they are
+released as for a cluster that is being deleted. The last state of a vanished cluster is
+remembered; after a restart its kubeconfig is looked for in the default Secret.
+
+*Leftovers* are the allocations of a vanished cluster.
 """
 
 from collections.abc import Iterable
@@ -34,24 +38,25 @@ from reconcilers.networkpool.owners import LiveOwners, noted_uid
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.membership import is_foreign, members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
-    unreadable_in_list,
-    unreadable_members,
+    list_unreadable_members,
+    select_unreadable_members,
 )
 from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 
 OVERTAKEN_SECONDS = 120.0
-"""How long after it was added a finalizer may turn out not to have held: an API server gives up a
-request after a minute (--request-timeout), and we need a while to see what became of it."""
+"""How long after a finalizer was added a deletion may overtake it: an API server gives up a
+request after a minute (--request-timeout), and the watch shows the result a while later."""
 _ASSUMED = {names.ANNOTATION_PROJECTION_BEGUN: "unknown"}
+"""Annotations of a vanished cluster: a projection may have begun after it was last seen."""
 
 
 class VanishedClusters:
-    """Remembers clusters that are gone while allocations carry their uid.
+    """Remembers the last state of clusters that are gone while allocations of theirs exist.
 
     Args:
-        clusters: the clusters; those that leave this cache are remembered.
-        allocations: show whether anything is left of one.
-        records: keep the last state of each.
+        clusters: the clusters; the last state of a cluster that leaves this cache is kept.
+        allocations: show whether a cluster that is gone left any.
+        records: keep the last states.
         clock: the time, for how long a finalizer may be overtaken.
     """
 
@@ -69,26 +74,31 @@ class VanishedClusters:
         # When this process gave new clusters our finalizer, by uid. Not in the record: allocations
         # may appear after the pass that sees the cluster gone.
         self._new: dict[str, float] = {}
-        clusters.subscribe(self._note)
+        clusters.subscribe(self._note_vanished)
 
     def note_new(self, tenant: TenantCluster) -> None:
-        """Note that a cluster which had nothing yet was given our finalizer just now."""
+        """Note that a cluster without allocations was given our finalizer just now."""
         now = self._clock.monotonic()
-        recent = {u: at for u, at in self._new.items() if now - at < OVERTAKEN_SECONDS}
+        recent = {
+            uid: added_at
+            for uid, added_at in self._new.items()
+            if now - added_at < OVERTAKEN_SECONDS
+        }
         self._new = recent | {tenant.metadata.uid: now}
 
     def was_overtaken(self, vanished: TenantCluster) -> bool:
         """Return whether a deletion may have overtaken the finalizer that this process added.
 
-        Then all that the cluster left was made by us, for it, within that time.
+        If so, this process created all allocations of the cluster within OVERTAKEN_SECONDS, and
+        they can be deleted without the limits of the orphan collector.
         """
         since = self._new.get(vanished.metadata.uid)
         return since is not None and self._clock.monotonic() - since < OVERTAKEN_SECONDS
 
-    def leftovers(self, key: Key) -> list[tuple[TenantCluster, list[IPAllocation]]]:
-        """Return the clusters of a name that are gone, each with the allocations it left.
+    def list_leftovers(self, key: Key) -> list[tuple[TenantCluster, list[IPAllocation]]]:
+        """Return the vanished clusters of a name, each with the allocations that it left.
 
-        The one whose allocations were written last comes last.
+        The cluster whose allocation was written last comes last.
         """
         present = self._clusters.get(key)
         by_uid: dict[str, list[IPAllocation]] = {}
@@ -105,54 +115,60 @@ class VanishedClusters:
         ]
 
     def is_needed(self, record: TenantRecord) -> bool:
-        """Return whether an allocation exists that is, or may be, of the cluster of a record."""
+        """Return whether an allocation exists that is, or may be, of the cluster of a record.
+
+        An allocation without a noted uid belongs to the present cluster, if there is one.
+        """
         key = record.key
         present = self._clusters.get(key)
-        of_unnoted = present.metadata.uid if present is not None else record.uid
+        uid_without_note = present.metadata.uid if present is not None else record.uid
         if any(
-            (noted_uid(allocation) or of_unnoted) == record.uid
+            (noted_uid(allocation) or uid_without_note) == record.uid
             for allocation in self._allocations.by_index(TENANT_INDEX, str(key))
         ):
             return True
-        return bool(unreadable_members(self._allocations, key))
+        return bool(list_unreadable_members(self._allocations, key))
 
-    def owner(self, allocation: IPAllocation) -> TenantCluster | None:
-        """Return the last known state of an allocation's owner; None if none is noted on it."""
+    def find_owner(self, allocation: IPAllocation) -> TenantCluster | None:
+        """Return the last known state of an allocation's owner; None if it notes no owner."""
         uid = allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID)
         key = allocation.spec.tenantClusterRef.key
         return self._find_last_state(key, uid, [allocation]) if uid else None
 
-    def cluster_of(self, record: TenantRecord) -> TenantCluster:
+    def find_cluster(self, record: TenantRecord) -> TenantCluster:
         """Return the last known state of the vanished cluster to which a record belongs."""
         return self._find_last_state(record.key, record.uid, ())
 
     def _find_last_state(
         self, key: Key, uid: str, allocations: Iterable[IPAllocation]
     ) -> TenantCluster:
-        """Return a cluster as it was last seen.
+        """Return a cluster as this process last saw it, or a substitute if it never saw it.
 
-        If it was not seen, return one with its name and uid, and with the load balancer that is
-        noted on its allocations.
+        The substitute has the name and uid, the load balancer that is noted on the allocations,
+        and _ASSUMED, so that the release check asks the tenant.
         """
         record = self._records.find(key, uid)
         if record is not None and record.last_seen is not None:
             return record.last_seen
         meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
-        noted = (a.load_balancer for a in allocations if a.spec.type == names.TYPE_LOADBALANCER)
-        provider = next(noted, DEFAULT_LOAD_BALANCER)
+        noted_providers = (
+            a.load_balancer for a in allocations if a.spec.type == names.TYPE_LOADBALANCER
+        )
+        provider = next(noted_providers, DEFAULT_LOAD_BALANCER)
         addons = Addons(loadBalancer=LoadBalancerAddon(version="", provider=provider))
+        # Version and replicas are required fields, and used by nothing here.
         return TenantCluster(meta, TenantClusterSpec("v0.0.0", {"replicas": 1}, addons=addons))
 
-    def _note(self, change: Change[TenantCluster]) -> None:
+    def _note_vanished(self, change: Change[TenantCluster]) -> None:
         """Keep the last state of a TenantCluster that vanished while it had allocations."""
         old, new = change.old, change.new
         if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
-            return
+            return  # the cluster appeared or changed
         key = old.metadata.key
-        if self._allocations.by_index(TENANT_INDEX, str(key)) or unreadable_members(
+        if self._allocations.by_index(TENANT_INDEX, str(key)) or list_unreadable_members(
             self._allocations, key
         ):
-            # Whether anything was projected since it was last seen is unknown, so it is assumed.
+            # Annotations that were seen have precedence over the assumed ones.
             annotations = _ASSUMED | dict(old.metadata.annotations)
             meta = replace(old.metadata, annotations=annotations)
             self._records.of(old).last_seen = replace(old, metadata=meta)
@@ -169,12 +185,13 @@ class Teardown:
         self._allocations = allocations
 
     async def delete_allocations(self, tenant: TenantCluster) -> int:
-        """Delete the tenant's allocations; return how many for load balancers are still there.
+        """Delete the tenant's allocations; return how many of them are for load balancers.
 
-        Those of nodes stay until the cluster is gone: it may be another's finalizer that holds it.
+        Our finalizer waits for these alone. Allocations of nodes have our finalizer for
+        allocations, which stays until the cluster is gone, so waiting for them would never end.
 
         Raises:
-            Conflict: one changed since it was read; begin again.
+            Conflict: an allocation changed since it was read; begin again.
             ControllerError: a delete failed; the others were tried all the same.
         """
         allocations = members(self._allocations, tenant)
@@ -197,11 +214,11 @@ class Teardown:
             await self._delete(undeleted, "the TenantCluster is gone")
 
     async def _delete(self, allocations: Iterable[IPAllocation], reason: str) -> None:
-        """Delete all of these allocations, then raise the first error, if there was one."""
+        """Delete allocations; one failure does not keep the others, and is raised at the end."""
         failures = []
         for allocation in allocations:
             if allocation.metadata.terminating:
-                continue
+                continue  # it is deleted already, and waits for its release
             fields = release_fields(allocation, reason)
             _log.info("deleting IPAllocation during cleanup", **fields)
             try:
@@ -214,12 +231,12 @@ class Teardown:
             raise failures[0]
 
     async def remove_finalizer(self, tenant: TenantCluster, *, deleted_at: int) -> bool:
-        """Remove our finalizer if nothing is left for load balancers; return whether that is so.
+        """Remove our finalizer if no load-balancer allocation is left; return whether it did.
 
-        The caller has seen none in the cache. Only a cache that is behind costs a LIST.
+        The caller has seen none in the cache. If the cache is behind, a LIST decides.
 
         Args:
-            deleted_at: the first resourceVersion that showed its deletion.
+            deleted_at: the first resourceVersion that showed the deletion of the cluster.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.
@@ -233,19 +250,19 @@ class Teardown:
     def _has_read(self, deleted_at: int) -> bool:
         """Return whether the cache of allocations has read past the deletion of the cluster.
 
-        Then it shows every allocation that was created before it. Those that are created for a
-        deleted cluster are its leftovers, with or without a LIST in between.
+        If so, it shows every allocation that was created before the deletion. An allocation that
+        is created later becomes a leftover, and a LIST would not prevent that.
         """
         return self._allocations.history_confirmed and self._allocations.position >= deleted_at
 
     async def _is_any_left(self, tenant: TenantCluster) -> bool:
-        """Return whether a live list shows load-balancer allocations of the cluster.
+        """Return whether a live LIST shows load-balancer allocations of the cluster.
 
-        One that cannot be read counts, because it may be for a load balancer.
+        An unreadable allocation counts, because it may be for a load balancer.
         """
         page = await self._client.list(IP_ALLOCATION)
         key = tenant.metadata.key
-        if unreadable_in_list(page.unreadable, key, tenant.metadata.uid):
+        if select_unreadable_members(page.unreadable, key, tenant.metadata.uid):
             return True
         return any(
             a.spec.tenantClusterRef.key == key

@@ -24,7 +24,6 @@ from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
     BEHIND,
-    Acknowledgement,
     BalancerBlocked,
     BalancerMemory,
     BalancerReading,
@@ -45,6 +44,7 @@ from reconcilers.loadbalancers.port import (
     WatchedKind,
     WatchedOffers,
     Withdrawal,
+    WithdrawalAnswer,
 )
 from tests.reconcilers.memorybalancer.offers import ADDRESS_OFFER, OFFER_KEY, AddressOffer
 
@@ -152,9 +152,9 @@ class MemoryBalancer(LoadBalancer):
         return _offer_of(live)
 
     @override
-    async def acknowledgement(
+    async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         assert isinstance(reading, OfferReading)
         if not reading.is_served:
             return Unprovable("to see that it is gone", ("not served", 0), reading.missing)
@@ -162,7 +162,7 @@ class MemoryBalancer(LoadBalancer):
             return Proven()
         return self._judge(reading.offer, withdrawal)
 
-    def _judge(self, offer: AddressOffer, withdrawal: Withdrawal) -> Acknowledgement:
+    def _judge(self, offer: AddressOffer, withdrawal: Withdrawal) -> WithdrawalAnswer:
         rules = self._rules
         is_taken = names_other_owner(offer, withdrawal.owner)
         is_behind = _basis_of(offer) < withdrawal.mark and not is_taken
@@ -177,7 +177,7 @@ class MemoryBalancer(LoadBalancer):
         return Proven()
 
     @override
-    async def health(self, projection: Projection) -> Health:
+    async def read_health(self, projection: Projection) -> Health:
         offer = await self._find()
         if not projection.entries or (offer is not None and _is_acknowledged(offer)):
             self._unread.since = None
@@ -195,7 +195,7 @@ class MemoryBalancer(LoadBalancer):
         return None if reading.offer is None or _is_acknowledged(reading.offer) else ""
 
     @override
-    async def find_claim(self) -> str:
+    async def find_interference(self) -> str:
         return ""
 
     @override
@@ -262,13 +262,13 @@ class MemoryKind(LoadBalancerKind):
         return ()
 
     @override
-    def of(
+    def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> MemoryBalancer:
         return MemoryBalancer(client, self._rules, clock=self._clock, memory=memory)
 
     @override
-    def serves(self, service: Service) -> ServiceView:
+    def view_service(self, service: Service) -> ServiceView:
         return ServiceView(self._rules.keeps_ranges and not service.spec.loadBalancerClass)
 
     @override

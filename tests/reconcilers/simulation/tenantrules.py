@@ -44,7 +44,7 @@ def open_gate(mp: Patch) -> None:
 
 def gone_is_torn_down(mp: Patch) -> None:
     """Whatever a cluster that is gone left in its tenant counts as out."""
-    mp.setattr(VanishedClusters, "owner", lambda self, allocation: None)
+    mp.setattr(VanishedClusters, "find_owner", lambda self, allocation: None)
 
 
 def marks_projected(mp: Patch) -> None:
@@ -64,7 +64,7 @@ def marks_projected(mp: Patch) -> None:
         return Projection(tuple(ProjectedRanges(unnamed, entries) for entries in ranges), position)
 
     mp.setattr(projector, "make_projection", projection)
-    mp.setattr(projector, "latest_mark", lambda _: 0)
+    mp.setattr(projector, "find_needed_basis", lambda _: 0)
 
 
 def older_views_written(mp: Patch) -> None:
@@ -132,10 +132,10 @@ def first_family_asked_for(mp: Patch) -> None:
 def uptake_not_waited_for(mp: Patch) -> None:
     """No check waits until MetalLB has read that a range is not its own any more."""
 
-    async def acknowledgement(*_: Any, **__: Any) -> Proven:
+    async def prove_withdrawal(*_: Any, **__: Any) -> Proven:
         return Proven()
 
-    mp.setattr(WithdrawalCheck, "acknowledgement", acknowledgement)
+    mp.setattr(WithdrawalCheck, "prove_withdrawal", prove_withdrawal)
 
 
 def pool_not_looked_at(mp: Patch) -> None:
@@ -155,7 +155,7 @@ def services_not_looked_at(mp: Patch) -> None:
 
 def silence_is_consent(mp: Patch) -> None:
     """A tenant that cannot be asked has let go."""
-    look = TenantReleaseCheck._read_tenant
+    look = TenantReleaseCheck._check_tenant
 
     async def hasty(
         self: TenantReleaseCheck, tenant: TenantCluster, allocation: IPAllocation, mark: int
@@ -165,12 +165,12 @@ def silence_is_consent(mp: Patch) -> None:
             return Released("it does not answer")
         return answer
 
-    mp.setattr(TenantReleaseCheck, "_read_tenant", hasty)
+    mp.setattr(TenantReleaseCheck, "_check_tenant", hasty)
 
 
 def failure_is_absence(mp: Patch) -> None:
     """A kubeconfig that cannot be read is one that is not there."""
-    is_gone = TenantReleaseCheck._is_gone
+    is_gone = TenantReleaseCheck._is_absent_live
 
     async def hasty(self: TenantReleaseCheck, tenant: TenantCluster) -> bool:
         try:
@@ -178,7 +178,7 @@ def failure_is_absence(mp: Patch) -> None:
         except ControllerError:
             return True
 
-    mp.setattr(TenantReleaseCheck, "_is_gone", hasty)
+    mp.setattr(TenantReleaseCheck, "_is_absent_live", hasty)
 
 
 def begun_not_recorded(mp: Patch) -> None:

@@ -175,7 +175,8 @@ async def test_the_program_serves_cilium_to_a_tenant_that_names_it_and_metallb_t
         SystemClock(), TenantSettings(metallb_wait=1.0, cilium_wait=2.0)
     )
     chosen = {
-        kind.title: kind.wait for kind in map(kinds.of, (make.tenant(spec=SPEC), make.tenant()))
+        kind.title: kind.wait
+        for kind in map(kinds.find_chosen, (make.tenant(spec=SPEC), make.tenant()))
     }
     assert chosen == {"Cilium": 2.0, "MetalLB": 1.0}
 

@@ -88,7 +88,7 @@ async def test_a_name_that_is_taken_by_what_cannot_be_read_leads_to_another_name
     lab = Lab()
     cache = lab.caches["ipallocations"]
     cache.replace([], lab.server.revision, {make.key("team-a-lb"): "spec.count: not a number"})
-    name = membership.free_name(
+    name = membership.find_free_name(
         make.tenant(), "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
     )
     assert name == membership.hashed_name(make.tenant(), "loadbalancer")

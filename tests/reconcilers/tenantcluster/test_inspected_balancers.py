@@ -9,7 +9,7 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.configuration.settings import TenantSettings
-from reconcilers.tenantcluster.inspection import findings, read_tenant
+from reconcilers.tenantcluster.inspection import find_problems, read_tenant
 from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -37,7 +37,7 @@ async def _inspect(lab: Lab, tenant: Server) -> Found:
     tenant_reading = await read_tenant(Client(tenant), kinds, tenant=cluster, management="")
     stored = lab.server.all("ipallocations")
     members = [msgspec.convert(allocation, IPAllocation) for allocation in stored]
-    return list(findings(tenant_reading, members, SPACES))
+    return list(find_problems(tenant_reading, members, SPACES))
 
 
 async def _serve_tenant(*kinds: str) -> tuple[Lab, Server, Found]:

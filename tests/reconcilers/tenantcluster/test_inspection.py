@@ -21,7 +21,7 @@ from reconcilers.loadbalancers.metallb.kinds import (
     IPAddressPool,
 )
 from reconcilers.loadbalancers.metallb.projection import offer_of
-from reconcilers.tenantcluster.inspection import TenantReading, findings
+from reconcilers.tenantcluster.inspection import TenantReading, find_problems
 from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.elastic.facts import KIND
 
@@ -57,7 +57,7 @@ def _tenant_reading(
 
 
 def _kinds(tenant_reading: TenantReading) -> list[tuple[str, str]]:
-    return [(kind, grave) for kind, grave, _ in findings(tenant_reading, OURS, SPACES)]
+    return [(kind, grave) for kind, grave, _ in find_problems(tenant_reading, OURS, SPACES)]
 
 
 def test_nothing_is_wrong_where_all_is_as_it_should_be() -> None:
@@ -88,7 +88,9 @@ def test_a_pool_with_other_addresses_is_found() -> None:
 def test_a_pool_of_another_cluster_is_found_and_not_called_drift() -> None:
     noted = TracedMeta(annotations={names.ANNOTATION_PROJECTION_OWNER: "team/b"})
     theirs = IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))
-    ((kind, grave, sentence),) = findings(_tenant_reading({"default-pool": theirs}), OURS, SPACES)
+    ((kind, grave, sentence),) = find_problems(
+        _tenant_reading({"default-pool": theirs}), OURS, SPACES
+    )
     assert (kind, grave) == ("TenantShared", "error")
     assert "TenantCluster team/b leads to the same cluster" in sentence
 
@@ -100,7 +102,9 @@ def test_a_pool_of_another_management_cluster_is_found_and_not_called_drift() ->
     }
     noted = TracedMeta(annotations=notes)
     pools = {"default-pool": IPAddressPool(noted, AddressPoolSpec(("10.40.0.8-10.40.0.15",)))}
-    ((kind, grave, sentence),) = findings(_tenant_reading(pools, management="uid-2"), OURS, SPACES)
+    ((kind, grave, sentence),) = find_problems(
+        _tenant_reading(pools, management="uid-2"), OURS, SPACES
+    )
     assert (kind, grave) == ("TenantShared", "error")
     assert "management cluster uid-1 writes IPAddressPool" in sentence
     assert {k for k, _ in _kinds(_tenant_reading(pools, management="uid-1"))} == {"TenantDrift"}
@@ -119,7 +123,7 @@ def test_drift_that_no_controller_corrects_is_reported_as_such(
     entry: str, basis: dict[str, str], becomes: str
 ) -> None:
     pool = IPAddressPool(TracedMeta(annotations=basis), AddressPoolSpec((entry,)))
-    ((kind, _, sentence),) = findings(_tenant_reading({"default-pool": pool}), OURS, SPACES)
+    ((kind, _, sentence),) = find_problems(_tenant_reading({"default-pool": pool}), OURS, SPACES)
     assert kind == "TenantDrift"
     assert sentence.endswith(becomes)
 
@@ -131,7 +135,7 @@ def test_a_metallb_that_goes_by_a_larger_pool_is_found() -> None:
 
 def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
     pools = {"default-pool": _pool(RIGHT), "theirs": _pool("10.40.0.7/32")}
-    [(kind, _, finding)] = findings(_tenant_reading(pools), OURS, SPACES)
+    [(kind, _, finding)] = find_problems(_tenant_reading(pools), OURS, SPACES)
     assert kind == "TenantConfigurationNotRead"
     assert finding.endswith("IPAddressPools default-pool and theirs overlap")
 
@@ -139,7 +143,7 @@ def test_pools_that_metallb_cannot_use_are_found_and_named() -> None:
 def test_what_others_set_in_our_pool_is_found() -> None:
     edited = AddressPoolSpec((RIGHT,), autoAssign=False, serviceAllocation={"priority": 1})
     pools = {"default-pool": IPAddressPool(TracedMeta(), edited)}
-    [(kind, grave, finding)] = findings(_tenant_reading(pools), OURS, SPACES)
+    [(kind, grave, finding)] = find_problems(_tenant_reading(pools), OURS, SPACES)
     assert (kind, grave) == ("TenantDrift", "warning")
     assert "autoAssign, serviceAllocation" in finding
 
@@ -152,21 +156,21 @@ def test_services_that_wait_for_what_is_not_ours_are_found_and_named() -> None:
         for name, spec in {"pinned": pinned, "other": other}.items()
     ]
     tenant_reading = _tenant_reading({"default-pool": _pool(RIGHT)}, services=waiting)
-    [(kind, grave, finding)] = findings(tenant_reading, OURS, SPACES)
+    [(kind, grave, finding)] = find_problems(tenant_reading, OURS, SPACES)
     assert (kind, grave) == ("TenantServiceWaits", "warning")
     assert "default/pinned has no address: it asks for the address 10.99.0.1" in finding
 
 
 def test_metallbs_own_complaint_is_passed_on() -> None:
     tenant_reading = _tenant_reading({"default-pool": _pool(RIGHT)}, reported="no such community")
-    [(_, _, finding)] = findings(tenant_reading, OURS, SPACES)
+    [(_, _, finding)] = find_problems(tenant_reading, OURS, SPACES)
     assert finding.endswith(": no such community")
 
 
 def test_services_with_addresses_that_are_not_the_tenants_are_found_and_named() -> None:
     services = [_service(f"s{number}", f"10.40.0.{8 + number}") for number in range(7)]
     tenant_reading = _tenant_reading({"default-pool": _pool(RIGHT)}, services=services)
-    [(kind, grave, finding)] = findings(tenant_reading, OURS, SPACES)
+    [(kind, grave, finding)] = find_problems(tenant_reading, OURS, SPACES)
     assert (kind, grave) == ("TenantUsesFreeAddress", "error")
     assert "10.40.0.8 (default/s0), 10.40.0.9 (default/s1)" in finding
     assert "10.40.0.12 (default/s4), and 2 more;" in finding

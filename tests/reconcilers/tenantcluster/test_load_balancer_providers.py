@@ -9,7 +9,7 @@ from reconcilers.api import names
 from reconcilers.api.services import Service
 from reconcilers.ipallocation.release import InUse, Released
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.tenantcluster.allocations.membership import repairs, request
+from reconcilers.tenantcluster.allocations.membership import build_request, make_repair_patch
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab, Replica
 from tests.reconcilers.memorybalancer.adapter import MemoryKind
@@ -127,15 +127,17 @@ async def test_an_allocation_carries_the_provider_of_its_cluster_unless_that_is_
 ):
     for provider, note in (("memory", "memory"), ("metallb", None)):
         cluster = make.tenant("b", spec=_spec(provider))
-        created = request(cluster, names.TYPE_LOADBALANCER, name="team-b-lb", pool="lab", size=8)
+        created = build_request(
+            cluster, names.TYPE_LOADBALANCER, name="team-b-lb", pool="lab", size=8
+        )
         assert created["metadata"]["annotations"].get(names.ANNOTATION_LOAD_BALANCER) == note
-        nodes = request(cluster, names.TYPE_NODES, name="team-b-nodes", pool="lab", size=8)
+        nodes = build_request(cluster, names.TYPE_NODES, name="team-b-nodes", pool="lab", size=8)
         assert names.ANNOTATION_LOAD_BALANCER not in nodes["metadata"]["annotations"]
 
 
 async def test_an_adopted_allocation_keeps_the_load_balancer_that_may_have_its_range() -> None:
     held_by = make.allocation("team-b-lb", tenant="team/b", held_range=SECOND)
-    patch = repairs(held_by, make.tenant("b", spec=_spec("memory")), "uid")
+    patch = make_repair_patch(held_by, make.tenant("b", spec=_spec("memory")), "uid")
     assert names.ANNOTATION_LOAD_BALANCER not in patch["metadata"]["annotations"]
 
 
@@ -182,8 +184,8 @@ async def test_of_two_clusters_with_two_providers_in_one_tenant_the_one_with_an_
 async def test_an_address_that_a_service_shows_keeps_its_range_while_the_provider_is_unknown() -> (
     None
 ):
-    kind = LoadBalancerKinds({}).of(make.tenant("a"))
-    is_served = kind.serves(Service(ObjectMeta("web", "default")))
+    kind = LoadBalancerKinds({}).find_chosen(make.tenant("a"))
+    is_served = kind.view_service(Service(ObjectMeta("web", "default")))
     assert is_served.keeps_range
     assert is_served.obstacle is not None
 

@@ -34,7 +34,7 @@ class TestWhichOneCounts:
 
     async def _provider_of(self, lab: Lab, **tenant: Any) -> Key | None:
         providers = _providers(lab)
-        provision = await providers.for_tenant(make.tenant(**tenant))
+        provision = await providers.find_for_tenant(make.tenant(**tenant))
         return provision.metadata.key if provision else None
 
     def _configure(self, lab: Lab, **reference: str) -> None:
@@ -79,11 +79,11 @@ class TestWhichOneCounts:
         lab.server.add("providerconfigs", make.provider(name="platform"))
         providers = _providers(lab)
         for _ in range(5):
-            await providers.for_tenant(make.tenant())
+            await providers.find_for_tenant(make.tenant())
         assert lab.server.count(plural="butlerconfigs") == 1
         self._configure(lab, name="platform")
         await lab.clock.advance(300)
-        provision = await providers.for_tenant(make.tenant())
+        provision = await providers.find_for_tenant(make.tenant())
         assert provision is not None
         assert provision.metadata.name == "platform"
 
@@ -91,7 +91,7 @@ class TestWhichOneCounts:
         lab = _lab(make.provider())
         providers = _providers(lab)
         for _ in range(5):
-            await providers.for_tenant(make.tenant(status={"phase": "Ready"}))
+            await providers.find_for_tenant(make.tenant(status={"phase": "Ready"}))
         assert lab.server.count(plural="butlerconfigs") == 1
 
     async def test_a_default_that_may_not_be_read_is_not_replaced_by_another(self) -> None:

@@ -12,7 +12,6 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
 from reconcilers.loadbalancers.cilium.pools import pool_name
 from reconcilers.loadbalancers.port import (
-    Acknowledgement,
     AllocationName,
     BalancerBlocked,
     BalancerMemory,
@@ -21,6 +20,7 @@ from reconcilers.loadbalancers.port import (
     ProjectedRanges,
     Projection,
     Withdrawal,
+    WithdrawalAnswer,
 )
 from tests.clock import VirtualClock
 from tests.reconcilers.lbipam import POOLS, LbIpam
@@ -70,7 +70,7 @@ class Site:
 
     def balancer(self, memory: BalancerMemory | None = None) -> CiliumBalancer:
         """Return the balancer with a memory; None for that of the projection."""
-        return self.kind.of(Client(self.tenant), memory or self.memory)
+        return self.kind.make_balancer(Client(self.tenant), memory or self.memory)
 
     def make_projection(self, *allocations: AllocationName, basis: int = 0) -> Projection:
         """Return a projection of allocations."""
@@ -103,7 +103,7 @@ class Site:
         *,
         mark: int | None = None,
         release_note: str = "",
-    ) -> Acknowledgement:
+    ) -> WithdrawalAnswer:
         """Ask once whether a range is out, by a memory of its own."""
         balancer = self.balancer(self.releases.setdefault(allocation, BalancerMemory()))
         reading = await balancer.read()
@@ -117,11 +117,11 @@ class Site:
             note=NoNote(),
             release_note=release_note,
         )
-        return await balancer.acknowledgement(reading, withdrawal)
+        return await balancer.prove_withdrawal(reading, withdrawal)
 
     async def ask_often(
         self, allocation: AllocationName = FIRST, *, release_note: str = ""
-    ) -> list[Acknowledgement]:
+    ) -> list[WithdrawalAnswer]:
         """Ask six times, a second apart; return the answers."""
         answers = []
         for _ in range(6):

@@ -160,7 +160,7 @@ async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> Non
         site.edit({"spec": {"disabled": True}})
         await site.project(FIRST)
     assert site.pool()["spec"]["disabled"] is True
-    health = await site.balancer().health(site.make_projection(FIRST))
+    health = await site.balancer().read_health(site.make_projection(FIRST))
     assert health.state is HealthState.CONTESTED
     assert site.kind.due_in(site.memory) is not None
 
@@ -183,7 +183,7 @@ async def test_an_edit_that_was_undone_unseen_is_acknowledged_after_a_nonce() ->
 
 async def _reason(site: Site) -> str:
     """Return why the first allocation is not served; empty if it is."""
-    return (await site.balancer().health(site.make_projection(FIRST))).reason
+    return (await site.balancer().read_health(site.make_projection(FIRST))).reason
 
 
 async def test_an_operator_that_stands_still_gets_a_nonce_ever_less_often() -> None:
@@ -283,17 +283,19 @@ async def test_what_a_lost_history_wrote_is_overwritten() -> None:
 async def test_health_tells_an_operator_that_stands_still_from_a_conflict() -> None:
     site = Site()
     await site.project(FIRST)
-    assert (await site.balancer().health(site.make_projection(FIRST))).state is HealthState.RUNNING
+    assert (
+        await site.balancer().read_health(site.make_projection(FIRST))
+    ).state is HealthState.RUNNING
     site.operator.paused = True
     await site.project(FIRST, SECOND)
-    health = await site.balancer().health(site.make_projection(FIRST, SECOND))
+    health = await site.balancer().read_health(site.make_projection(FIRST, SECOND))
     assert (health.state, health.reason) == (HealthState.NOT_READING, "CiliumNotRunning")
     assert site.kind.due_in(site.memory) == 1.0
     site.operator.resume()
     conflict = {"type": "cilium.io/PoolConflict", "status": "True", "message": "overlaps theirs"}
     site.operator.paused = True
     site.edit({"status": {"conditions": [conflict]}})
-    health = await site.balancer().health(site.make_projection(FIRST))
+    health = await site.balancer().read_health(site.make_projection(FIRST))
     assert (health.reason, "overlaps theirs" in health.message) == ("CiliumPoolConflict", True)
     stale = await site.balancer().find_stale(await site.balancer().read())
     assert stale == "overlaps theirs"

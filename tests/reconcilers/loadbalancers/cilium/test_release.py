@@ -241,7 +241,7 @@ async def test_the_step_is_retried_at_once_if_only_counts_have_changed() -> None
     withdrawal = Withdrawal(
         FIRST, spans_of(FIRST), mark=MARK, position=MARK, owner=OWNER, note=NoNote()
     )
-    await balancer.acknowledgement(reading, withdrawal)
+    await balancer.prove_withdrawal(reading, withdrawal)
     assert site.pool()["spec"]["disabled"] is True
 
 

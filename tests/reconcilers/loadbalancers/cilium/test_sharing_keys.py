@@ -3,7 +3,7 @@
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
 from reconcilers.loadbalancers.cilium.services import SHARING_KEY
-from reconcilers.loadbalancers.port import Acknowledgement, BalancerMemory, NotYet, Proven
+from reconcilers.loadbalancers.port import BalancerMemory, NotYet, Proven, WithdrawalAnswer
 from tests.reconcilers.lbipam import POOLS
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, Site
 
@@ -17,12 +17,12 @@ async def _site(*, has_leases: bool = True) -> Site:
     return site
 
 
-async def _ask(site: Site) -> Acknowledgement:
+async def _ask(site: Site) -> WithdrawalAnswer:
     """Return the last of six answers for a range that a Service with a sharing key used."""
     return (await site.ask_often(release_note=SHARING_KEY))[-1]
 
 
-def _why(answer: Acknowledgement) -> str:
+def _why(answer: WithdrawalAnswer) -> str:
     assert isinstance(answer, NotYet)
     return answer.why
 

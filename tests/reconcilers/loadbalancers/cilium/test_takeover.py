@@ -4,7 +4,7 @@ from datetime import timedelta
 
 from controller.errors import Forbidden
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
-from reconcilers.loadbalancers.port import Acknowledgement, Proven, Unprovable
+from reconcilers.loadbalancers.port import Proven, Unprovable, WithdrawalAnswer
 from tests.reconcilers.lbipam import POOLS
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, Site
 
@@ -25,7 +25,7 @@ def _edit_lease(site: Site, **spec: object) -> None:
     site.tenant.edit("leases", LEASE_NAME, {"spec": spec}, namespace="kube-system")
 
 
-async def _empty_pool(site: Site) -> Acknowledgement:
+async def _empty_pool(site: Site) -> WithdrawalAnswer:
     """Return the answer once the pool was drained, emptied and acknowledged twice."""
     await site.ask()
     await site.ask()

@@ -72,7 +72,7 @@ async def test_a_watch_that_hears_nothing_new_does_not_make_metallb_look_down(
     cache.replace([msgspec.convert(_pool(shown_status), IPAddressPool)], 1)
     reading = _reading(server, clock, cache)
     for _ in range(2):
-        assert await reading.health(_make_projection(HELD)) == Health()
+        assert await reading.read_health(_make_projection(HELD)) == Health()
         await clock.advance(MOMENT)
 
 
@@ -82,7 +82,7 @@ async def test_what_the_watch_shows_as_read_costs_no_request() -> None:
     cache = Cache(IP_ADDRESS_POOL)
     cache.replace([msgspec.convert(_pool({"availableIPv4": 8}), IPAddressPool)], 1)
     reading = _reading(server, clock, cache)
-    assert await reading.health(_make_projection(HELD)) == Health()
+    assert await reading.read_health(_make_projection(HELD)) == Health()
     assert server.requests == []
 
 
@@ -96,4 +96,4 @@ async def test_a_pool_larger_than_metallb_can_count_is_read(count: int, is_read:
     server = Server(clock, (*TENANT_KINDS, "servicebgpstatuses"))
     server.add("ipaddresspools", _pool({"availableIPv6": count}, *HUGE))
     reading = _reading(server, clock, Cache(IP_ADDRESS_POOL))
-    assert (await reading.health(_make_projection(*HUGE)) == Health()) is is_read
+    assert (await reading.read_health(_make_projection(*HUGE)) == Health()) is is_read

@@ -6,7 +6,7 @@ import pytest
 
 from controller.errors import NoAnswer
 from reconcilers.api import names
-from reconcilers.tenantcluster.allocations.requester import moving
+from reconcilers.tenantcluster.allocations.requester import parse_moving
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 
@@ -82,7 +82,7 @@ async def test_the_age_of_a_request_that_moves_is_durable_before_it_is_deleted()
         await lab.cluster()
     reported = lab.caches["tenantclusters"].get(make.key("a", "team"))
     assert reported is not None
-    assert moving(reported)["team-a-lb"].since == SINCE
+    assert parse_moving(reported)["team-a-lb"].since == SINCE
     lab.server.vanish("ipallocations", "team-a-lb")
     another = lab.another()  # a process that knows nothing of the first one
     await another.clusters.reconcile(make.key("a", "team"))
@@ -113,7 +113,7 @@ async def test_a_failed_request_that_its_own_pool_is_about_to_serve_stays() -> N
 async def test_a_note_of_moving_requests_that_cannot_be_parsed_counts_as_absent(
     garbled: str,
 ) -> None:
-    assert moving(make.tenant(annotations={names.ANNOTATION_MOVING: garbled})) == {}
+    assert parse_moving(make.tenant(annotations={names.ANNOTATION_MOVING: garbled})) == {}
 
 
 async def test_labels_are_put_right_and_decide_nothing() -> None:

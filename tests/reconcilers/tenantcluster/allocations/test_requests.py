@@ -17,7 +17,7 @@ ELASTIC = {"allocationMode": "elastic"}
 
 def _lb(tenant: Any, **provider: Any) -> int:
     config = make.provider("lab", **provider)
-    return requests.load_balancer_count(tenant, config.spec.networking)
+    return requests.compute_load_balancer_count(tenant, config.spec.networking)
 
 
 def _addons(enabled: bool | None) -> dict[str, Any]:
@@ -62,10 +62,10 @@ def test_that_an_elastic_tenant_without_ingress_starts_with_none_is_said_where_t
 def test_node_addresses_are_the_pools_default_clamped_to_the_quota() -> None:
     pool = make.pool(tenant={"defaults": {"nodesPerTenant": 7}})
     network = make.provider("lab").spec.networking
-    assert requests.node_count(pool, network) == 7
-    assert requests.node_count(make.pool(), network) == 5
+    assert requests.compute_node_count(pool, network) == 7
+    assert requests.compute_node_count(make.pool(), network) == 5
     clamped = make.provider("lab", quota={"maxNodeIPs": 4}).spec.networking
-    assert requests.node_count(pool, clamped) == 4
+    assert requests.compute_node_count(pool, clamped) == 4
 
 
 def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
@@ -74,10 +74,12 @@ def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
     lab.server.add("ipallocations", make.allocation("a-b-c-lb", tenant="a-b/c"))
     cache = lab.caches["ipallocations"]
     assert (
-        membership.free_name(tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
+        membership.find_free_name(tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
         == "a-b-c-lb"
     )
-    name = membership.free_name(other, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
+    name = membership.find_free_name(
+        other, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
+    )
     assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
     assert membership.members(cache, other) == []
 
@@ -89,7 +91,9 @@ def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> N
     lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=stamp))
     cache = lab.caches["ipallocations"]
     assert membership.members(cache, tenant) == []
-    name = membership.free_name(tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE)
+    name = membership.find_free_name(
+        tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
+    )
     assert name == f"team-a-lb-{names.short_hash('team/a')}"
 
 
@@ -101,7 +105,7 @@ def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
     )
     members = membership.members(lab.caches["ipallocations"], tenant)
     assert [a.metadata.name for a in members] == ["pinned-by-hand"]
-    assert membership.initial(members, tenant, "loadbalancer") is members[0]
+    assert membership.find_initial(members, tenant, "loadbalancer") is members[0]
 
 
 def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
@@ -112,7 +116,7 @@ def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
     members = membership.members(lab.caches["ipallocations"], tenant)
     assert [a.metadata.name for a in members] == ["by-hand"]
     uid = tenant.metadata.uid
-    change = membership.repairs(members[0], tenant, uid)["metadata"]["annotations"]
+    change = membership.make_repair_patch(members[0], tenant, uid)["metadata"]["annotations"]
     assert change == {names.ANNOTATION_TENANT_UID: uid}
 
 
@@ -123,7 +127,7 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
     assert len(plain) <= 253
     assert len(hashed) <= 253
     assert plain != hashed
-    body = membership.request(tenant, kind, name=plain, pool="p" * 200, size=8)
+    body = membership.build_request(tenant, kind, name=plain, pool="p" * 200, size=8)
     assert all(len(value) <= 63 for value in body["metadata"]["labels"].values())
     assert body["spec"]["tenantClusterRef"] == {"name": "n" * 253, "namespace": "s" * 63}
 
@@ -151,7 +155,7 @@ def test_the_role_is_read_from_the_name_and_the_label_only_keeps_growth(
     name: str, labels: dict[str, str], expected: str
 ) -> None:
     allocation = make.allocation(name, labels=labels)
-    assert membership.role(allocation, make.tenant()) == expected
+    assert membership.find_role(allocation, make.tenant()) == expected
 
 
 def test_a_first_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
@@ -161,22 +165,24 @@ def test_a_first_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
     tenant = make.tenant()
     hashed = membership.hashed_name(tenant, "loadbalancer")
     assert hashed == "team-a-lb-12345678"
-    assert membership.role(make.allocation(hashed), tenant) == "initial"
+    assert membership.find_role(make.allocation(hashed), tenant) == "initial"
 
 
 def test_growth_of_tenants_with_long_names_is_growth() -> None:
     tenant = make.tenant("n" * 253, "s" * 63)
-    name = membership.free_growth_name(tenant, Lab().caches["ipallocations"], make.NAMESPACE)
-    assert membership.role(make.allocation(name), tenant) == "growth"
+    name = membership.find_free_growth_name(tenant, Lab().caches["ipallocations"], make.NAMESPACE)
+    assert membership.find_role(make.allocation(name), tenant) == "growth"
 
 
 def test_a_pinned_range_is_initial_whatever_its_name() -> None:
     pinned = make.allocation("team-a-lb-3", pin=("10.40.0.0", "10.40.0.1"))
-    assert membership.role(pinned, make.tenant()) == "initial"
+    assert membership.find_role(pinned, make.tenant()) == "initial"
 
 
 def test_a_new_allocation_is_complete_from_the_start() -> None:
-    body = membership.request(make.tenant(), "loadbalancer", name="team-a-lb", pool="lab", size=8)
+    body = membership.build_request(
+        make.tenant(), "loadbalancer", name="team-a-lb", pool="lab", size=8
+    )
     assert body["metadata"]["finalizers"] == ["butler.butlerlabs.dev/ipallocation"]
     assert body["metadata"]["annotations"] == {names.ANNOTATION_TENANT_UID: "uid-team-a"}
     assert body["metadata"]["labels"] == {

@@ -22,9 +22,9 @@ from reconcilers.tenantcluster.elastic.decisions import (
     SizeChange,
     SizeFacts,
     UnservedGrowth,
-    size_of,
+    measure_size,
 )
-from reconcilers.tenantcluster.elastic.demand import Demand, demand_of
+from reconcilers.tenantcluster.elastic.demand import Demand, compute_demand
 from tests.clock import VirtualClock
 from tests.reconcilers import make
 
@@ -49,14 +49,14 @@ def load_balancer(
 
 def digests(services: Sequence[Service]) -> list[str]:
     """Return the digests of waiting Services, by which growth that did not help is remembered."""
-    demand = demand_of(services, KIND.serves, {4})
-    return [demand.digest(service) for service in demand.waiting]
+    demand = compute_demand(services, KIND.view_service, {4})
+    return [demand.make_digest(service) for service in demand.waiting]
 
 
 def range_facts(allocation: IPAllocation, **options: Any) -> RangeFacts:
     """Return the facts of an allocation; it is a growth allocation unless `options` differ."""
     return RangeFacts(
-        allocation, size_of(allocation, 1), **{"is_growth": True, "in_pool": LONG} | options
+        allocation, measure_size(allocation, 1), **{"is_growth": True, "in_pool": LONG} | options
     )
 
 
@@ -71,7 +71,7 @@ def size_facts(
     **options: Any,
 ) -> SizeFacts:
     """Return facts of an elastic tenant whose Services have waited for long."""
-    demand = demand or demand_of(services, KIND.serves, {4})
+    demand = demand or compute_demand(services, KIND.view_service, {4})
     without = [*demand.waiting, *(unmet.service for unmet in demand.unservable)]
     waited = waited or {service.metadata.uid: LONG for service in without}
     return SizeFacts(

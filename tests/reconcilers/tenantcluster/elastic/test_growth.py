@@ -179,7 +179,7 @@ def test_growth_names_use_the_lowest_free_index_and_avoid_others() -> None:
     tenant = make.tenant()
 
     def name() -> str:
-        return membership.free_growth_name(tenant, cache, make.NAMESPACE)
+        return membership.find_free_growth_name(tenant, cache, make.NAMESPACE)
 
     assert name() == "team-a-lb-1"
     lab.server.add("ipallocations", make.allocation("team-a-lb-1"))
@@ -195,7 +195,7 @@ def test_growth_names_use_the_lowest_free_index_and_avoid_others() -> None:
 def test_growth_names_of_long_tenants_stay_within_the_limits() -> None:
     lab = Lab()
     tenant = make.tenant("n" * 253, "s" * 63)
-    name = membership.free_growth_name(tenant, lab.caches["ipallocations"], make.NAMESPACE)
+    name = membership.find_free_growth_name(tenant, lab.caches["ipallocations"], make.NAMESPACE)
     assert len(name) <= 253
     assert name.endswith("-1")
 
@@ -246,14 +246,14 @@ def test_a_range_that_is_used_again_is_no_longer_idle() -> None:
 def test_a_pool_is_exhausted_when_statuses_show_every_address_of_it() -> None:
     held_ranges = [AddressRange.parse("10.40.0.0", "10.40.0.1")]
     services = [load_balancer("a", "10.40.0.0"), load_balancer("b", "10.9.9.9")]
-    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held_ranges)
+    assert not demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges)
     services.append(load_balancer("c", "10.40.0.1", cls="other"))
-    assert not demand.demand_of(services, KIND.serves, {4}).exhausts(held_ranges), (
+    assert not demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges), (
         "another class proves nothing"
     )
     services.append(load_balancer("d", "10.40.0.0", "10.40.0.1"))
-    assert demand.demand_of(services, KIND.serves, {4}).exhausts(held_ranges)
-    assert demand.demand_of([], KIND.serves, {4}).exhausts([]), (
+    assert demand.compute_demand(services, KIND.view_service, {4}).exhausts(held_ranges)
+    assert demand.compute_demand([], KIND.view_service, {4}).exhausts([]), (
         "a pool without addresses has none left"
     )
 

@@ -25,7 +25,7 @@ from reconcilers.tenantcluster.elastic.demand import (
     MOST_SERVICES,
     SERVICES_PER_TURN,
     AddressCounter,
-    demand_of,
+    compute_demand,
     read_demand,
 )
 from tests.reconcilers import make
@@ -107,10 +107,10 @@ async def test_other_tasks_run_while_the_services_of_a_tenant_are_read(
 
     async with anyio.create_task_group() as group:
         group.start_soon(run_beside)
-        demand = await read_demand(services, KIND.serves, {4})
+        demand = await read_demand(services, KIND.view_service, {4})
         group.cancel_scope.cancel()
     assert turns >= 19
-    assert demand == demand_of(services, KIND.serves, {4})
+    assert demand == compute_demand(services, KIND.view_service, {4})
 
 
 @pytest.mark.parametrize("count", [4, 5])
@@ -118,13 +118,13 @@ def test_every_range_is_in_use_if_services_show_more_addresses_than_are_noted(
     monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     monkeypatch.setattr(demand, "MOST_ADDRESSES", 4)
-    current_demand = demand_of(
-        [many_addresses(0, 3), many_addresses(1, count - 3)], KIND.serves, {4}
+    current_demand = compute_demand(
+        [many_addresses(0, 3), many_addresses(1, count - 3)], KIND.view_service, {4}
     )
     other_range = AddressRange.parse_cidr("192.0.2.0/28")
     assert len(current_demand.users) == 4
     assert current_demand.is_cut == (count > 4)
-    assert current_demand.in_use(other_range) == (16 if count > 4 else 0)
+    assert current_demand.count_used(other_range) == (16 if count > 4 else 0)
     assert current_demand.count_unassigned([other_range])[4] == (0 if count > 4 else 16)
 
 
@@ -134,10 +134,10 @@ def test_services_without_an_address_beyond_the_limit_are_counted_and_not_examin
     monkeypatch.setattr(demand, "MOST_SERVICES", 3)
     waiting = [balancer_service(number) for number in range(5)]
     served_services = [balancer_service(9, ip="10.40.0.9")]
-    current_demand = demand_of([*waiting, *served_services], KIND.serves, {4})
+    current_demand = compute_demand([*waiting, *served_services], KIND.view_service, {4})
     assert [service.metadata.name for service in current_demand.waiting] == ["s0", "s1", "s2"]
     assert current_demand.unexamined == 2
-    assert current_demand.in_use(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, (
+    assert current_demand.count_used(AddressRange.parse("10.40.0.9", "10.40.0.9")) == 1, (
         "or it would shrink"
     )
 
@@ -150,8 +150,8 @@ def test_services_that_growth_cannot_help_leave_room_for_those_that_it_can(
         replace(service, spec=replace(service.spec, loadBalancerClass="other"))
         for service in map(balancer_service, range(5))
     ]
-    current_demand = demand_of(
-        [*of_another_class, *map(balancer_service, range(5, 7))], KIND.serves, {4}
+    current_demand = compute_demand(
+        [*of_another_class, *map(balancer_service, range(5, 7))], KIND.view_service, {4}
     )
     assert [service.metadata.name for service in current_demand.waiting] == ["s5", "s6"]
     assert (len(current_demand.unservable), current_demand.unexamined) == (3, 2)

@@ -9,7 +9,7 @@ from controller.errors import NoAnswer
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.tenantcluster.elastic.decisions import Disuse, decide_size, measure_disuse
-from reconcilers.tenantcluster.elastic.demand import demand_of
+from reconcilers.tenantcluster.elastic.demand import compute_demand
 from reconcilers.tenantcluster.reconciler import NAMING_SECONDS
 from tests.reconcilers import make
 from tests.reconcilers.balancer import Balancer, address_of, pool_entries, service
@@ -297,5 +297,5 @@ def test_a_request_that_services_wait_for_is_not_withdrawn_however_long_it_waits
     facts = size_facts([range_facts(request, in_pool=None)], [load_balancer("waits")])
     change = decide_size(facts)
     assert (change.create, change.mark) == (0, ())
-    unwanted = decide_size(replace(facts, demand=demand_of((), KIND.serves, {4})))
+    unwanted = decide_size(replace(facts, demand=compute_demand((), KIND.view_service, {4})))
     assert [mark.allocation for mark in unwanted.mark] == [request]

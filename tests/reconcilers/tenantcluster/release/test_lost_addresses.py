@@ -38,7 +38,7 @@ async def _name_in_need(
                 is_made_by_us=True,
             )
         ],
-        serves=KIND.serves,
+        view_service=KIND.view_service,
     )
     return service_in_need.metadata.name if service_in_need is not None else None
 

@@ -66,7 +66,7 @@ class BalancerDeployment:
 DEPLOYMENT = Resource("apps", "v1", "Deployment", "deployments", BalancerDeployment)
 
 
-async def find_claim(client: Client, namespace: str) -> str:
+async def find_interference(client: Client, namespace: str) -> str:
     """Return the sentence for a MetalLB that takes addresses from Services without a class.
 
     Args:
