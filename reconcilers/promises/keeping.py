@@ -9,10 +9,13 @@ are tried again after a resync.
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Generic, TypeVar
 
 from controller.clock import Clock
+from controller.errors import ControllerError
 from controller.meta import Key, Object
+from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import DuePromises
 from reconcilers.promises.journal import Identity, Promise
 from reconcilers.promises.results import WriteResult
@@ -114,6 +117,50 @@ class PoolMemories:
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone, or that another replica works on from now on."""
         self._memories.pop(pool, None)
+
+
+async def keep_each(
+    granted: Sequence[Granted[RequestT]],
+    write: Callable[[Promise, RequestT], Awaitable[object]],
+    width: int,
+) -> list[Kept[RequestT]]:
+    """Write promises to their requests; return what became of each, in order.
+
+    Args:
+        write: writes one promise to its request, with the promised version as precondition.
+        width: the most writes at once.
+    """
+
+    async def keep_one(promise: Promise, request: RequestT) -> Kept[RequestT]:
+        try:
+            await write(promise, request)
+        except ControllerError as error:
+            return Kept(promise, request, result=WriteResult.of_error(error), why=str(error))
+        return Kept(promise, request, WriteResult.WRITTEN)
+
+    return await run_concurrently([partial(keep_one, *entry) for entry in granted], width)
+
+
+async def void_each(
+    refused: Sequence[Kept[RequestT]],
+    void: Callable[[Kept[RequestT]], Awaitable[object]],
+    width: int,
+) -> list[WriteResult]:
+    """Void promises whose write was refused for good; return the results, in order.
+
+    Args:
+        void: writes the request of one promise.
+        width: the most writes at once.
+    """
+
+    async def void_one(entry: Kept[RequestT]) -> WriteResult:
+        try:
+            await void(entry)
+        except ControllerError as error:
+            return WriteResult.of_error(error)
+        return WriteResult.WRITTEN
+
+    return await run_concurrently([partial(void_one, entry) for entry in refused], width)
 
 
 async def void_refused(

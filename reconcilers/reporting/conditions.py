@@ -67,3 +67,15 @@ def with_findings(
 def render_conditions(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
     """Return conditions as JSON values."""
     return [to_json(condition) for condition in conditions]
+
+
+def patch_conditions(
+    existing: Sequence[Condition],
+    findings: Sequence[ConditionFinding],
+    generation: int,
+    now: datetime,
+) -> dict[str, Any]:
+    """Return a patch of a status that sets each finding; empty if all are there already."""
+    conditions = with_findings(existing, findings, generation=generation, now=now)
+    is_same = conditions == tuple(existing)
+    return {} if is_same else {"conditions": render_conditions(conditions)}

@@ -12,6 +12,7 @@ from reconcilers.integrations.clusterapi.addresses import addresses_of, smallest
 from reconcilers.integrations.clusterapi.api import ADDRESSES, IPAddressClaim
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
 from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.core.heldparts import capacity_with
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
@@ -105,12 +106,9 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
 
 def _capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a pool, in what it hands out; promised addresses count as held."""
-    space = holdings.space()
-    with space.trial():
-        for blocks, states in contents.states.items():
-            if "promised" in states.values():
-                space.hold(blocks)
-        return space.capacity()
+    states = contents.states.items()
+    promised = [blocks for blocks, by_holder in states if "promised" in by_holder.values()]
+    return capacity_with(holdings.space(), promised)
 
 
 def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:

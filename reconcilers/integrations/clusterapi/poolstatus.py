@@ -21,8 +21,7 @@ from reconcilers.promises.holdings import Holdings
 from reconcilers.reporting.conditions import (
     READY,
     ConditionFinding,
-    render_conditions,
-    with_findings,
+    patch_conditions,
 )
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -164,9 +163,7 @@ def patch_of(
             "outOfRange": counts.outOfRange,
         }
     if conditions:
-        conditions_after = with_findings(
+        patch |= patch_conditions(
             status.conditions, findings, generation=pool.metadata.generation, now=now
         )
-        if conditions_after != tuple(status.conditions):
-            patch["conditions"] = render_conditions(conditions_after)
     return patch

@@ -32,7 +32,7 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.keeping import Granted, Kept, refused_message
+from reconcilers.promises.keeping import Granted, Kept, refused_message, void_each
 from reconcilers.promises.refusedwrites import RefusedWrites, result_beside_promise
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.conditions import READY, ConditionFinding
@@ -193,19 +193,14 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         """
         reports: list[Reported[ClaimT]] = []
 
-        async def void_promise(entry: Kept[ClaimT]) -> WriteResult:
+        async def void_promise(entry: Kept[ClaimT]) -> None:
             is_obstacle = entry.retry_after is not None
-            try:
-                if is_obstacle and not self._statuses.shows_obstacles:
-                    await self._void(entry.request)
-                else:
-                    reports.append(await self._show_failure(entry))
-            except ControllerError as error:
-                return WriteResult.of_error(error)
-            return WriteResult.WRITTEN
+            if is_obstacle and not self._statuses.shows_obstacles:
+                await self._void(entry.request)
+            else:
+                reports.append(await self._show_failure(entry))
 
-        work = [partial(void_promise, entry) for entry in refused]
-        results = await run_concurrently(work, self._width)
+        results = await void_each(refused, void_promise, self._width)
         self._events.record(self._pools, pool, reports)
         return results
 

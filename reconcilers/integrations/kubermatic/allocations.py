@@ -35,7 +35,7 @@ from reconcilers.integrations.kubermatic.planning import ClusterGrant
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.journal import Promise, PromisedRange
-from reconcilers.promises.keeping import Granted, Kept
+from reconcilers.promises.keeping import Granted, Kept, keep_each, void_each
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting.releaselog import holder_fields
@@ -196,7 +196,7 @@ class Allocations:
     ) -> list[Kept[IPAMAllocation]]:
         """Write what is promised; return what became of each."""
 
-        async def keep_one(promise: Promise, allocation: IPAMAllocation) -> Kept[IPAMAllocation]:
+        async def write(promise: Promise, allocation: IPAMAllocation) -> None:
             # Not the cluster's datacenter: it may have moved since, or a cache be behind.
             datacenter = datacenter_of(promise)
             promised = promise.in_space(datacenter)
@@ -209,20 +209,10 @@ class Allocations:
             metadata = {**owners_patch(allocation, pool), "annotations": {VOIDED: None}}
             if VOIDED not in allocation.metadata.annotations:
                 del metadata["annotations"]
-            try:
-                await self._client.patch(
-                    ALLOCATIONS,
-                    Version.from_object(allocation),
-                    {"metadata": metadata, "spec": spec},
-                )
-            except ControllerError as error:
-                return Kept(
-                    promise, allocation, result=WriteResult.of_error(error), why=str(error)
-                )
-            return Kept(promise, allocation, WriteResult.WRITTEN)
+            patch = {"metadata": metadata, "spec": spec}
+            await self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
 
-        work = [partial(keep_one, promise, allocation) for promise, allocation in granted]
-        return await run_concurrently(work, self._width)
+        return await keep_each(granted, write, self._width)
 
     async def repair(
         self, deviations: Sequence[tuple[IPAMAllocation, str]], pool: IPAMPool
@@ -248,18 +238,9 @@ class Allocations:
             [partial(repair_one, *deviation) for deviation in deviations], self._width
         )
 
-    async def void_refused(self, allocations: Sequence[IPAMAllocation]) -> list[WriteResult]:
+    async def void_refused(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
         """Void promises whose write was refused for good; return the results, in order."""
-
-        async def void_one(allocation: IPAMAllocation) -> WriteResult:
-            try:
-                await self._void(allocation)
-            except ControllerError as error:
-                return WriteResult.of_error(error)
-            return WriteResult.WRITTEN
-
-        work = [partial(void_one, allocation) for allocation in allocations]
-        return await run_concurrently(work, self._width)
+        return await void_each(refused, lambda entry: self._void(entry.request), self._width)
 
     async def _void(self, allocation: IPAMAllocation) -> IPAMAllocation:
         """Write an allocation once, so that no promise to its present version can be kept."""

@@ -9,7 +9,7 @@ from functools import partial
 
 from allocator import AddressRange, InvalidPool
 from controller.meta import Key
-from reconcilers.integrations.core.heldparts import HeldPart
+from reconcilers.integrations.core.heldparts import HeldPart, list_open_promises
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import (
     Wanted,
@@ -33,6 +33,7 @@ from reconcilers.integrations.kubermatic.reading import (
     check_readable,
 )
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
 
@@ -65,13 +66,9 @@ class DatacenterContents:
         for allocation in self.allocations:
             for part in parse_holding(allocation.spec).ranges:
                 yield HeldPart(part, "held", allocation.metadata.key)
-        by_uid = {allocation.metadata.uid: allocation for allocation in self.allocations}
-        for promise in JOURNALS.read(self.pool).promises:
-            request = by_uid.get(promise.uid)
-            # A promise is for one version of the request. At any other version it was kept, or it
-            # is void: its ranges are held and yielded above, or free.
-            if request is None or request.metadata.resourceVersion != promise.resourceVersion:
-                continue
+        by_key = {allocation.metadata.key: allocation for allocation in self.allocations}
+        find = find_by_key(JOURNALS.kind, by_key.get)
+        for promise in list_open_promises(JOURNALS.read(self.pool), find):
             for promised in promise.ranges:
                 yield HeldPart(promised.range, "promised", promise.key)
 

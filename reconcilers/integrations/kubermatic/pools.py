@@ -287,7 +287,7 @@ class Pools(
     async def void_refused(
         self, pool: IPAMPool, refused: Sequence[Kept[IPAMAllocation]]
     ) -> Sequence[WriteResult]:
-        return await self._allocations.void_refused([entry.request for entry in refused])
+        return await self._allocations.void_refused(refused)
 
     @override
     async def finish(

@@ -17,6 +17,7 @@ from reconcilers.integrations.core.claimreading import (
     holder_of_address,
     holder_of_claim,
 )
+from reconcilers.integrations.core.heldparts import list_open_promises
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind
 from reconcilers.integrations.core.views import Wanted, every_pool
 from reconcilers.integrations.metal3.api import JOURNALS, POOLS, Metal3Pool
@@ -80,12 +81,9 @@ class IPPoolContents:
         for holder in self.holdings.holders:
             for part in self.holdings.facts(holder).ranges:
                 yield HeldAddress(part.range, holder)
-        for promise in JOURNALS.read(self.pool).promises:
-            claim = self.find_claim(promise.holder)
-            meta = None if claim is None else claim.metadata
-            if meta is not None and (meta.uid, meta.resourceVersion) == promise.identity:
-                for part in promise.ranges:
-                    yield HeldAddress(part.range, promise.holder, is_promised=True)
+        for promise in list_open_promises(JOURNALS.read(self.pool), self.find_claim):
+            for part in promise.ranges:
+                yield HeldAddress(part.range, promise.holder, is_promised=True)
 
     def list_waiting(self) -> Iterator[tuple[EitherCaches, EitherClaim]]:
         """Yield the claims without an address, but for those that are paused."""

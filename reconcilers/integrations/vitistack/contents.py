@@ -10,7 +10,7 @@ from functools import partial
 from allocator import AddressRange, InvalidPool
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
-from reconcilers.integrations.core.heldparts import HeldPart
+from reconcilers.integrations.core.heldparts import HeldPart, list_open_promises
 from reconcilers.integrations.core.views import (
     Wanted,
     every_pool,
@@ -30,6 +30,7 @@ from reconcilers.integrations.vitistack.caches import (
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
 from reconcilers.promises.holdings import Holdings
+from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
 
@@ -62,16 +63,10 @@ class NetworkContents:
             address = addresstexts.parse_ends(address_text, address_text) if address_text else None
             if address is not None:
                 yield HeldPart(address, "held", key)
-        for promise in JOURNALS.read(self.network).promises:
-            promised_to = self.allocations.get(promise.key)
-            version = (
-                (promised_to.metadata.uid, promised_to.metadata.resourceVersion)
-                if promised_to
-                else None
-            )
-            if version == promise.identity:
-                for promised in promise.in_space():
-                    yield HeldPart(promised, "promised", promise.key)
+        find = find_by_key(JOURNALS.kind, self.allocations.get)
+        for promise in list_open_promises(JOURNALS.read(self.network), find):
+            for promised in promise.in_space():
+                yield HeldPart(promised, "promised", promise.key)
 
     def list_promised_ranges(self) -> list[AddressRange]:
         """Return the promised ranges that no allocation shows yet."""

@@ -5,6 +5,7 @@ from functools import partial
 
 from allocator import InvalidPool
 from reconcilers.integrations.core.gauges import Labels
+from reconcilers.integrations.core.heldparts import capacity_with
 from reconcilers.integrations.vitistack.api import JOURNALS, NETWORKS, NetworkNamespace
 from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
@@ -54,12 +55,9 @@ class NetworkFigures:
             return PoolFigures(name, "", families=(), waiting=len(waiting), waiting_since=since)
         view = self._reader.read_cached(key, space)
         holdings = view.holdings
-        with holdings.trial():
-            journal = JOURNALS.read(network)
-            for promise in settle(journal, JOURNALS.kind, view).promises:
-                for promised in promise.in_space():
-                    holdings.space().hold(promised)
-            capacity = holdings.space().capacity()
+        promises = settle(JOURNALS.read(network), JOURNALS.kind, view).promises
+        promised = [part for promise in promises for part in promise.in_space()]
+        capacity = capacity_with(holdings.space(), promised)
         check = partial(self._caches.check_readable, key, self._caches.allocations.unreadable)
         return PoolFigures(
             name,

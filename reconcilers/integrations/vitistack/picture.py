@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from allocator import Capacity
+from reconcilers.integrations.core.heldparts import capacity_with
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, NETWORKS
 from reconcilers.integrations.vitistack.caches import static_of
 from reconcilers.integrations.vitistack.contents import NetworkContents
@@ -56,11 +57,7 @@ def _family(contents: NetworkContents) -> PoolFamily:
 
 def _capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a network; promised addresses count as held."""
-    space = holdings.space()
-    with space.trial():
-        for promised in contents.list_promised_ranges():
-            space.hold(promised)
-        return space.capacity()
+    return capacity_with(holdings.space(), contents.list_promised_ranges())
 
 
 def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:

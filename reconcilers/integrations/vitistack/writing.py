@@ -14,9 +14,6 @@ from typing import Any
 from controller.client import Client
 from controller.clock import Clock
 from controller.conditions import find, rfc3339
-from controller.errors import (
-    ControllerError,
-)
 from controller.events import Recorder
 from controller.loggers import get_logger
 from reconcilers.configuration.settings import PoolSettings
@@ -39,10 +36,16 @@ from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Promise
-from reconcilers.promises.keeping import Granted, Kept, refused_message
+from reconcilers.promises.keeping import (
+    Granted,
+    Kept,
+    keep_each,
+    refused_message,
+    void_each,
+)
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
-from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
+from reconcilers.reporting.conditions import ConditionFinding, patch_conditions
 from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -173,21 +176,12 @@ class VitistackWriter:
     ) -> list[Kept[VitistackAllocation]]:
         """Keep these promises of a network, several at once; return what became of each."""
 
-        async def keep_one(
-            promise: Promise, allocation: VitistackAllocation
-        ) -> Kept[VitistackAllocation]:
+        async def write(promise: Promise, allocation: VitistackAllocation) -> None:
             [promised] = promise.in_space()
             status = build_allocated_status(static, promised.start_text, self._clock.now())
-            try:
-                await self._client.patch_status(ALLOCATIONS, allocation, status)
-            except ControllerError as error:
-                return Kept(
-                    promise, allocation, result=WriteResult.of_error(error), why=str(error)
-                )
-            return Kept(promise, allocation, WriteResult.WRITTEN)
+            await self._client.patch_status(ALLOCATIONS, allocation, status)
 
-        work = [partial(keep_one, promise, allocation) for promise, allocation in granted]
-        return await run_concurrently(work, self._width)
+        return await keep_each(granted, write, self._width)
 
     async def void_refused(
         self, refused: Sequence[Kept[VitistackAllocation]]
@@ -201,20 +195,16 @@ class VitistackWriter:
             What became of each voiding write, in order.
         """
 
-        async def void_one(entry: Kept[VitistackAllocation]) -> WriteResult:
+        async def void(entry: Kept[VitistackAllocation]) -> None:
             message = refused_message(entry.why, self._clock.now())
             problem = VitistackProblem(PENDING, ALLOCATION_FAILED, message)
             status = {"phase": problem.phase, "message": problem.message}
-            try:
-                written = await self._client.patch_status(ALLOCATIONS, entry.request, status)
-            except ControllerError as error:
-                return WriteResult.of_error(error)
+            written = await self._client.patch_status(ALLOCATIONS, entry.request, status)
             self._recorder.record(
                 ALLOCATIONS, written, "Warning", ALLOCATION_FAILED, entry.why, action=ACTION
             )
-            return WriteResult.WRITTEN
 
-        return await run_concurrently([partial(void_one, entry) for entry in refused], self._width)
+        return await void_each(refused, void, self._width)
 
     async def write_problems(
         self, problems: Sequence[tuple[VitistackAllocation, VitistackProblem]]
@@ -328,13 +318,11 @@ class NetworkStatuses:
 
     async def _write(self, network: NetworkNamespace, patch: dict[str, Any]) -> None:
         """Write a patch of the status, with the condition where that differs."""
-        overlapping = self._overlapping(network)
-        has = network.status.conditions
-        if overlapping is not None:
-            now, generation = self._clock.now(), network.metadata.generation
-            conditions = with_findings(has, [overlapping], generation=generation, now=now)
-            if conditions != tuple(has):
-                patch["conditions"] = render_conditions(conditions)
+        overlapping, generation = self._overlapping(network), network.metadata.generation
+        findings = [] if overlapping is None else [overlapping]
+        patch |= patch_conditions(
+            network.status.conditions, findings, generation=generation, now=self._clock.now()
+        )
         if not patch:
             return
         written = await self._client.patch_status(NETWORKS, network, patch)
