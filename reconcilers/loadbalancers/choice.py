@@ -29,15 +29,15 @@ class LoadBalancerKinds:
         yield from self._by_provider.items()
 
     def find_chosen(self, tenant: TenantCluster) -> LoadBalancerKind:
-        """Return the load balancer of a tenant.
-
-        If this process does not know the provider, nothing is written there and no range is
-        released.
-        """
+        """Return the load balancer that a tenant's spec names."""
         return self.find_kind(tenant.load_balancer_provider)
 
     def find_kind(self, provider: str) -> LoadBalancerKind:
-        """Return the load balancer of a provider, as an allocation or a TenantCluster names it."""
+        """Return the load balancer of a provider, as an allocation or a TenantCluster names it.
+
+        For a provider that this process does not know, return UnsupportedKind: it writes nothing
+        and proves no release.
+        """
         kind = self._by_provider.get(provider)
         return UnsupportedKind(provider, self._by_provider) if kind is None else kind
 

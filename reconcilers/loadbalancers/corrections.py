@@ -1,11 +1,12 @@
-"""Manual edits of what we wrote into tenants: written back, reported, and paced.
+"""Paces and reports the correction of edits that others make in our objects in tenants.
 
-All of spec of our objects is ours. An edit is written back at once. If a writer repeats its edit,
-each further correction waits twice as long as the one before, up to five minutes, and the
-condition says so until it has been quiet for a while: two controllers that write against each
-other would have the load balancer take addresses from Services without end.
+All fields in spec of our objects are ours. An edit is written back at once. If a writer repeats
+its edit, the object is *contested*: each further correction waits twice as long as the one before,
+up to five minutes, and the condition says so until no edit has happened for a while. Two
+controllers that write against each other would have the load balancer take addresses from Services
+without end.
 
-What we have to write anyway, because a range came or went, never waits.
+A write that is needed anyway, because a range was added or removed, never waits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +22,7 @@ MANY = 5
 
 
 class Corrections:
-    """The corrections in one tenant, as far as this process knows."""
+    """The corrections in one tenant, as far as this process has made them."""
 
     def __init__(self) -> None:
         self._unreported: list[Correction] = []
@@ -31,19 +32,19 @@ class Corrections:
         self._is_delayed = False
 
     def begin(self) -> None:
-        """Begin a pass: a delayed correction is kept only if its edit is found again."""
+        """Begin a pass. A delayed correction is forgotten; `may_correct` delays it again."""
         self._is_delayed = False
 
     def take(self) -> Sequence[Correction]:
-        """Return the corrections since the last call."""
+        """Return the corrections since the last call, and forget them."""
         corrections, self._unreported = self._unreported, []
         return corrections
 
     def may_correct(self, description: str, now: float) -> bool:
-        """Return whether an edit may be written back now.
+        """Return whether an edit may be written back now; if not, note that it is delayed.
 
         Args:
-            description: what was edited.
+            description: the edit, as `describe_edit` returns it.
             now: monotonic seconds.
         """
         self._edit = description
@@ -58,8 +59,12 @@ class Corrections:
         self._is_delayed = False
         self._unreported.append(Correction(kind, description))
 
-    def contest(self, now: float) -> str:
-        """Describe what another writer keeps changing; empty if none does."""
+    def describe_contest(self, now: float) -> str:
+        """Return the sentence for a contested object; empty if nothing is contested.
+
+        Args:
+            now: monotonic seconds.
+        """
         if not self._is_delayed and (self._corrections_in_a_row < MANY or now >= self._quiet_at):
             return ""
         return (
@@ -68,34 +73,39 @@ class Corrections:
         )
 
     def due_in(self, now: float) -> float | None:
-        """Return in how many seconds a correction is due, or a contest over; None for never."""
+        """Return in how many seconds a correction is due, or a contest over; None for neither."""
         if self._is_delayed:
             return max(0.0, self._corrected_at + self._pause - now)
-        return max(0.0, self._quiet_at - now) if self.contest(now) else None
+        return max(0.0, self._quiet_at - now) if self.describe_contest(now) else None
 
     @property
     def _pause(self) -> float:
-        # The exponent has an end: days of repeated edits would make the power overflow.
+        """Seconds between the last correction and the next one."""
+        # The exponent is bounded: days of repeated edits would make the power overflow.
         doublings = min(self._corrections_in_a_row - MANY, 10)
         return min(2.0**doublings, LONGEST_PAUSE) if doublings >= 0 else 0.0
 
     @property
     def _quiet_at(self) -> float:
+        """When the contest is over if no further edit is corrected, in monotonic seconds."""
+        # Longer than the pause, or a contest would be over before its next correction.
         return self._corrected_at + max(QUIET_SECONDS, 2 * self._pause)
 
 
 def describe_edit(metadata: TracedMeta, kind: str, fields: Iterable[str]) -> str:
-    """Describe an edit, and its writer as far as the API server knows.
+    """Return the object, the edited fields, and the writer as far as the API server knows.
 
     Args:
-        metadata: of the object as it was found.
-        fields: those of its spec that differ from ours.
+        metadata: the metadata of the object as it was read.
+        kind: the object's kind.
+        fields: names of the fields that differ from ours.
     """
-    theirs = [
+    # A writer of a subresource changes the status, not our fields.
+    entries_of_others = [
         entry
         for entry in metadata.managedFields
         if not entry.subresource and entry.manager != names.TENANT_FIELD_MANAGER
     ]
-    last = max(theirs, key=lambda entry: entry.time, default=None)
-    by = f" by {last.manager}" if last is not None and last.manager else ""
+    last_entry = max(entries_of_others, key=lambda entry: entry.time, default=None)
+    by = f" by {last_entry.manager}" if last_entry is not None and last_entry.manager else ""
     return f"{kind} {metadata.name} ({', '.join(fields)}{by})"

@@ -1,4 +1,7 @@
-"""The annotations that say for whom something in a tenant was made, and as of which position."""
+"""Annotations on objects in a tenant: for whom an object was made, and as of which position.
+
+The *owner* is a TenantCluster, with the management cluster that it is in.
+"""
 
 import re
 from collections.abc import Mapping
@@ -14,20 +17,23 @@ from reconcilers.clusteraccess.clusteridentity import (
 
 _NAME = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _NOTE = re.compile(f"(?P<namespace>{_NAME})/(?P<name>{_NAME})")
-"""What is read of a tenant as `namespace/name`: it goes into the path of a request."""
+"""A valid `namespace/name`. A tenant's administrator can write anything, and the text goes into
+the path of a request to the management cluster."""
 
 
-def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, str]:
-    """Return the annotations that say that something was made for a cluster, or for its range.
+def make_owner_annotations(
+    owned_by: TenantCluster | IPAllocation, management: str
+) -> dict[str, str]:
+    """Return the annotations that name the owner of an object in a tenant.
 
     Args:
-        of: the cluster, or who has the range.
+        owned_by: the TenantCluster, or an allocation of it.
         management: the identity of the management cluster; empty if it is not known.
     """
-    key, uid = of.metadata.key, of.metadata.uid
-    if isinstance(of, IPAllocation):
-        key = of.spec.tenantClusterRef.key
-        uid = of.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
+    key, uid = owned_by.metadata.key, owned_by.metadata.uid
+    if isinstance(owned_by, IPAllocation):
+        key = owned_by.spec.tenantClusterRef.key
+        uid = owned_by.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
     return {
         names.ANNOTATION_PROJECTION_OWNER: str(key),
         names.ANNOTATION_PROJECTION_OWNER_UID: uid,
@@ -36,10 +42,10 @@ def owner_note(of: TenantCluster | IPAllocation, management: str) -> dict[str, s
 
 
 def owner_of(obj: Object) -> Key | None:
-    """Return the TenantCluster that something in a tenant was made for; None if it does not say.
+    """Return the TenantCluster that an object in a tenant was made for; None if it names none.
 
-    A cluster that was made again under its name goes on with what it had, so the uid does not
-    matter here: it is for people.
+    The noted uid is for people, and is not compared: a cluster that is recreated under its name
+    goes on with the objects of the earlier one.
     """
     noted = obj.metadata.annotations.get(names.ANNOTATION_PROJECTION_OWNER, "")
     match = _NOTE.fullmatch(noted)
@@ -47,19 +53,19 @@ def owner_of(obj: Object) -> Key | None:
 
 
 def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
-    """Return whether something in a tenant names another TenantCluster, or management cluster.
+    """Return whether an object in a tenant names another owner than `owner`.
 
-    What names none was made by others, or by an earlier release: that is no other owner.
+    False if the object names none: another tool or an earlier release made it.
 
     Args:
-        owner: annotations that say for which TenantCluster it should be, of `owner_note`.
+        owner: the annotations of the expected owner, as `make_owner_annotations` returns them.
     """
-    noted = owner_of(obj)
-    if noted is not None and str(noted) != owner[names.ANNOTATION_PROJECTION_OWNER]:
+    noted_owner = owner_of(obj)
+    if noted_owner is not None and str(noted_owner) != owner[names.ANNOTATION_PROJECTION_OWNER]:
         return True
     return is_of_other_management(obj, owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))
 
 
-def position_of(obj: Object, annotation: str) -> int:
-    """Return the cache position that an annotation of something in a tenant has; 0 if none."""
+def read_position(obj: Object, annotation: str) -> int:
+    """Return the cache position in an annotation of an object; 0 if it is absent or invalid."""
     return parse_revision(obj.metadata.annotations.get(annotation, "")) or 0

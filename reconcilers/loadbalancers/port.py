@@ -1,11 +1,21 @@
 """The load balancer of a tenant, as the pass, the release check and the commands see it.
 
-An adapter implements this for a backend, in a package beside this module. `LoadBalancerKind` is
-what needs no client: Services are judged out of a watch. A `LoadBalancer` is made for one tenant
-and one pass or check, with the tenant's client and the adapter's own memory of that tenant. It
-decides nothing about IPAllocations: the caller passes ranges and gets findings.
+An adapter implements this for a backend, MetalLB for example, in a package beside this module.
+`LoadBalancerKind` has everything that needs no client, because Services are judged out of a watch.
+A `LoadBalancer` is made for one tenant and one pass or check, with the tenant's client and the
+adapter's own memory of that tenant. It decides nothing about IPAllocations: the caller passes
+ranges and gets findings.
 
-A balancer raises BalancerBlocked, Conflict, and what the tenant fails to answer.
+A balancer raises BalancerBlocked, Conflict, and the ControllerErrors of the tenant.
+
+Words of the port:
+
+offer     an object in a tenant that makes addresses available there, a pool for example
+mark      the resourceVersion at which the release of an IPAllocation's range began
+basis     the position of the cache of IPAllocations from which an offer was computed; it is
+          written on the offer, and a writer with a lower basis gives up
+entry     one range in an offer, as text: `start-end`
+position  the resourceVersion up to which a cache or a LIST has read
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
@@ -39,7 +49,7 @@ MOMENT = 10.0
 
 
 class BalancerBlocked(Exception):
-    """The tenant answers, but its balancer cannot be given what it should have now.
+    """The tenant answers, but its balancer cannot be given the projected ranges now.
 
     Args:
         reason: CamelCase word for a condition.
@@ -79,7 +89,7 @@ class ProjectedRanges:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """What the tenant should hold, as one reader of the management cluster sees it.
+    """The ranges that a tenant should hold, as one reader of the management cluster sees them.
 
     Args:
         allocations: the ranges of each allocation, in the order in which they are handed out.
@@ -116,8 +126,8 @@ class Offer:
         kind: of the object.
         entries: its ranges as the object has them; an entry may be unreadable.
         is_made_by_us: whether this controller made it.
-        basis: the position that its content was computed from; 0 if it does not say.
-        edited: fields that others have set in it, apart from the selector.
+        basis: the position that its content was computed from; 0 if the object does not say.
+        edited: names of the fields that others have set in it, apart from the selector.
         selector: which Services it serves, as the object has it; empty for all.
     """
 
@@ -137,11 +147,12 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class BalancerReading:
-    """What was read of a tenant's balancer; an adapter adds to it what it judges by.
+    """What was read of a tenant's balancer; an adapter adds the fields that it judges by.
 
     Args:
         targets: the offers that a projection would write, by name, also those made by others.
-        missing: why there are none, if the tenant does not serve the backend's kinds; else empty.
+        missing: the sentence for a tenant that does not serve the backend's kinds; empty if it
+            serves them.
     """
 
     targets: Mapping[str, Offer]
@@ -161,7 +172,7 @@ class BalancerReading:
         """Raise BalancerBlocked if the tenant does not serve the backend's kinds.
 
         Args:
-            missing_reason: of the backend, as a condition has it.
+            missing_reason: the backend's reason in a condition.
         """
         if self.missing:
             raise BalancerBlocked(missing_reason, self.missing)
@@ -170,7 +181,7 @@ class BalancerReading:
 IsKept = Callable[[str], bool]
 """Returns whether objects in a tenant are still needed, by the uid of their allocation."""
 Confirm = Callable[[], Awaitable[Projection]]
-"""Reads live from the management cluster what the tenant should hold."""
+"""Reads the projection live from the management cluster."""
 Permit = Callable[[Offer], Awaitable[None]]
 """Raises BalancerBlocked if an offer that is there must not be written."""
 
@@ -179,7 +190,8 @@ class CreationNote(Protocol):
     """A note on an IPAllocation that an object is about to be created in its tenant for it.
 
     An object that a process creates late, after the tenant was torn down, would stay for good. So
-    an adapter that needs one to prove a withdrawal begins the note before, and ends it after.
+    an adapter that needs an object to prove a withdrawal begins the note before it creates the
+    object, and ends it afterwards.
     """
 
     @property
@@ -201,11 +213,13 @@ class Withdrawal:
     """Ranges of one IPAllocation that have to be out of a tenant's balancer.
 
     Args:
-        allocation: whose they are.
+        allocation: the allocation that holds the ranges.
+        spans: the ranges, one of each family.
         mark: the resourceVersion at which their release began.
-        position: a position of the cache, at or above `mark`, that leaves them out.
+        position: a position of the cache, at or above `mark`: a projection with this basis leaves
+            the ranges out.
         owner: annotations that say for whom an object in the tenant is made.
-        note: precedes the creation of an object in the tenant.
+        note: has to be begun before an object is created in the tenant.
         release_note: the `release_note` of a Service that showed an address of the ranges at some
             time; empty if no such Service was seen.
     """
@@ -224,7 +238,7 @@ class Proven:
     """The balancer cannot hand out the ranges any more.
 
     Args:
-        how: how that is known, as a sentence.
+        how: the proof, as a sentence for people.
     """
 
     how: str = "the tenant no longer uses the range"
@@ -245,12 +259,12 @@ class NotYet:
 
 @dataclass(frozen=True, slots=True)
 class Unprovable:
-    """The backend cannot show whether it may; the caller waits a bounded time.
+    """The backend cannot show whether it may hand out the ranges; the caller waits a bounded time.
 
     Args:
-        purpose: what the time is for, as the end of "giving ... 10 s".
-        version: of the offers; another version restarts the wait.
-        then: what counts as the reason once the time has passed.
+        purpose: what the time is for, as the end of "giving MetalLB 10 s".
+        version: the version of the offers; another version restarts the wait.
+        then: the reason of the release once the time has passed.
     """
 
     purpose: str
@@ -262,11 +276,11 @@ WithdrawalAnswer = Proven | NotYet | Unprovable
 
 
 class HealthState(Enum):
-    """Whether a balancer works by what was projected.
+    """Whether a balancer works by the projected offers.
 
-    RUNNING: it does, or it cannot show it.
-    NOT_READING: it has not read its offers as they stand.
-    CONTESTED: another writer keeps changing what we write.
+    RUNNING: it does, or it cannot show whether it does.
+    NOT_READING: it has not read its offers as they are stored.
+    CONTESTED: another writer keeps changing the objects that we write.
     """
 
     RUNNING = "Running"
@@ -276,10 +290,10 @@ class HealthState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Whether a balancer works by what was projected.
+    """Whether a balancer works by the projected offers, in words for a condition.
 
     Args:
-        state: whether it does.
+        state: which of the three states; the other fields describe it.
         reason: CamelCase word for a condition; empty while it runs.
         message: a sentence for people; empty while it runs.
         since: since when it is not reading, in monotonic seconds.
@@ -306,11 +320,11 @@ class Correction:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Why no address of ours can serve a Service, however many there were.
+    """Why no address of ours can serve a Service, however many addresses we add.
 
     Args:
         reason: CamelCase word for a condition.
-        asks: what the Service asks for, as a sentence's end.
+        asks: what the Service asks for, as the end of "the Service asks for".
     """
 
     reason: str
@@ -325,9 +339,10 @@ class ServiceView:
         keeps_range: whether the backend is responsible for it. Then a range stays as long as the
             Service shows an address of it, or may just have lost one.
         obstacle: why no address of ours can serve it, apart from its families; None if one can.
-        sharing_key: Services with one key may share an address; empty if it has none.
-        requirements: what else decides whether an offer serves it, as the backend writes it.
-        fixed_addresses: the addresses that it asks for; empty if any will do.
+        sharing_key: Services with the same key may share an address; empty if it has no key.
+        requirements: a text of all else that decides whether an offer serves it; growth that did
+            not help a Service may help it after this text changes.
+        fixed_addresses: the addresses that it asks for; empty if it accepts any address.
         release_note: what the release of its range has to know of it, even after the Service is
             gone; empty for nothing. The caller notes it on the IPAllocation.
     """
@@ -345,21 +360,24 @@ ServiceViewer = Callable[[Service], ServiceView]
 
 
 class BalancerMemory:
-    """What an adapter remembers of one tenant: an object of each of its own classes."""
+    """What an adapter remembers of one tenant: one object of each class that the adapter asks for.
+
+    So the owner of the memory needs to know none of the adapter's classes.
+    """
 
     def __init__(self) -> None:
         self._parts: dict[type, object] = {}
 
-    def get_or_create(self, part: type[T]) -> T:
+    def get_or_create(self, part_class: type[T]) -> T:
         """Return the object of a class; create it at the first use."""
-        known = self._parts.get(part)
-        if not isinstance(known, part):
-            known = self._parts[part] = part()
-        return known
+        part = self._parts.get(part_class)
+        if not isinstance(part, part_class):
+            part = self._parts[part_class] = part_class()
+        return part
 
 
 class WatchedOffers(Protocol):
-    """What an adapter writes in one tenant, as a watch shows it."""
+    """The objects that an adapter writes in one tenant, as a watch shows them."""
 
     def open(self) -> None:
         """Watch the tenant from now on, if the number of watches allows it."""
@@ -375,11 +393,13 @@ class WatchedKind:
     """Objects that an adapter writes in tenants, which are watched for edits by others.
 
     Args:
-        resource: their kind.
-        namespace: where they are; empty for all.
-        fields: a field selector.
-        is_concerned: whether an object is one of them.
-        may_matter: whether a change is one of what we write, or of what the backend has read.
+        resource: the kind of the objects.
+        namespace: the namespace of the objects; empty for all namespaces.
+        fields: a field selector that limits the watch.
+        is_concerned: returns whether an object is one that the adapter writes.
+        may_matter: returns whether a change needs a pass: it changes fields that we write, or
+        shows
+            what the backend has read.
     """
 
     resource: Resource[Any]
@@ -393,7 +413,10 @@ class LoadBalancer(Protocol):
     """The load balancer in one tenant."""
 
     async def read(self) -> BalancerReading:
-        """Read all offers live. What it proves is older than anything that is read afterwards."""
+        """Read all offers live, for a proof.
+
+        The caller reads Services afterwards, so they are newer than the offers.
+        """
         ...
 
     async def read_targets(self) -> BalancerReading:
@@ -401,10 +424,10 @@ class LoadBalancer(Protocol):
         ...
 
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
-        """Make the tenant hold what `projection` says, writing only what differs.
+        """Make the tenant hold the ranges of `projection`, writing only what differs.
 
-        An offer that is missing is created without effect, confirmed, and then filled. A range
-        that came or went is written at once; an edit by others is written back ever less often.
+        A missing offer is created without effect, confirmed, and then filled. An added or removed
+        range is written at once; an edit that others repeat is written back ever less often.
 
         Args:
             projection: from the cache.
@@ -427,12 +450,12 @@ class LoadBalancer(Protocol):
         Their basis is above `position`: no resourceVersion is that high any more.
 
         Args:
-            projection: what the tenant is to hold.
+            projection: the ranges that the tenant is to hold.
             position: the resourceVersion of the LIST that `projection` was computed from.
             permit: raises if an offer must not be written.
 
         Returns:
-            What was overwritten; None if no offer has such a basis.
+            The offer that was overwritten, as it was before; None if no offer has such a basis.
         """
         ...
 
@@ -441,8 +464,9 @@ class LoadBalancer(Protocol):
     ) -> WithdrawalAnswer:
         """Return whether the balancer has acted on offers without the ranges of a withdrawal.
 
-        It is judged by `reading` alone, from "written since the mark" on; then the next step of
-        the proof may be written. Asked only if no Service shows an address of the ranges.
+        Everything is judged by `reading`, also whether the offers were written since the mark. If
+        the proof is not complete, its next step may be written to the tenant. The caller has made
+        sure that no Service shows an address of the ranges.
 
         Raises:
             Conflict: an object changed since it was read.
@@ -458,7 +482,8 @@ class LoadBalancer(Protocol):
         """Return why addresses are handed out by an older configuration than the stored one.
 
         Returns:
-            The cause, empty if it is not known; None if nothing shows that they are.
+            The cause, empty if the cause is not known; None if nothing shows that the
+            configuration is older.
         """
         ...
 
@@ -485,7 +510,7 @@ class LoadBalancer(Protocol):
         ...
 
     async def remove(self, management: str, is_kept: IsKept) -> None:
-        """Delete our objects that hand out nothing, after everything was released.
+        """Delete our objects that hand out nothing, after all ranges were released.
 
         Args:
             management: the identity of the management cluster; empty if it is not known.
@@ -522,18 +547,21 @@ class BalancerInstaller(Protocol):
         ...
 
     def due_in(self, memory: BalancerMemory) -> float | None:
-        """Return seconds until the next attempt; None if the last one installed all of it."""
+        """Return seconds until the next attempt; None if the last attempt was complete."""
         ...
 
     async def install(
         self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
     ) -> ConditionFinding | None:
-        """Install what has to be installed; return the condition, None to keep it.
+        """Install the backend if an installation is due; return its condition.
 
         Args:
-            memory: what is remembered of the installation there.
+            memory: what is remembered of the installation in this tenant.
             annotate: sets annotations of the TenantCluster.
-            missing: whether the backend is known not to be served there.
+            missing: whether the tenant is known not to serve the backend's kinds.
+
+        Returns:
+            The condition; None to keep the one in the status.
 
         Raises:
             Conflict: the TenantCluster changed since it was read.
@@ -543,7 +571,7 @@ class BalancerInstaller(Protocol):
 
 
 class LoadBalancerKind(Protocol):
-    """A backend: what is known of it without a client of a tenant."""
+    """A backend, MetalLB for example: everything of it that needs no client of a tenant."""
 
     @property
     def title(self) -> str:
@@ -567,32 +595,35 @@ class LoadBalancerKind(Protocol):
 
     @property
     def wait(self) -> float:
-        """Seconds after which a withdrawal counts that the backend cannot prove."""
+        """Seconds after which a withdrawal that the backend cannot prove counts as done."""
         ...
 
     @property
     def watches(self) -> Sequence[WatchedKind]:
-        """What is watched in a tenant."""
+        """The objects that are watched in a tenant."""
         ...
 
     def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> LoadBalancer:
-        """Return the balancer of one tenant.
+        """Return the balancer of one tenant, for one pass or check.
 
         Args:
-            client: of the tenant.
-            memory: the adapter's own, of that tenant.
-            watched: what is watched there; None if nothing is.
+            client: the client of the tenant.
+            memory: the adapter's own memory of that tenant.
+            watched: the watched objects of that tenant; None if nothing is watched.
         """
         ...
 
     def view_service(self, service: Service) -> ServiceView:
-        """Return a Service as the backend sees it, where no tenant chooses among Services."""
+        """Return a Service as the backend sees it in a tenant without a selector of Services."""
         ...
 
     def make_service_viewer(self, _: TenantCluster, /) -> ServiceViewer:
-        """Return the function that returns a Service as the backend of a tenant sees it."""
+        """Return the function that views Services of one tenant, by the selector in its spec.
+
+        A backend without selectors views the Services of all tenants in the same way.
+        """
         return self.view_service
 
     def due_in(self, memory: BalancerMemory) -> float | None:

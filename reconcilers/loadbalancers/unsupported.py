@@ -1,8 +1,8 @@
 """A provider of load balancers that this release does not know.
 
-The schema admits none. A TenantCluster may have one all the same, after a downgrade or with an
-older CustomResourceDefinition. Its tenant stays as it is: no range is written there, and none is
-released, because only a backend can prove that.
+The schema admits no such provider. A TenantCluster may have one all the same, after a downgrade or
+with an older CustomResourceDefinition. Its tenant stays as it is: no range is written there, and
+none is released, because only a backend can prove a release.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,7 +40,7 @@ _LONGEST = 80
 
 
 class UnsupportedBalancer(LoadBalancer):
-    """The load balancer of one tenant, which nothing is known of.
+    """The load balancer of a tenant whose provider is not known: every write is blocked.
 
     Args:
         message: what is wrong, and what to do.
@@ -129,7 +129,9 @@ class UnsupportedKind(LoadBalancerKind):
 
     @override
     def view_service(self, service: Service) -> ServiceView:
-        return ServiceView(True, Obstacle(NOT_SUPPORTED, f"the load balancer {self._provider}"))
+        """Return a view that keeps every range, and lets no growth help the Service."""
+        obstacle = Obstacle(NOT_SUPPORTED, f"the load balancer {self._provider}")
+        return ServiceView(keeps_range=True, obstacle=obstacle)
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:

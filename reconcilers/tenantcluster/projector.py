@@ -1,4 +1,13 @@
-"""The ranges of a tenant's allocations go to its load balancer; the result is a condition."""
+"""Writes the ranges of a tenant's allocations to its load balancer; the result is a condition.
+
+A *projection* is the set of ranges that the load balancer should hold. Its *basis* is the position
+of the cache of IPAllocations from which it was computed. The basis is written with it, so a
+process with an older view does not overwrite a newer projection. An *offer* is a pool in the
+tenant.
+
+A *lost history*: a management cluster that was restored from a backup counts resourceVersions from
+the time of the backup. Then the basis in the tenant is one that this cluster never reached.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -21,7 +30,7 @@ from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.clusteraccess.tenantclients import LONGEST_PAUSE, TenantClients
 from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.loadbalancers.ownernotes import owner_note
+from reconcilers.loadbalancers.ownernotes import make_owner_annotations
 from reconcilers.loadbalancers.port import (
     BEHIND,
     CONTESTED,
@@ -57,7 +66,7 @@ _REMOVAL = "removal from the tenant"
 # The topics of the states that are logged.
 
 HISTORY_SECONDS = 5.0
-"""After how many seconds that a tenant's pool is ahead of us it is found out why."""
+"""For how many seconds a tenant's pool is ahead of us before its basis is compared with a LIST."""
 
 
 class _ManagementError(Exception):
@@ -70,7 +79,11 @@ class _ManagementError(Exception):
 
 @contextmanager
 def _as_management_error() -> Iterator[None]:
-    """Wrap what the management cluster fails to answer while the context lasts."""
+    """Wrap each ControllerError of the context in _ManagementError.
+
+    The context is inside of the context of a tenant's client, which takes any ControllerError for
+    a failure of the tenant.
+    """
     try:
         yield
     except ControllerError as error:
@@ -92,11 +105,12 @@ class LostHistoryLook:
 
 @dataclass(slots=True)
 class ProjectionMemory:
-    """What is remembered of what is written into one tenant.
+    """What is remembered of the projections into one tenant.
 
     Args:
-        balancer: what the adapter of the balancer remembers of it.
-        lost_history: the next look at an offer that is ahead of this process; None if it is not.
+        balancer: the adapter's memory of the tenant.
+        lost_history: the next look at an offer with a higher basis than ours; None if no offer has
+            one.
     """
 
     balancer: BalancerMemory = field(default_factory=BalancerMemory)
@@ -110,9 +124,9 @@ class Projector:
         client: the management cluster.
         allocations: its IPAllocations, indexed by TenantCluster.
         kinds: the load balancers that tenants may have.
-        claims: which TenantCluster an offer is of.
+        ownership: decides whether a TenantCluster may write an offer.
         corrections: reports edits by others that were undone.
-        watches: of what is written there.
+        watches: the watches of the objects that are written in tenants.
         logged: the states of tenants that were logged.
         clock: the time.
     """
@@ -123,7 +137,7 @@ class Projector:
         allocations: Cache[IPAllocation],
         *,
         kinds: LoadBalancerKinds,
-        claims: PoolOwnership,
+        ownership: PoolOwnership,
         tenants: TenantClients,
         corrections: CorrectionReports,
         watches: BalancerWatches,
@@ -137,17 +151,18 @@ class Projector:
         self._logged = logged
         self._clock = clock
         self._allocations = allocations
-        self._claims = claims
+        self._ownership = ownership
         self._tenants = tenants
 
     def find_projection(self, tenant: TenantCluster, provider: str = "") -> Projection:
-        """Return the projection for a tenant, as the cache shows it.
+        """Return the projection for a tenant, as the cache shows its allocations.
 
-        Its `needed` covers what earlier clusters of that name left in it, too.
+        Allocations of earlier clusters of that name count in `needed`, `releasing` and `deleted`,
+        because their ranges may be in the same tenant.
 
         Args:
-            provider: the load balancer; empty for the one that the cluster names. Another one
-                should have no range.
+            provider: the load balancer; empty for the one that the cluster names. The projection
+                for another one has no ranges.
         """
         chosen = tenant.load_balancer_provider
         provider = provider or chosen
@@ -173,17 +188,17 @@ class Projector:
         )
 
     def list_other_balancers(self, tenant: TenantCluster) -> list[str]:
-        """Return the load balancers, apart from the one of the spec, that may have a range.
+        """Return the load balancers, apart from the one in the spec, that may have a range.
 
-        Those of earlier clusters of that name count: they lead to the same tenant. One that this
-        release does not know is left out, as nothing can be done about it; its ranges stay.
+        Ranges of earlier clusters of that name count: they may be in the same tenant. A load
+        balancer that this release does not know is left out: nothing can be written there.
         """
         providers = {allocation.load_balancer for allocation in self._list_with_range(tenant)}
         others = providers - {tenant.load_balancer_provider}
         return sorted(filter(self._kinds.is_known, others))
 
     def count_ranges(self, tenant: TenantCluster, provider: str) -> int:
-        """Return how many allocations have ranges that one load balancer may have."""
+        """Return how many allocations have a range that may be in the load balancer `provider`."""
         return len(_of_balancer(self._list_with_range(tenant), provider))
 
     def _list_with_range(self, tenant: TenantCluster) -> list[IPAllocation]:
@@ -203,16 +218,13 @@ class Projector:
         Raises:
             ControllerError: the management cluster did not answer.
         """
-        owner = owner_note(tenant, await self._tenants.read_management_identity())
+        owner = make_owner_annotations(tenant, await self._tenants.read_management_identity())
         return replace(self.find_projection(tenant, provider), owner=owner)
 
     def list_projected(self, tenant: TenantCluster) -> list[str]:
-        """Return the load-balancer allocations that may have ranges in the tenant, by name.
-
-        Empty where nothing was ever projected: then there is nothing to wait for.
-        """
+        """Return the names of the load-balancer allocations that may have ranges in the tenant."""
         if not tenant.projection_begun:
-            return []
+            return []  # nothing was ever projected
         return sorted(
             member.metadata.name for member in balancer_members(self._allocations, tenant)
         )
@@ -226,86 +238,96 @@ class Projector:
         return projected.reason == self._kinds.find_chosen(tenant).not_reading_reason
 
     def stop_watching(self, key: Key) -> None:
-        """End the watches of a tenant that is gone, or that is left alone from now on."""
+        """Close the watches of a tenant that is gone, or to which no pass writes any more."""
         self._watches.close(key)
 
     def due_in(
         self, tenant: TenantCluster, projected: ConditionFinding, memory: ProjectionMemory
     ) -> float | None:
-        """Return in how many seconds to look at the balancer again; None for never.
-
-        The memory is of the last pass that reached the balancer. If this one did not, an earlier
-        look would fail as well.
+        """Return in how many seconds to look at the balancer again; None for no such look.
 
         Args:
             projected: the condition LoadBalancerReady of this pass.
-            memory: what is remembered of what is written there.
+            memory: what is remembered of the projections into this tenant.
         """
-        is_judged = projected.status or projected.reason == CONTESTED
-        if not is_judged and not self.is_unread(tenant, projected):
+        has_reached_balancer = (
+            projected.status or projected.reason == CONTESTED or self.is_unread(tenant, projected)
+        )
+        if not has_reached_balancer:
+            # The memory is of an earlier pass, and another look now would fail as well.
             return None
         return self._kinds.find_chosen(tenant).due_in(memory.balancer)
 
     def lags(self, tenant: TenantCluster) -> bool:
-        """Return whether the cache has yet to read of a mark that is to be projected.
+        """Return whether the basis of a projection is still below the mark of a range.
 
-        Then what was written just now gives the range back, but cannot say so: it has to be
-        written again on a later basis.
+        The cache holds the marked allocation, by the answer to our own write, but its position is
+        older. A projection leaves the range out, but its basis does not prove that. So the pass
+        has to project again when the cache has read further.
         """
         projection = self.find_projection(tenant)
         return projection.basis < projection.needed
 
     async def _record_begun(self, current: CurrentCluster) -> None:
-        """Record durably that something will be projected, and where, before it is.
+        """Annotate the cluster with the begin of a projection, and with its tenant's identity.
 
-        A cluster that is deleted without this record never had an address in its tenant; and other
-        clusters that lead to the same one see by it that they do.
+        The annotations are written before the projection. A cluster that is deleted without them
+        never had an address in its tenant, so its tenant is not asked. And other TenantClusters
+        that lead to the same cluster find that out by them.
 
         Raises:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
-        marks = self._place(current.tenant)
+        annotations = self._make_identity_annotations(current.tenant)
         if not current.tenant.projection_noted:
-            marks[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
-        await self._record(current, marks)
+            annotations[names.ANNOTATION_PROJECTION_BEGUN] = rfc3339(self._clock.now())
+        await self._annotate(current, annotations)
 
-    def _place(self, tenant: TenantCluster) -> dict[str, str]:
-        """Return the annotations that say where the kubeconfig leads, if that is news."""
+    def _make_identity_annotations(self, tenant: TenantCluster) -> dict[str, str]:
+        """Return the annotations of the identity of the tenant's cluster, if it is new.
+
+        If another identity was noted before, the kubeconfig has moved to another cluster. The time
+        of that is noted, because ranges from before may be in the earlier cluster.
+        """
         identity = self._tenants.find_identity(tenant)
-        noted = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
-        if not identity or noted == identity:
+        noted_identity = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
+        if not identity or noted_identity == identity:
             return {}
-        marks = {names.ANNOTATION_TENANT_IDENTITY: identity}
-        if noted:
-            marks[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
-        return marks
+        annotations = {names.ANNOTATION_TENANT_IDENTITY: identity}
+        if noted_identity:
+            annotations[names.ANNOTATION_TENANT_MOVED] = rfc3339(self._clock.now())
+        return annotations
 
     @staticmethod
-    async def _record(current: CurrentCluster, marks: dict[str, str]) -> None:
-        """Annotate the cluster if there is anything to note."""
-        if marks:
-            await current.annotate(marks)
+    async def _annotate(current: CurrentCluster, annotations: dict[str, str]) -> None:
+        """Annotate the cluster, if there are annotations to write."""
+        if annotations:
+            await current.annotate(annotations)
 
     async def assume_begun(self, current: CurrentCluster) -> None:
-        """Record of a cluster that its tenant may have ranges, if so.
+        """Annotate a cluster that a projection has begun, if its tenant may have ranges already.
 
-        Where a cluster is Ready, another controller may have projected them before us, so it is
-        recorded whether or not the tenant can be entered.
+        That is so if its status shows a projection, or if it is Ready and has ranges: another
+        controller may have projected them before us. It is noted even if the tenant does not
+        answer, because the ranges may be there.
 
         Raises:
             Conflict: the cluster changed since it was read.
             ControllerError: the management cluster did not answer.
         """
         tenant = current.tenant
-        begun = tenant.projection_begun or (
+        may_have_ranges = tenant.projection_begun or (
             tenant.is_ready and self.find_projection(tenant).entries
         )
-        if begun and not tenant.projection_noted:
+        if may_have_ranges and not tenant.projection_noted:
             await self._record_begun(current)
 
     def is_identified(self, tenant: TenantCluster) -> bool | None:
-        """Return whether it is known which cluster a tenant is; None if it was not asked yet."""
+        """Return whether the identity of a tenant's cluster is known; None if it was not read yet.
+
+        False if the kubeconfig's user may not read it.
+        """
         identity = self._tenants.find_identity(tenant)
         return None if identity is None else bool(identity)
 
@@ -319,20 +341,23 @@ class Projector:
     ) -> ConditionFinding:
         """Write a tenant's ranges into its balancer; return the LoadBalancerReady condition.
 
-        Only what the management cluster fails to answer is raised: a tenant that does not answer
-        is the tenant's own problem, reported by its condition.
+        A failure of the tenant becomes the condition.
 
         Args:
-            memory: what is remembered of it.
+            memory: what is remembered of the projections into this tenant.
             begin: allow the first projection; record it on the TenantCluster beforehand.
             provider: the load balancer; empty for the one that the cluster names. From another
                 one, all ranges are taken.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
         """
         tenant = current.tenant
         kind = self._kinds.find_kind(provider or tenant.load_balancer_provider)
         title = kind.title
         projection = await self._make_owned_projection(tenant, provider)
         try:
+            # Without ranges nothing begins, so that a tenant which never has any is never asked.
             begin = begin and bool(projection.entries)
             await self._write(current, kind, projection=projection, memory=memory, begin=begin)
             memory.lost_history = None
@@ -347,9 +372,11 @@ class Projector:
                 False, BEHIND, f"the tenant's {title} pool just changed"
             )
         except _ManagementError as failed:
-            # Its own cause: `failed` is raised from this error, and causes must not form a ring.
+            # Not `from failed`: `failed` is raised from this error, and causes must not form a
+            # ring.
             raise failed.error from failed.error.__cause__
         finally:
+            # Also after a failure: what was corrected before it happened.
             self._corrections.report(tenant, kind.take_corrections(memory.balancer))
         if not projection.entries:
             return make_load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
@@ -358,10 +385,8 @@ class Projector:
         )
 
     def _log_unavailable(self, tenant: TenantCluster, error: TenantUnavailable) -> None:
-        """Log why a tenant cannot be written to, as a warning if that is new.
-
-        A Secret that is absent is usual while a cluster is being built.
-        """
+        """Log why a tenant cannot be written to, as a warning if that is new."""
+        # A Secret that is absent is usual while a cluster is being built, so it is no warning.
         is_new = not error.absent and self._logged.begin(
             tenant.metadata.key, _UNAVAILABLE, error.message
         )
@@ -377,18 +402,18 @@ class Projector:
     async def overwrite_lost_history(
         self, tenant: TenantCluster, memory: ProjectionMemory, provider: str = ""
     ) -> None:
-        """Write over a tenant's pool whose basis is of a history that the cluster has lost.
+        """Overwrite a tenant's offers whose basis is of a lost history.
 
-        A management cluster that was restored from a backup counts from where the backup was made,
-        and would wait for ever to reach what was written to its tenants later. That it is another
-        history is believed of a LIST alone that is below the basis; it is asked for after the pool
-        has been ahead of us for a while, ever less often. What is written is what that LIST says.
+        Otherwise a restored management cluster would wait for its resourceVersions to reach the
+        basis in its tenants. A live LIST with a revision below the basis proves a lost history.
+        The LIST is made after the pool has been ahead of us for a while, and then ever less often.
+        The ranges that are written are those of that LIST.
 
         The offers are read before the LIST, and written at the versions that were read then. An
         offer that another replica has written since is of this history, however old the LIST is.
 
         Args:
-            memory: what is remembered of what is written there.
+            memory: what is remembered of the projections into this tenant.
             provider: the load balancer; empty for the one that the cluster names.
 
         Raises:
@@ -407,7 +432,7 @@ class Projector:
             async with self._tenants.client(tenant) as client:
                 before_list = await kind.make_balancer(client, memory.balancer).read_targets()
         except (TenantUnavailable, BalancerBlocked):
-            return
+            return  # the projection reports it; the next look is due after the pause
         page = await self._client.list(IP_ALLOCATION)
         of_lost_history = {
             (offer.metadata.uid, offer.metadata.resourceVersion)
@@ -418,9 +443,10 @@ class Projector:
             return
 
         async def permit(offer: Offer) -> None:
+            """Raise unless the offer is still as it was read before the LIST, and the tenant's."""
             if (offer.metadata.uid, offer.metadata.resourceVersion) not in of_lost_history:
                 raise Conflict(409, "Conflict", f"{offer.kind} {offer.name} was just written")
-            await self._claims.require(tenant, offer)
+            await self._ownership.require(tenant, offer)
 
         key = tenant.metadata.key
         members_listed = [
@@ -430,10 +456,10 @@ class Projector:
         ]
         projection = await self._make_owned_projection(tenant, chosen)
         is_of_spec = chosen == tenant.load_balancer_provider
-        should_have = _of_balancer(members_listed, chosen) if is_of_spec else []
-        confirmed = make_projection(should_have, projection.basis)
+        expected_allocations = _of_balancer(members_listed, chosen) if is_of_spec else []
+        confirmed = make_projection(expected_allocations, projection.basis)
         if page.unreadable or confirmed.entries != projection.entries:
-            return
+            return  # the cache is behind the LIST, or an unreadable allocation may have a range
         try:
             async with self._tenants.client(tenant) as client:
                 balancer = kind.make_balancer(client, memory.balancer)
@@ -454,10 +480,11 @@ class Projector:
             log("cannot rewrite the tenant's pool", error=str(error))
 
     async def remove(self, tenant: TenantCluster) -> None:
-        """Remove what is left of ours in a tenant that has given back all of its ranges.
+        """Remove our remaining objects from a tenant that has released all of its ranges.
 
-        Of all load balancers, because the tenant may have had another one before. What fails is
-        logged: nothing hangs on it, and the cluster is about to go.
+        The objects of all load balancers are removed, because the tenant may have had another one
+        before. A failure of the tenant is logged, not raised: the objects hand out nothing, and
+        must not keep the cluster from being deleted.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -469,16 +496,17 @@ class Projector:
             try:
                 await self._remove(tenant, kind)
             except BalancerBlocked as missing:
+                # That a tenant lacks the kinds of another load balancer is usual.
                 if kind is chosen:
                     self._log_remaining(tenant, missing)
             except (TenantUnavailable, Conflict) as error:
                 self._log_remaining(tenant, error)
 
     async def remove_other(self, tenant: TenantCluster, provider: str) -> bool:
-        """Remove what is left of ours of a load balancer that has no range any more.
+        """Remove our objects of one load balancer, which has no range any more.
 
         Returns:
-            Whether nothing of ours is left.
+            Whether no offer of ours is left.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -492,10 +520,11 @@ class Projector:
             return False
 
     async def find_interference(self, tenant: TenantCluster, provider: str) -> str:
-        """Return why a load balancer without pools takes addresses that another one gives.
+        """Return why a load balancer takes addresses from Services though it has no pool.
 
         Returns:
-            The cause; empty if it takes none. A tenant that does not answer is a cause, too.
+            The cause as a sentence; empty if it takes none. If the tenant does not answer, the
+            sentence says so: the caller has to wait in that case, too.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -511,7 +540,7 @@ class Projector:
             return error.message
 
     async def _remove(self, tenant: TenantCluster, kind: LoadBalancerKind) -> bool:
-        """Remove what is left of ours of one load balancer; return whether no offer is left."""
+        """Remove our objects of one load balancer; return whether no offer of ours is left."""
         management = await self._tenants.read_management_identity()
         async with self._tenants.client(tenant) as client:
             balancer = kind.make_balancer(client, BalancerMemory())
@@ -534,10 +563,11 @@ class Projector:
         )
 
     async def find_missing(self, tenant: TenantCluster) -> ConditionFinding | None:
-        """Return the condition of a tenant that lacks the load balancer of its spec.
+        """Return condition LoadBalancerReady if the tenant lacks the load balancer of its spec.
 
         Returns:
-            The condition; None if the tenant serves its kinds.
+            The condition, also if the tenant does not answer; None if the tenant serves the kinds
+            of the load balancer.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -554,6 +584,7 @@ class Projector:
         return None
 
     def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
+        """Log why objects of ours remain in the tenant, at debug level if that was logged."""
         is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
         log = _log.info if is_new else _log.debug
         log("cannot remove what is left in the tenant", error=str(error))
@@ -575,6 +606,8 @@ class Projector:
         except TenantUnavailable as error:
             if error.reason != UNAUTHORIZED:
                 raise
+            # The credentials may have been rotated. The failed client is closed, so this try reads
+            # the kubeconfig Secret again.
             await self._write_once(
                 current, kind, projection=projection, memory=memory, begin=begin
             )
@@ -588,10 +621,15 @@ class Projector:
         *,
         begin: bool,
     ) -> None:
-        """Write a tenant's balancer; raise BalancerBlocked if it does not work by what it has."""
+        """Write the projection to a tenant's balancer; check that the balancer works by it.
+
+        Raises:
+            BalancerBlocked: the offers could not be written, or the balancer does not use them.
+        """
         tenant = current.tenant
         async with self._tenants.client(tenant) as client:
             is_chosen = kind is self._kinds.find_chosen(tenant)
+            # Objects of a load balancer that the tenant leaves are not watched.
             watched = self._watches.choose_watched(tenant) if is_chosen else None
             balancer = kind.make_balancer(client, memory.balancer, watched)
             if begin:
@@ -606,30 +644,37 @@ class Projector:
             raise BalancerBlocked(health.reason, health.message)
 
     def _counts_as_running(self, tenant: TenantCluster, health: Health) -> bool:
-        """Return whether a balancer runs, or was ready and has a moment to read its offers."""
+        """Return whether a balancer runs, or is believed to be about to read its offers.
+
+        A balancer that was ready needs a moment to read an offer that was just written. Without
+        this belief, the condition would be False for a moment after each write.
+        """
         if health.state is not HealthState.NOT_READING:
             return health.state is HealthState.RUNNING
-        has_waited = self._clock.monotonic() - health.since >= MOMENT
-        return not has_waited and is_true(tenant.status.conditions, LOAD_BALANCER_READY)
+        is_moment_over = self._clock.monotonic() - health.since >= MOMENT
+        return not is_moment_over and is_true(tenant.status.conditions, LOAD_BALANCER_READY)
 
     async def _begin(self, current: CurrentCluster, balancer: LoadBalancer) -> None:
-        """Record that something will be projected, unless what is there forbids the first time.
+        """Record that a projection begins; before the first one, check that it may begin.
 
-        What nothing was ever written to need not be asked when the cluster is deleted. Where the
-        kubeconfig leads is recorded all the same.
+        If it may not begin, nothing was ever written to the tenant, and the tenant need not be
+        asked when the cluster is deleted. So only the identity of its cluster is noted.
+
+        Raises:
+            BalancerBlocked: the first projection may not begin.
         """
         tenant = current.tenant
         try:
             if not tenant.projection_begun:
-                await self._require_admitted(tenant, balancer)
+                await self._require_writable(tenant, balancer)
         except BalancerBlocked:
             with _as_management_error():
-                await self._record(current, self._place(tenant))
+                await self._annotate(current, self._make_identity_annotations(tenant))
             raise
         with _as_management_error():
             await self._record_begun(current)
 
-    async def _require_admitted(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
+    async def _require_writable(self, tenant: TenantCluster, balancer: LoadBalancer) -> None:
         """Raise BalancerBlocked if the balancer is missing, or its offers must not be written."""
         reading = await balancer.read_targets()
         reading.require_served(self._kinds.find_chosen(tenant).missing_reason)
@@ -637,21 +682,23 @@ class Projector:
             await self._permit(tenant, offer)
 
     async def _permit(self, tenant: TenantCluster, offer: Offer) -> None:
+        """Raise BalancerBlocked if the tenant must not write an offer that is there."""
         with _as_management_error():
-            await self._claims.require(tenant, offer)
+            await self._ownership.require(tenant, offer)
 
     async def _project_live(self, tenant: TenantCluster) -> Projection:
         """Return the projection for a tenant, with each of its allocations read live.
 
-        One by one, as they are few: a LIST would return those of all tenants.
+        They are read one by one, because they are few: a LIST would return those of all tenants.
+        An allocation that is deleted meanwhile is left out.
         """
         live = []
-        for known in balancer_members(self._allocations, tenant):
+        for cached in balancer_members(self._allocations, tenant):
             with _as_management_error(), suppress(NotFound):
-                live.append(await self._client.get(IP_ALLOCATION, known.metadata.key))
-        members_live = [a for a in live if not is_foreign(a, tenant)]
-        chosen = _of_balancer(members_live, tenant.load_balancer_provider)
-        return make_projection(chosen, self._allocations.position)
+                live.append(await self._client.get(IP_ALLOCATION, cached.metadata.key))
+        live_members = [a for a in live if not is_foreign(a, tenant)]
+        allocations = _of_balancer(live_members, tenant.load_balancer_provider)
+        return make_projection(allocations, self._allocations.position)
 
 
 def _of_balancer(allocations: Iterable[IPAllocation], provider: str) -> list[IPAllocation]:

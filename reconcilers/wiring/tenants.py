@@ -97,7 +97,7 @@ def make_tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the o
         client,
         allocations,
         kinds=kinds,
-        claims=PoolOwnership(client, allocations, tenants),
+        ownership=PoolOwnership(client, allocations, tenants),
         tenants=tenants,
         corrections=CorrectionReports(recorder, metrics),
         watches=offers,

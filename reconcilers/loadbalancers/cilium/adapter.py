@@ -220,7 +220,7 @@ class CiliumBalancer(LoadBalancer):
     @override
     async def read_health(self, projection: Projection) -> Health:
         now = self._clock.monotonic()
-        if contest := self._kept_state.contest(now):
+        if contest := self._kept_state.describe_contest(now):
             return Health(HealthState.CONTESTED, CONTESTED, contest)
         memory = self._reading
         problem = await self._find_problem(projection) if projection.allocations else None

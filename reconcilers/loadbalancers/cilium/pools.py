@@ -14,7 +14,7 @@ from controller.meta import TracedMeta
 from controller.resource import Resource
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
-from reconcilers.loadbalancers.ownernotes import position_of
+from reconcilers.loadbalancers.ownernotes import read_position
 from reconcilers.loadbalancers.port import AllocationName, Offer
 
 IPS_TOTAL = "cilium.io/IPsTotal"
@@ -150,7 +150,7 @@ def allocation_uid(pool: CiliumPool) -> str:
 
 def basis_of(pool: CiliumPool) -> int:
     """Return the position that the pool's content was computed from; 0 if it does not say."""
-    return position_of(pool, names.ANNOTATION_PROJECTION_BASIS)
+    return read_position(pool, names.ANNOTATION_PROJECTION_BASIS)
 
 
 def offer_of(pool: CiliumPool) -> Offer:

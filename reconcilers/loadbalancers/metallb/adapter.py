@@ -210,7 +210,7 @@ class MetalLBBalancer(LoadBalancer):
             if projection.entries
             else Health()
         )
-        contest = self._kept_state.contest(self._clock.monotonic())
+        contest = self._kept_state.describe_contest(self._clock.monotonic())
         return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
 
     @override

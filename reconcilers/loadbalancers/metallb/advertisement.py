@@ -119,4 +119,4 @@ class Advertiser:
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
         if not self._kept_state.may_correct(edit, self._now):
-            raise BalancerBlocked(CONTESTED, self._kept_state.contest(self._now))
+            raise BalancerBlocked(CONTESTED, self._kept_state.describe_contest(self._now))

@@ -26,7 +26,7 @@ from reconcilers.loadbalancers.metallb.kinds import (
     L2_ADVERTISEMENT,
     IPAddressPool,
 )
-from reconcilers.loadbalancers.ownernotes import position_of
+from reconcilers.loadbalancers.ownernotes import read_position
 from reconcilers.loadbalancers.port import (
     BEHIND,
     CONTESTED,
@@ -52,7 +52,7 @@ def basis_of(pool: IPAddressPool) -> int:
     For a pool of others, the position of the last reader that made earlier writes of it conflict.
     """
     marks = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
-    return max(position_of(pool, name) for name in marks)
+    return max(read_position(pool, name) for name in marks)
 
 
 class TenantMetalLB:
@@ -201,7 +201,7 @@ class TenantMetalLB:
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
         if not self._kept_state.may_correct(edit, self._now):
-            raise BalancerBlocked(CONTESTED, self._kept_state.contest(self._now))
+            raise BalancerBlocked(CONTESTED, self._kept_state.describe_contest(self._now))
 
     async def _may_go_on(
         self,

@@ -32,7 +32,7 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.ipallocation.release import InUse, ReleaseCheck, Released
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.loadbalancers.ownernotes import owner_note
+from reconcilers.loadbalancers.ownernotes import make_owner_annotations
 from reconcilers.loadbalancers.port import (
     AllocationName,
     BalancerMemory,
@@ -471,7 +471,7 @@ class TenantReleaseCheck(ReleaseCheck):
             spans=ranges,
             mark=mark,
             position=max(mark, self._allocations.position),
-            owner=owner_note(allocation, management),
+            owner=make_owner_annotations(allocation, management),
             note=AllocationCreationNote(
                 self._client, allocation, creations=memory.creations, clock=self._clock
             ),

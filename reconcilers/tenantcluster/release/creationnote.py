@@ -36,7 +36,7 @@ class AllocationCreationNote(CreationNote):
 
     Args:
         client: of the management cluster.
-        allocation: the IPAllocation.
+        allocation: the IPAllocation whose range is to be released.
         creations: the time when each record on the allocation was first seen.
         clock: the time.
     """

@@ -13,5 +13,5 @@ def test_a_writer_that_overwrites_for_weeks_is_corrected_every_five_minutes() ->
         upkeep.note_correction("IPAddressPool", "spec.autoAssign", now)
         upkeep.take()
     assert not upkeep.may_correct("spec.autoAssign", now + LONGEST_PAUSE - 1)
-    assert upkeep.contest(now) != ""
+    assert upkeep.describe_contest(now) != ""
     assert upkeep.may_correct("spec.autoAssign", now + LONGEST_PAUSE)
