@@ -17,7 +17,7 @@ import yaml
 
 from manifests.rendering import render_folder
 from reconcilers.cli.crds import build_file_name
-from reconcilers.cli.output import as_yaml
+from reconcilers.cli.output import render_yaml
 from reconcilers.integrations.clusterapi.crds import crds
 from reconcilers.webhooks.configuration import INTEGRATIONS, build_entries
 
@@ -34,7 +34,10 @@ HEAD = """\
 def files() -> Iterator[tuple[Path, str]]:
     """Yield each file with the text that it should have."""
     for definition in crds():
-        yield MANIFESTS / "clusterapi-crds" / build_file_name(definition), as_yaml([definition])
+        yield (
+            MANIFESTS / "clusterapi-crds" / build_file_name(definition),
+            render_yaml([definition]),
+        )
     for folder, validated in INTEGRATIONS.items():
         if not validated:
             continue
@@ -67,7 +70,7 @@ def repository(folder: Path, tag: str, image: str = IMAGE) -> None:
         "kind": "Metadata",
         "releaseSeries": [{"major": int(major), "minor": int(minor), "contract": CONTRACT}],
     }
-    (folder / "metadata.yaml").write_text(as_yaml([metadata]), encoding="utf-8")
+    (folder / "metadata.yaml").write_text(render_yaml([metadata]), encoding="utf-8")
 
 
 def main() -> None:

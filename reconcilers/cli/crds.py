@@ -7,7 +7,7 @@ import click
 
 from reconcilers.api import crd
 from reconcilers.cli.flags import option
-from reconcilers.cli.output import as_json, as_list, as_yaml
+from reconcilers.cli.output import build_list, render_json, render_yaml
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.cli.sharedflags import output_option
 from reconcilers.integrations.clusterapi.crds import KINDS as POOLS
@@ -51,8 +51,8 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
     if directory is None:
         kind = "customresourcedefinition.apiextensions.k8s.io"
         forms = {
-            "yaml": lambda: as_yaml(chosen),
-            "json": lambda: as_json(as_list(chosen)),
+            "yaml": lambda: render_yaml(chosen),
+            "json": lambda: render_json(build_list(chosen)),
             "name": lambda: "".join(
                 f"{kind}/{definition['metadata']['name']}\n" for definition in chosen
             ),
@@ -63,7 +63,7 @@ def crds(kinds: tuple[str, ...], directory: Path | None, output: str) -> None:
         path = directory / build_file_name(definition)
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            path.write_text(as_yaml([definition]), encoding="utf-8")
+            path.write_text(render_yaml([definition]), encoding="utf-8")
         except OSError as error:
             raise CommandProblem(f"{path}: this cannot be written: {error.strerror}") from error
         click.echo(path)

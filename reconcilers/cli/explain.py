@@ -19,7 +19,7 @@ from reconcilers.cli.cluster.objects import (
     scope,
 )
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, report, show, wrap_line
+from reconcilers.cli.output import GAP, build_report, show, wrap_line
 from reconcilers.cli.sharedflags import named_scope_options, output_option
 from reconcilers.health.explanation import (
     Explanation,
@@ -49,7 +49,7 @@ def explain(name: str, output: Form, **values: Any) -> None:
     explanations = [_explain(*select_object(name, objects, where.namespace), objects)]
     show(
         output,
-        lambda: report("ExplanationList", items=map(_document, explanations)),
+        lambda: build_report("ExplanationList", items=map(_document, explanations)),
         object_names=(
             (explanation.kind.lower(), explanation.key.name) for explanation in explanations
         ),

@@ -1,4 +1,4 @@
-"""Flags: how an option is declared, and what --help says of it.
+"""Options of the commands, and their text in --help.
 
 Each flag is an environment variable BUTLER_IPAM_<FLAG>, too; --help names only variables with
 another name. Defaults, units and limits are shown in plain words. Durations are written as in Go:
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any] | click.Command)
 PREFIX = "BUTLER_IPAM_"
 
 
-def envvar(flag: str) -> str:
+def name_variable(flag: str) -> str:
     """Return the environment variable of a flag: `--webhook-port` is BUTLER_IPAM_WEBHOOK_PORT."""
     return PREFIX + flag.lstrip("-").replace("-", "_").upper()
 
@@ -30,7 +30,7 @@ class Option(click.Option):
 
     Args:
         group: the heading under which a GroupedCommand lists it; empty for none.
-        default_text: what --help says of the default; None for click's own way, empty for nothing.
+        default_text: the text of the default in --help; None for click's text, empty for no text.
     """
 
     def __init__(
@@ -47,10 +47,13 @@ class Option(click.Option):
 
     @override
     def get_help_extra(self, ctx: click.Context) -> OptionHelpExtra:
-        """Return the default, the limits, and the variable if its name is not the flag's."""
+        """Return the parts in brackets after the help of an option: default, limits, variable.
+
+        The environment variable is left out if its name follows from the flag.
+        """
         extra = super().get_help_extra(ctx)
         default = extra.pop("default", "")
-        if self.envvar == envvar(self.long):
+        if self.envvar == name_variable(self.long):
             extra.pop("envvars", None)
         shown_default = default if self.default_text is None else self.default_text
         if shown_default and shown_default != '""':
@@ -61,7 +64,7 @@ class Option(click.Option):
 
 
 def _describe_limits(kind: click.IntRange) -> str:
-    """Return the numbers that a range allows, in words."""
+    """Return the limits of a range of integers in words."""
     return f"{kind.min} or more" if kind.max is None else f"{kind.min} to {kind.max}"
 
 
@@ -96,18 +99,18 @@ def option(*declarations: str, **attributes: Any) -> Callable[[F], F]:
 
     Args:
         *declarations: the flags; the first long one names the variable.
-        **attributes: what `Option` takes. `envvar` may be given to name another variable.
+        **attributes: arguments of `Option`. `envvar` names another environment variable.
     """
     long = next(flag for flag in declarations if flag.startswith("--"))
     # `--on/--off` is one declaration of click's for both flags.
-    attributes.setdefault("envvar", envvar(long.partition("/")[0]))
+    attributes.setdefault("envvar", name_variable(long.partition("/")[0]))
     attributes.setdefault("show_envvar", True)
     attributes.setdefault("show_default", True)
     return click.option(*declarations, cls=Option, **attributes)
 
 
 def group_options(group: str, *options: Callable[[F], F]) -> Callable[[F], F]:
-    """Return a decorator that gives a command these options, under this heading.
+    """Return a decorator that adds options to a command, under a heading of --help.
 
     Args:
         group: the heading.
@@ -162,6 +165,7 @@ class NameList(click.ParamType[tuple[str, ...]]):
 
     @override
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
+        """Return the placeholder of a single name."""
         return self._member.get_metavar(param, ctx)
 
     @override
@@ -169,26 +173,26 @@ class NameList(click.ParamType[tuple[str, ...]]):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the choices for the name after the last comma."""
-        before, comma, last = incomplete.rpartition(",")
-        items = self._member.shell_complete(ctx, param, last)
+        before, comma, last_name = incomplete.rpartition(",")
+        items = self._member.shell_complete(ctx, param, last_name)
         return [
             CompletionItem(f"{before}{comma}{item.value}", item.type, item.help) for item in items
         ]
 
 
-def name_list(
+def name_list_option(
     *declarations: str,
     default: Sequence[str] = (),
     member: click.ParamType[str] = click.STRING,
     **attributes: Any,
 ) -> Callable[[F], F]:
-    """Return an option whose values are names: separated by commas, and repeats add up.
+    """Return an option that takes names separated by commas; repeated flags add up.
 
     Args:
         *declarations: the flags.
         default: the names if the flag is absent.
         member: the type of a name.
-        **attributes: what `option` takes.
+        **attributes: arguments of `option`.
     """
     return option(
         *declarations,
@@ -211,22 +215,22 @@ _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 
 
-def duration(value: str | float) -> float:
-    """Return seconds from an option's value.
+def convert_duration(value: str | float) -> float:
+    """Return the seconds of an option's value; click calls this for each duration.
 
     Raises:
-        BadParameter: it is no duration.
+        BadParameter: the value is no duration.
     """
     if isinstance(value, int | float):
         return float(value)
-    seconds = parse(value)
+    seconds = parse_duration(value)
     if seconds is None:
         raise click.BadParameter(f"{value!r} is not a duration: write 500ms, 10s, 5m or 1h30m")
     return seconds
 
 
-def parse(duration: str) -> float | None:
-    """Return the seconds that `text` says, None if it is no duration."""
+def parse_duration(duration: str) -> float | None:
+    """Return the seconds of a duration such as 1m30s or of a number; None if it is neither."""
     if re.fullmatch(r"\d+(\.\d+)?", duration):
         return float(duration)
     if not re.fullmatch(rf"(?:{_PART.pattern})+", duration):
@@ -254,11 +258,11 @@ def duration_option(*declarations: str, default: float, **attributes: Any) -> Ca
     Args:
         *declarations: the flags.
         default: seconds.
-        **attributes: what `option` takes.
+        **attributes: arguments of `option`.
     """
     return option(
         *declarations,
-        type=duration,
+        type=convert_duration,
         default=render_duration(default),
         default_text=describe_duration(default),
         metavar="DURATION",
@@ -277,12 +281,13 @@ def render_duration(seconds: float) -> str:
 
 
 def with_options(function: F, *options: Callable[[F], F]) -> F:
-    """Give a command these options, in this order."""
+    """Return a command with options added, which --help lists in their order."""
+    # As with stacked decorators, the last option is applied first.
     return reduce(lambda decorated, give: give(decorated), reversed(options), function)
 
 
-def switch(*declarations: str, default: bool, **attributes: Any) -> Callable[[F], F]:
-    """Return an option as Go's flags are: --name, --name=true or --name=false."""
+def switch_option(*declarations: str, default: bool, **attributes: Any) -> Callable[[F], F]:
+    """Return a boolean option in the form of Go's flags: --name, --name=true or --name=false."""
     return option(
         *declarations,
         default=default,

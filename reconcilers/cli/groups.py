@@ -1,4 +1,4 @@
-"""The headings under which `run --help` lists its options, in their order."""
+"""The headings of `run --help`, in their order."""
 
 from collections.abc import Sequence
 

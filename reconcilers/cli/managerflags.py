@@ -20,9 +20,9 @@ from reconcilers.cli import groups
 from reconcilers.cli.flags import (
     duration_option,
     group_options,
-    name_list,
+    name_list_option,
     option,
-    switch,
+    switch_option,
     with_options,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM
@@ -66,7 +66,7 @@ def manager_options(function: F) -> F:
 
 _election_options: Decorator[Any] = group_options(
     groups.LEADER_ELECTION,
-    switch(
+    switch_option(
         "--leader-elect",
         default=False,
         help="Reconcile only while holding a Lease (butler-ipam in --namespace), so that several"
@@ -97,7 +97,7 @@ _election_options: Decorator[Any] = group_options(
 _metrics_options: Decorator[Any] = group_options(
     groups.METRICS,
     _bind("--metrics-bind-address", "metrics_bind", default=":8080", endpoint="/metrics"),
-    switch(
+    switch_option(
         "--metrics-secure",
         default=False,
         help="Serve /metrics over HTTPS, and only to clients that RBAC allows to get /metrics.",
@@ -109,7 +109,7 @@ _metrics_options: Decorator[Any] = group_options(
         help="Serve /metrics over HTTPS at this address instead of --metrics-bind-address;"
         " Cluster API's operator sets this flag.",
     ),
-    switch(
+    switch_option(
         *("--insecure-diagnostics", "insecure"),
         default=False,
         help="Serve /metrics at --diagnostics-address over plain HTTP, without authentication.",
@@ -177,14 +177,14 @@ _webhook_options: Decorator[Any] = group_options(
         help="Keep the certificate that the controller makes in this Secret, which all replicas"
         " share.",
     ),
-    name_list(
+    name_list_option(
         *("--webhook-configuration", "validating"),
         default=["butler-ipam"],
         metavar="NAME,...",
         help="Write the authority of the certificate that the controller makes into these"
         " ValidatingWebhookConfigurations, separated by commas.",
     ),
-    name_list(
+    name_list_option(
         *("--webhook-cert-name", "names"),
         metavar="NAME,...",
         help="Make the certificate of webhooks for these names or addresses, too, separated by"

@@ -27,7 +27,7 @@ from reconcilers.cli.cluster.objects import (
 from reconcilers.cli.cluster.poolnames import full_name, namespace_in, selected_pools
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import report, show, tables
+from reconcilers.cli.output import build_report, join_tables, show
 from reconcilers.cli.problems import CommandProblem, say
 from reconcilers.cli.progress import count_progress, progress
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
@@ -99,7 +99,7 @@ def draw(
                 for pool in count_progress(pools)
                 for block in _blocks(pool, family)
             )
-            return tables(*texts) or f"no addresses of IPv{family} were found\n"
+            return join_tables(*texts) or f"no addresses of IPv{family} were found\n"
 
     if watch:
         if svg or html:
@@ -125,7 +125,7 @@ def draw(
     else:
         show(
             output,
-            lambda: report("PoolMapList", items=map(map_document, pools)),
+            lambda: build_report("PoolMapList", items=map(map_document, pools)),
             object_names=((pool.full_kind, pool.name.key.name) for pool in pools),
             as_text=partial(as_text, objects),
         )

@@ -1,6 +1,6 @@
-"""What commands print: tables for people, documents for programs, names for pipes.
+"""The output of commands: tables for people, documents for programs, names for pipes.
 
-Tables are aligned, coloured on a terminal only, with bars for how full a pool is.
+Tables are aligned. Colours are used on a terminal only. A bar shows how full a pool is.
 """
 
 import json
@@ -26,22 +26,25 @@ T = TypeVar("T")
 
 GAP = "  "
 NARROWEST_TEXT = 24
-"""Columns that a wrapped text needs at least."""
+"""The least width of a wrapped text, in characters."""
 BAR = 20
 STATUS_COLOURS = {"True": "green", "False": "red"}
-"""Of a condition's status."""
+"""The colours of a condition's status."""
 _WIDTH = 100
 _LONG = 10**12
 _REPORT = "report.butler-ipam/v1"
 NOT_READ = "reconcilers.cli.not_read"
-"""Where the context of a command has what the user may not read."""
+"""The key in click's context under which a command keeps the lists that the user may not read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell of a table, in a colour of click's, aligned to the right as numbers are.
+    """One cell of a table.
 
-    Its text is one line without control characters, whoever wrote it.
+    Args:
+        content: one line; control characters in it are escaped, whoever wrote it.
+        colour: click's name of a colour; None for the terminal's own.
+        right: whether it is aligned to the right, as numbers are.
     """
 
     content: str
@@ -59,12 +62,12 @@ class TableColumn(Generic[T]):
 
     Args:
         head: its heading.
-        value: what a row says there; a number is aligned to the right, None is a dash.
-        wide: whether it is shown with -o wide only, and where a terminal has room for it.
-        narrow: what a row says there on a terminal that has no room for the value; without it,
-            numbers are `short`.
-        drop: columns of higher numbers are left out first where there is no room; 0 for never.
-        wraps: whether it is a text that may take several lines on a terminal; the last column.
+        value: returns the value of a row; a number is aligned to the right, None becomes a dash.
+        wide: whether the column is shown only with -o wide, or if the terminal has room for it.
+        narrow: returns a shorter value for a terminal without room; None shortens numbers only.
+        drop: the columns with the highest number are left out first if there is no room; 0 means
+            never.
+        wraps: whether the text may take several lines; only the last column may.
     """
 
     head: str
@@ -79,15 +82,17 @@ class TableColumn(Generic[T]):
         value = self.value(row)
         if isinstance(value, Cell):
             return value
-        return number(value) if isinstance(value, int) else Cell(value or "-")
+        return build_number_cell(value) if isinstance(value, int) else Cell(value or "-")
 
 
-def table(columns: Sequence[TableColumn[T]], rows: Iterable[T], *, wide: bool = True) -> str:
-    """Return the lines of a table; a column of numbers has its heading on the right too.
+def render_table(
+    columns: Sequence[TableColumn[T]], rows: Iterable[T], *, wide: bool = True
+) -> str:
+    """Return a table as text, whatever its width; empty without rows.
 
     Args:
         columns: from left to right.
-        rows: what each row is about; no text at all if there is none.
+        rows: the objects to show, one for each row.
         wide: whether columns for -o wide are shown.
     """
     shown_columns = [column for column in columns if wide or not column.wide]
@@ -99,87 +104,95 @@ def table(columns: Sequence[TableColumn[T]], rows: Iterable[T], *, wide: bool = 
         for column, first in zip(shown_columns, cells[0], strict=True)
     ]
     lines = [heads, *cells]
-    widths = [max(len(line[at].content) for line in lines) for at in range(len(shown_columns))]
-    return "".join(_line(line, widths) for line in lines)
+    widths = [
+        max(len(line[index].content) for line in lines) for index in range(len(shown_columns))
+    ]
+    return "".join(_render_line(line, widths) for line in lines)
 
 
-def terminal_width() -> int | None:
-    """Return how many columns standard output has; None if it is no terminal."""
+def find_terminal_width() -> int | None:
+    """Return the width of standard output in characters; None if it is no terminal."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def fit_table(
     columns: Sequence[TableColumn[T]], rows: Iterable[T], form: Form, *, indent: str = ""
 ) -> str:
-    """Return a table that fits the terminal and uses its width; all there is where it has none.
+    """Return a table that fits the width of the terminal.
 
-    Where even the narrowest table does not fit, each row is a block with a line for each column.
-    What is written to a file or a pipe is the same whatever the window, and so is -o wide.
+    If even the narrowest table does not fit, each row is a block with a line for each column. With
+    -o wide, and in a file or a pipe, the table has any width.
 
     Args:
         columns: from left to right.
-        rows: what each row is about.
-        form: `wide` for all columns, in whatever width.
-        indent: what each line begins with.
+        rows: the objects to show, one for each row.
+        form: `wide` shows all columns.
+        indent: the beginning of each line.
     """
-    width = terminal_width()
+    width = find_terminal_width()
     room = None if form == "wide" or width is None else width - len(indent)
-    return textwrap.indent(_fitted_into(room, columns, list(rows), wide=form == "wide"), indent)
+    return textwrap.indent(_fit_into(room, columns, list(rows), wide=form == "wide"), indent)
 
 
-def _fitted_into(
+def _fit_into(
     room: int | None, columns: Sequence[TableColumn[T]], rows: Sequence[T], *, wide: bool
 ) -> str:
-    """Return a table that fits a width; see `fit_table`.
+    """Return a table that fits a width.
+
+    1. The table with as many columns and as long values as fit.
+    2. Before a value or column is given up, the last column is wrapped if it may be.
+    3. If nothing fits, a block with a line for each column, for each row.
 
     Args:
-        room: how many columns there are; None for no limit.
+        room: the width in characters; None for no limit.
         columns: from left to right.
-        rows: what each row is about.
-        wide: whether columns for -o wide are shown where there is no limit.
+        rows: the objects to show, one for each row.
+        wide: whether columns for -o wide are shown if there is no limit.
     """
     if room is None:
-        return table(columns, rows, wide=wide)
-    for kept in _ever_narrower(columns):
-        narrowed = table(kept, rows)
+        return render_table(columns, rows, wide=wide)
+    for kept in _narrow_columns(columns):
+        narrowed = render_table(kept, rows)
         if max(map(len, click.unstyle(narrowed).splitlines()), default=0) <= room:
             return narrowed
-        if kept[-1].wraps and (wrapped := _wrapped_table(kept, rows, room)):
+        if kept[-1].wraps and (wrapped := _wrap_last_column(kept, rows, room)):
             return wrapped
     needed = [column for column in columns if not column.wide]
-    return "\n".join(_block(needed, row, room) for row in rows)
+    return "\n".join(_render_block(needed, row, room) for row in rows)
 
 
-def wrapped_lines(line: str, indent: str = "") -> list[str]:
-    """Return a line as lines that fit the terminal; those after the first are indented.
+def wrap_to_lines(line: str, indent: str = "") -> list[str]:
+    """Return a line as lines that fit the terminal.
 
     Args:
-        line: the line; control characters in it are shown as escapes.
-        indent: what the further lines begin with.
+        line: the line; control characters in it are escaped.
+        indent: the beginning of all lines but the first.
     """
     line = escape_text(line)
-    room = terminal_width()
+    room = find_terminal_width()
     if room is None:
         return [line]
     return _wrap(line, max(room, NARROWEST_TEXT), indent)
 
 
 def wrap_line(unwrapped: str, indent: str = "") -> str:
-    """Return a line as `wrapped_lines` does, as one text with all ends of lines."""
-    return "".join(f"{line}\n" for line in wrapped_lines(unwrapped, indent))
+    """Return a line as one text of lines that fit the terminal, each with its newline."""
+    return "".join(f"{line}\n" for line in wrap_to_lines(unwrapped, indent))
 
 
-def _wrapped_table(columns: Sequence[TableColumn[T]], rows: Sequence[T], room: int) -> str:
-    """Return a table whose last column is wrapped; empty if that has too little room."""
-    *others, last = columns
-    margin = max(map(len, click.unstyle(table(others, rows)).splitlines()), default=0)
+def _wrap_last_column(columns: Sequence[TableColumn[T]], rows: Sequence[T], room: int) -> str:
+    """Return a table whose last column is wrapped; empty if that column has too little room."""
+    *other_columns, last_column = columns
+    margin = max(
+        map(len, click.unstyle(render_table(other_columns, rows)).splitlines()), default=0
+    )
     width = room - margin - len(GAP)
     if width < NARROWEST_TEXT:
         return ""
-    texts = [_wrap(last.cell(row).content, width) for row in rows]
+    texts = [_wrap(last_column.cell(row).content, width) for row in rows]
     first_texts = iter([cell_lines[0] for cell_lines in texts])
-    first_line = replace(last, value=lambda _: next(first_texts), narrow=None)
-    lines = table([*others, first_line], rows).splitlines(keepends=True)
+    first_lines = replace(last_column, value=lambda _: next(first_texts), narrow=None)
+    lines = render_table([*other_columns, first_lines], rows).splitlines(keepends=True)
     indent = " " * (margin + len(GAP))
     parts = [lines[0]]
     for line, further_lines in zip(lines[1:], texts, strict=True):
@@ -188,20 +201,24 @@ def _wrapped_table(columns: Sequence[TableColumn[T]], rows: Sequence[T], room: i
 
 
 def _wrap(line: str, width: int, indent: str = "") -> list[str]:
+    """Return a line as lines of a width: at least one, which may be empty."""
     wrapped = textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
     return wrapped or [""]
 
 
-def _block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
-    """Return a row as a line for each column, for a terminal that has no room for a table."""
+def _render_block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
+    """Return a row as a line for each column, for a terminal without room for a table.
+
+    A value with a word that does not fit beside its heading goes below the heading.
+    """
     margin = max(len(column.head) for column in columns) + len(GAP)
     lines = []
     for column in columns:
-        cell = _narrow(column).cell(row)
+        cell = _narrow_column(column).cell(row)
         is_below = max(map(len, cell.content.split()), default=0) > room - margin
         indent = GAP if is_below else " " * margin
         texts = _wrap(cell.content, max(room - len(indent), 1))
-        texts = [painted_text(line, cell.colour) for line in texts]
+        texts = [paint(line, cell.colour) for line in texts]
         if is_below:
             lines += [column.head, *(f"{indent}{line}" for line in texts)]
         else:
@@ -210,14 +227,20 @@ def _block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
-def _ever_narrower(columns: Sequence[TableColumn[T]]) -> Iterator[list[TableColumn[T]]]:
-    """Yield choices of columns: all, without those for -o wide, narrow ones, the needed ones."""
+def _narrow_columns(columns: Sequence[TableColumn[T]]) -> Iterator[list[TableColumn[T]]]:
+    """Yield narrower and narrower choices of columns.
+
+    1. All columns. 2. One column for -o wide less each time. 3. All values narrow. 4. One column
+    less each time, in the order of `drop`.
+
+    The yielded list is changed afterwards, so a caller must not keep it.
+    """
     kept = list(columns)
     yield kept
     for wide_column in reversed([wide_column for wide_column in columns if wide_column.wide]):
         kept.remove(wide_column)
         yield kept
-    kept = [_narrow(column) for column in kept]
+    kept = [_narrow_column(column) for column in kept]
     yield kept
     for droppable in sorted(
         (droppable for droppable in kept if droppable.drop), key=lambda droppable: -droppable.drop
@@ -226,22 +249,26 @@ def _ever_narrower(columns: Sequence[TableColumn[T]]) -> Iterator[list[TableColu
         yield kept
 
 
-def _narrow(column: TableColumn[T]) -> TableColumn[T]:
-    return replace(column, value=column.narrow or partial(_shorter, column.value))
+def _narrow_column(column: TableColumn[T]) -> TableColumn[T]:
+    """Return a column with its narrow values, or else with shortened numbers."""
+    return replace(column, value=column.narrow or partial(_shorten_value, column.value))
 
 
-def _shorter(value: Callable[[T], Cell | str | int | None], row: T) -> Cell | str | int | None:
+def _shorten_value(
+    value: Callable[[T], Cell | str | int | None], row: T
+) -> Cell | str | int | None:
+    """Return the value of a row; a number is shortened."""
     cell = value(row)
-    return Cell(short(cell), right=True) if isinstance(cell, int) else cell
+    return Cell(shorten_number(cell), right=True) if isinstance(cell, int) else cell
 
 
-def short(value: int) -> str:
-    """Return a number, thousands apart; of what has more than twelve digits, the order."""
+def shorten_number(value: int) -> str:
+    """Return a number with separators of thousands; above twelve digits, as a power of ten."""
     return f"{value:,}" if value < _LONG else f"{value:.1e}"
 
 
-def tables(*parts: str) -> str:
-    """Return the tables that are not empty, one below the other."""
+def join_tables(*parts: str) -> str:
+    """Return tables one below the other, without the empty ones."""
     return "\n".join(filter(None, parts))
 
 
@@ -249,40 +276,39 @@ Plain = Sequence[tuple[str, Callable[[T], str | int | None]]]
 """Columns as headings and values."""
 
 
-def plain(columns: Plain[T], rows: Iterable[T]) -> str:
+def render_plain(columns: Plain[T], rows: Iterable[T]) -> str:
     """Return a table of columns that are given by heading and value."""
-    return table([TableColumn(head, value) for head, value in columns], rows)
+    return render_table([TableColumn(head, value) for head, value in columns], rows)
 
 
-def _line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
+def _render_line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
+    """Return one line of a table: the cells aligned to the widths of the columns, and coloured."""
     texts = [
         cell.content.rjust(width) if cell.right else cell.content.ljust(width)
         for cell, width in zip(cells, widths, strict=True)
     ]
     texts[-1] = texts[-1].rstrip()
     colours = [cell.colour for cell in cells]
-    painted = [
-        painted_text(cell_text, colour) for cell_text, colour in zip(texts, colours, strict=True)
-    ]
+    painted = [paint(cell_text, colour) for cell_text, colour in zip(texts, colours, strict=True)]
     return GAP.join(painted).rstrip() + "\n"
 
 
-def painted_text(content: str, colour: str | None) -> str:
-    """Return a text in a colour of click's; as it is for None."""
+def paint(content: str, colour: str | None) -> str:
+    """Return a text in a colour of click; unchanged for None."""
     return click.style(content, fg=colour) if colour else content
 
 
-def number(value: int | None) -> Cell:
-    """Return a cell with a number, thousands apart; a dash for none."""
+def build_number_cell(value: int | None) -> Cell:
+    """Return a cell with a number and separators of thousands; a dash for None."""
     return Cell("-" if value is None else f"{value:,}", right=True)
 
 
-def percent(value: int | None) -> Cell:
-    """Return a cell with a percentage."""
+def build_percent_cell(value: int | None) -> Cell:
+    """Return a cell with a percentage; 0% for None."""
     return Cell(f"{value or 0}%", right=True)
 
 
-def bar(used: int, total: int, width: int = BAR) -> Cell:
+def draw_bar(used: int, total: int, width: int = BAR) -> Cell:
     """Return a bar and a percentage, rounded down: `[####----------------]  20%`."""
     share = utilization_percent(used, total)
     filled = min(width, -(-width * used // total)) if total else 0
@@ -296,13 +322,13 @@ def show(
     object_names: Iterable[tuple[str, str]],
     as_text: Callable[[], str],
 ) -> None:
-    """Print what a command found in one of the forms.
+    """Print the result of a command in the form of --output.
 
     Args:
-        form: one of the values of `--output`.
-        document: gives what programs read.
-        object_names: of the objects, as `kubectl get -o name` prints them: kind in small letters,
-            name. A kind without group is one of ours.
+        form: the value of --output.
+        document: returns the document for programs.
+        object_names: kind in lower case and name of each object, as `kubectl get -o name` prints
+            them. A kind without a group is one of ours.
         as_text: returns the text for people.
     """
     match form:
@@ -314,22 +340,22 @@ def show(
             lines = (f"{kind}/{escape_text(name)}\n" for kind, name in full)
             output = "".join(dict.fromkeys(lines))
         case "json":
-            output = as_json(document())
+            output = render_json(document())
         case "yaml":
-            output = as_yaml([document()])
+            output = render_yaml([document()])
         case _:
             output = as_text()
     click.echo(output, nl=False)
 
 
-def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a document for programs; versioned, as they rely on it.
+def build_report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return a document for programs. It has a version, because programs rely on its form.
 
-    What the user may not read is in `notRead`, if there is any.
+    If there are lists that the user may not read, they are in `notRead`.
 
     Args:
-        kind: what it is, for example `PoolUsageList`.
-        **parts: its lists, `items` for example.
+        kind: the kind of the document, such as `PoolUsageList`.
+        **parts: its lists, such as `items`.
     """
     head: dict[str, Any] = {"apiVersion": _REPORT, "kind": kind}
     context = click.get_current_context(silent=True)
@@ -341,29 +367,32 @@ def report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]  # C if there
-    """Writes what equals twice out twice: people read no anchors."""
+    """Writes a value that occurs twice in full each time, because anchors are hard to read."""
 
     def ignore_aliases(self, _data: Any) -> bool:
+        """Return True: no value is replaced by an alias."""
         return True
 
 
-# What was read from a file knows its lines, and is a dict or list all the same.
+# Values from a file are subclasses of dict and list that know their lines.
 _Dumper.add_multi_representer(dict, yaml.SafeDumper.represent_dict)
 _Dumper.add_multi_representer(list, yaml.SafeDumper.represent_list)
 
 
-def as_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
+def render_yaml(documents: Iterable[Mapping[str, Any]]) -> str:
     """Return the objects as YAML, separated by `---`."""
     return "---\n".join(map(_as_yaml, documents))
 
 
 def _as_yaml(document: Mapping[str, Any]) -> str:
+    """Return an object as YAML; if it has control characters, with all of Unicode escaped."""
     readable = _dump(document, allow_unicode=True)
-    # YAML leaves invisible controls as they are unless all of Unicode is escaped.
+    # PyYAML escapes invisible control characters only together with all of Unicode.
     return readable if readable == escape_lines(readable) else _dump(document, allow_unicode=False)
 
 
 def _dump(document: Mapping[str, Any], *, allow_unicode: bool) -> str:
+    """Return an object as YAML in block style, with its fields in their order."""
     return str(
         yaml.dump(
             document,
@@ -376,11 +405,11 @@ def _dump(document: Mapping[str, Any], *, allow_unicode: bool) -> str:
     )
 
 
-def as_json(document: Mapping[str, Any]) -> str:
+def render_json(document: Mapping[str, Any]) -> str:
     """Return one object as indented JSON."""
     return escape_json(json.dumps(document, indent=2, ensure_ascii=False)) + "\n"
 
 
-def as_list(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def build_list(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the objects as a v1 List."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}

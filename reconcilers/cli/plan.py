@@ -20,7 +20,15 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import problems
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, TableColumn, as_list, fit_table, show, tables, wrap_line
+from reconcilers.cli.output import (
+    GAP,
+    TableColumn,
+    build_list,
+    fit_table,
+    join_tables,
+    show,
+    wrap_line,
+)
 from reconcilers.cli.planning.audit import Audit
 from reconcilers.cli.planning.controllerrun import run_controllers
 from reconcilers.cli.planning.outcome import PlannedObjects, collect
@@ -263,7 +271,7 @@ def plan(
         show(
             output,
             lambda: (
-                build_document(changed) if fit else as_list([*planned.bodies, *planned.others])
+                build_document(changed) if fit else build_list([*planned.bodies, *planned.others])
             ),
             object_names=[
                 *(
@@ -272,7 +280,7 @@ def plan(
                 ),
                 *((planned.full_kind, planned.key.name) for planned in others if planned.gets),
             ],
-            as_text=lambda: tables(
+            as_text=lambda: join_tables(
                 render(planned, before, changed=changed, form=output) if manifests.every() else "",
                 fit_table(_OTHERS, others, output),
                 _describe_unreadable(outcome.unreadable),

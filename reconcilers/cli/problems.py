@@ -12,7 +12,7 @@ from typing import IO, Any
 import click
 from typing_extensions import override
 
-from reconcilers.cli.progress import aside
+from reconcilers.cli.progress import hide_progress
 
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
@@ -52,7 +52,7 @@ def _say_failure(failure: click.ClickException) -> None:
 
 def _print(kind: str, message: str) -> None:
     word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
-    with aside():
+    with hide_progress():
         click.echo(f"{word} {message}", err=True, color=colour())
 
 

@@ -1,6 +1,6 @@
-"""What a command does while it takes long: a line on a terminal's standard error, none elsewhere.
+"""Shows the progress of a long command: one line on standard error, if that is a terminal.
 
-It appears after a second, is rewritten each second, and is gone when the work has ended.
+The line appears after a second, is rewritten each second, and is removed when the work has ended.
 """
 
 import shutil
@@ -17,7 +17,7 @@ import click
 T = TypeVar("T")
 
 PROGRESS_SECONDS = 1.0
-"""From one line to the next, and until the first."""
+"""Seconds until the first line, and from one line to the next."""
 PROGRESS_BAR = 20
 CUT = "..."
 TAKEN_BACK = "\r\033[K"
@@ -25,7 +25,14 @@ TAKEN_BACK = "\r\033[K"
 
 @dataclass(slots=True)
 class Work:
-    """What is going on, and how much of it is done; of 0 the end is not known."""
+    """The current activity of a command, and how many of its steps are done.
+
+    Args:
+        activity: a few words, such as `reading files`.
+        done: the number of finished steps.
+        of: the number of all steps; 0 if it is not known.
+        is_shown: whether the line is on the terminal.
+    """
 
     activity: str
     done: int = 0
@@ -41,43 +48,46 @@ class Work:
             click.echo(TAKEN_BACK, err=True, nl=False)
 
     def line(self, seconds: float) -> str:
-        """Return the line to show after so many seconds: with a bar if the end is known."""
+        """Return the line to show after some seconds; with a bar if the steps are counted."""
         bar = ""
         if self.of:
             filled = PROGRESS_BAR * self.done // self.of
             bar = f" [{'#' * filled}{'-' * (PROGRESS_BAR - filled)}] {self.done} of {self.of}"
         end = f"{bar} ... {seconds:.0f} s"
-        # A line that a terminal breaks could not be taken back.
-        most = shutil.get_terminal_size().columns - 1
-        room = max(0, most - len(end) - len(CUT))
+        # A line that the terminal breaks into two could not be removed.
+        max_width = shutil.get_terminal_size().columns - 1
+        room = max(0, max_width - len(end) - len(CUT))
         activity = (
             self.activity
-            if len(self.activity) + len(end) <= most
+            if len(self.activity) + len(end) <= max_width
             else f"{self.activity[:room]}{CUT}"
         )
-        return f"\r{f'{activity}{end}'[:most]}\033[K"
+        return f"\r{f'{activity}{end}'[:max_width]}\033[K"
 
 
 _work: ContextVar[Work | None] = ContextVar("work", default=None)
 
 
-def advance(done: int, of: int) -> None:
-    """Show how much of the work under `progress` is done; nothing where there is none."""
+def show_done(done: int, of: int) -> None:
+    """Show how many steps of the work inside `progress` are done; do nothing outside of it."""
     work = _work.get()
     if work is not None:
         work.done, work.of = done, of
 
 
 def show_progress(activity: str) -> None:
-    """Show what the work under `progress` does now; nothing outside of it."""
+    """Show another activity of the work inside `progress`; do nothing outside of it."""
     work = _work.get()
     if work is not None:
         work.activity = activity
 
 
 @contextmanager
-def aside() -> Iterator[None]:
-    """Take the line back, for sentences in its place; the next second shows it again."""
+def hide_progress() -> Iterator[None]:
+    """Remove the line during the context, so that messages can be printed.
+
+    The line comes back with the next second.
+    """
     work = _work.get()
     if work is None:
         yield
@@ -88,31 +98,32 @@ def aside() -> Iterator[None]:
 
 
 def count_progress(all_of: Sequence[T]) -> Iterator[T]:
-    """Yield the elements, and show how many of them were taken."""
+    """Yield the elements of a sequence, and show how many were yielded."""
     for done, element in enumerate(all_of):
-        advance(done, len(all_of))
+        show_done(done, len(all_of))
         yield element
 
 
 @contextmanager
 def progress(activity: str) -> Iterator[None]:
-    """Show on standard error what is going on inside the context; on a terminal only.
+    """Show an activity on standard error during the context, if that is a terminal.
 
-    A thread does that, as some of the work (reading large files, working out large pools)
-    leaves an event loop no moment to do so.
+    A thread writes the line, because some work (reading large files, computing large pools)
+    blocks the event loop.
 
     Args:
-        activity: is going on, for example `reading files`.
+        activity: a few words, such as `reading files`.
     """
     if not sys.stderr.isatty():
         yield
         return
-    over, work = Event(), Work(activity)
+    is_over, work = Event(), Work(activity)
     token = _work.set(work)
 
     def report() -> None:
+        """Write the line each second until the work is over."""
         seconds = 0.0
-        while not over.wait(PROGRESS_SECONDS):
+        while not is_over.wait(PROGRESS_SECONDS):
             seconds += PROGRESS_SECONDS
             with work.lock:
                 work.is_shown = True
@@ -123,7 +134,7 @@ def progress(activity: str) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        is_over.set()
         reporter.join()
         work.take_back()
         _work.reset(token)

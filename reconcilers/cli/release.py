@@ -62,16 +62,16 @@ Exit code:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """One range of the tenant, and what becomes of it.
+    """One range of the tenant, and when it is released.
 
     Args:
-        allocation: the name of the IPAllocation that holds it, with its namespace.
+        allocation: namespace and name of the IPAllocation that holds the range.
         type: nodes or loadbalancer.
         range: the addresses.
         is_due: whether the range is released as soon as the annotation is set.
-        services: the tenant's Services that use its addresses, as last seen.
-        obstacle: what the release waits for in the tenant, by condition Ready of the IPAllocation;
-            empty for nothing, None if the user may not read the IPAllocation.
+        services: the tenant's Services that use the addresses, by the cluster's status.
+        obstacle: why the release waits for the tenant, from the IPAllocation's condition Ready;
+            empty if it does not wait, None if the user may not read the IPAllocation.
     """
 
     allocation: str
@@ -89,11 +89,11 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What is shown of a tenant before its ranges are released.
+    """The ranges of a tenant, which a person reviews before they are released.
 
     Args:
-        releases: its ranges.
-        unreadable: IPAllocations that are its, or may be, and cannot be decoded.
+        releases: the ranges.
+        unreadable: IPAllocations that cannot be decoded and may belong to the tenant.
     """
 
     tenant: TenantCluster
@@ -122,9 +122,9 @@ class Preview:
 
     @property
     def basis(self) -> tuple[object, ...]:
-        """What a person decides by: the cluster, whether it is deleted, and its ranges.
+        """The facts that a person decides by: the cluster, its deletion, and its ranges.
 
-        Phase and conditions of the cluster are left out: controllers write these all the time.
+        Phase and conditions of the cluster are left out, because controllers write them often.
         """
         metadata = self.tenant.metadata
         return metadata.uid, metadata.terminating, self.releases, self.unreadable
@@ -136,7 +136,7 @@ class Preview:
         if not self.releases and not self.unreadable:
             return f"{head}no IPAllocation of it holds a range\n"
         unreadable = "".join(
-            wrap_line(f"{member}: until then the range that it may hold is kept", GAP)
+            wrap_line(f"{member}; a range that it may hold is kept", GAP)
             for member in self.unreadable
         )
         return head + fit_table(_COLUMNS, self.releases, "table") + unreadable
@@ -195,7 +195,7 @@ def release(
     where = ReadingScope(kubeconfig, context, namespace or namespace_in(name))
     objects = read_all(where, required=(TENANT_CLUSTER,))
     kind, key = select_object(name, objects, namespace)
-    preview = Preview.from_objects(_tenant_of(kind, key, objects), objects)
+    preview = Preview.from_objects(_find_tenant(kind, key, objects), objects)
     click.echo(preview.as_text(), nl=False)
     if preview.is_annotated:
         sentence = f"{preview.name} has the annotation {names.ANNOTATION_RELEASE_ANYWAY} already"
@@ -220,13 +220,13 @@ def release(
             f"{preview.name} changed since it was shown, and nothing was written; look at its"
             " ranges as they are now, above, and run the command again"
         )
-    click.echo(escape_lines(_result(preview)))
+    click.echo(escape_lines(_describe_result(preview)))
 
 
 def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
-    """Return the ranges of a cluster, and what the annotation does to each.
+    """Return the ranges of a cluster, and whether the annotation releases each at once.
 
-    A user who may not read all IPAllocations sees what the cluster's status shows.
+    If the user may not read all IPAllocations, the ranges come from the cluster's status.
 
     Args:
         objects: the objects of the cluster.
@@ -265,7 +265,10 @@ def find_releases(tenant: TenantCluster, objects: Objects) -> list[Release]:
 
 
 def _is_due(allocation: IPAllocation, tenant: TenantCluster) -> bool:
-    """Return whether the release of an allocation has begun, or begins with its cluster's."""
+    """Return whether the annotation releases an allocation's range at once.
+
+    It does if the allocation is being deleted or released, or its cluster is being deleted.
+    """
     meta = allocation.metadata
     is_marked = meta.terminating or names.ANNOTATION_RELEASING in meta.annotations
     return is_marked or tenant.metadata.terminating
@@ -283,11 +286,11 @@ def _find_obstacle(allocation: IPAllocation) -> str:
     return ready.message
 
 
-def _tenant_of(kind: str, key: Key, objects: Objects) -> TenantCluster:
-    """Return the cluster of the object that was named.
+def _find_tenant(kind: str, key: Key, objects: Objects) -> TenantCluster:
+    """Return the TenantCluster with a key, or the TenantCluster of an IPAllocation with a key.
 
     Raises:
-        Problem: it cannot be read, or the cluster of the allocation is gone.
+        CommandProblem: the object cannot be read, or the cluster of the allocation is gone.
     """
     if (kind, key) in objects.unreadable:
         raise CommandProblem(
@@ -322,17 +325,17 @@ def _describe_ownerless(allocation: IPAllocation, objects: Objects) -> str:
             f"IPAllocation {key}: TenantCluster {owner} does not exist, and no controller ever saw"
             f" it; to release the range, delete the IPAllocation: {deletion}"
         )
-    first = (
+    first_step = (
         "" if allocation.metadata.terminating else f"delete the IPAllocation ({deletion}), and "
     )
     return (
-        f"IPAllocation {key}: its TenantCluster {owner} is gone; {first}delete the tenant's"
+        f"IPAllocation {key}: its TenantCluster {owner} is gone; {first_step}delete the tenant's"
         " kubeconfig Secret to release the range without its confirmation"
     )
 
 
 def _is_confirmed(tenant_name: str) -> bool:
-    """Ask on the terminal.
+    """Ask on the terminal whether to release; return the answer.
 
     Raises:
         UsageError: there is no terminal.
@@ -347,23 +350,22 @@ def _is_confirmed(tenant_name: str) -> bool:
 
 
 async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | None:
-    """Set the annotation if the cluster still is as it was shown.
+    """Set the annotation if the basis of the preview has not changed.
 
-    A controller that writes to the cluster meanwhile makes no difference: then the write is tried
-    again at the newer version.
+    If only other fields of the cluster have changed, the write is retried at the newer version.
 
     Args:
-        client: of the management cluster.
-        preview: what was shown.
-        namespace: as for `read_objects`.
+        client: a client of the management cluster.
+        preview: the preview that the user has confirmed.
+        namespace: the namespace to read if the user may not read all namespaces.
 
     Returns:
-        None once the annotation is set; what there is now if that differs from what was shown,
-        and nothing was written.
+        None once the annotation is set. If the basis has changed, nothing is written, and the
+        current preview is returned.
 
     Raises:
-        Problem: the cluster is gone, changes too often, or the user lacks a right.
-        ControllerError: a request failed otherwise.
+        CommandProblem: the cluster is gone, changes too often, or the user lacks a right.
+        ControllerError: a request failed for another reason.
     """
     from controller.errors import Conflict
 
@@ -386,20 +388,21 @@ async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | N
 
 
 async def _read_again(client: Any, preview: Preview, namespace: str) -> Preview:
-    """Return the preview of a cluster of this name as it is now.
+    """Return the current preview of the cluster.
 
     Raises:
-        Problem: it is gone or cannot be read.
+        CommandProblem: the cluster is gone or cannot be read.
         ControllerError: the API server did not answer.
     """
     objects = await read_objects(client, namespace, required=(TENANT_CLUSTER,))
     key = preview.tenant.metadata.key
     if (TENANT_CLUSTER.kind, key) not in objects.unreadable and key not in objects.clusters:
         raise _build_gone_problem(preview)
-    return Preview.from_objects(_tenant_of(TENANT_CLUSTER.kind, key, objects), objects)
+    return Preview.from_objects(_find_tenant(TENANT_CLUSTER.kind, key, objects), objects)
 
 
 def _build_gone_problem(preview: Preview) -> CommandProblem:
+    """Return the exception that the cluster is gone."""
     return CommandProblem(f"{preview.name} is gone; nothing was changed")
 
 
@@ -407,9 +410,9 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
     """Set the annotation on a cluster at the version that was read.
 
     Raises:
-        Conflict: the cluster has another version by now.
-        Problem: it is gone, or the user lacks a right.
-        ControllerError: the request failed otherwise.
+        Conflict: the cluster has a newer version.
+        CommandProblem: the cluster is gone, or the user lacks a right.
+        ControllerError: the request failed for another reason.
     """
     from controller.errors import Forbidden, NotFound
 
@@ -428,19 +431,19 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
         ) from error
 
 
-def _result(preview: Preview) -> str:
+def _describe_result(preview: Preview) -> str:
     """Return a report of ranges released now and later, and how to remove the annotation."""
     key = preview.tenant.metadata.key
     due = sum(release.is_due for release in preview.releases)
     word = "without the tenant's confirmation"
     ranges_are = count_noun(due, "range is", "ranges are")
-    now = f"{ranges_are} released now {word}" if due else "no range is released now"
+    effect = f"{ranges_are} released now {word}" if due else "no range is released now"
     if preview.tenant.metadata.terminating:
-        return f"{preview.name}: {now}"
+        return f"{preview.name}: {effect}"  # no further ranges follow
     removal = f"annotate tenantcluster {key.name} {names.ANNOTATION_RELEASE_ANYWAY}-"
     later = "further ranges follow" if due else f"ranges are released {word}"
     return (
-        f"{preview.name}: {now}; {later} when their IPAllocations are deleted."
+        f"{preview.name}: {effect}; {later} when their IPAllocations are deleted."
         " If the cluster stays, remove the annotation afterwards:\n"
         f"  kubectl -n {key.namespace} {removal}"
     )

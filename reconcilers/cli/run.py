@@ -25,7 +25,7 @@ from reconcilers.cli.managerflags import (
     manager_settings,
 )
 from reconcilers.cli.problems import CommandProblem
-from reconcilers.cli.settingflags import setting_options, settings
+from reconcilers.cli.settingflags import build_settings, setting_options
 from reconcilers.cli.sharedflags import cluster_options
 from reconcilers.configuration.settings import Settings, check_names
 from reconcilers.wiring import assemble
@@ -58,7 +58,7 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
 def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str, Any]) -> None:
     """Run the controllers; raise Problem if the settings are wrong or the lease is lost."""
     try:
-        chosen = check_names(settings(values))
+        chosen = check_names(build_settings(values))
         options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
         check_listeners(

@@ -1,8 +1,8 @@
 """Flags of the settings: each field of reconcilers/configuration/settings.py is a flag.
 
-A field gives the flag its section and name (`pool.requeue_deleting` is --pool-requeue-deleting),
-its default, and its help: the sentence under the field. So a setting cannot be forgotten here, nor
-described twice.
+The flag's name comes from the section and the field (`pool.requeue_deleting` is
+--pool-requeue-deleting), its default from the field, and its help from the sentence under the
+field. So no setting is forgotten here, and none is described twice.
 """
 
 import ast
@@ -16,7 +16,13 @@ from typing import Any, TypeVar
 import click
 
 from reconcilers.cli import groups
-from reconcilers.cli.flags import duration_option, name_list, option, switch, with_options
+from reconcilers.cli.flags import (
+    duration_option,
+    name_list_option,
+    option,
+    switch_option,
+    with_options,
+)
 from reconcilers.configuration.integrationnames import INTEGRATIONS
 from reconcilers.configuration.settings import Settings
 
@@ -41,7 +47,7 @@ PLAIN: Mapping[tuple[str, str], str] = {
     ("tenant", "allow_proxy"): "--tenant-allow-proxy",
     ("tenant", "allow_insecure"): "--tenant-allow-insecure-tls",
 }
-"""Flags that are called otherwise than their field."""
+"""The flags whose names do not follow from their fields."""
 
 
 _GROUPS: Sequence[tuple[str, str, str]] = (
@@ -59,7 +65,7 @@ _GROUPS: Sequence[tuple[str, str, str]] = (
     ("tenant", "requeue_", groups.INTERVALS),
     ("tenant", "", groups.TENANTS),
 )
-"""Section, beginning of the field's name, and the heading; the first that fits counts."""
+"""Section, prefix of the field's name, and heading; the first entry that fits counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +95,12 @@ class Setting:
 
     @property
     def parameter(self) -> str:
-        """What click calls its value."""
+        """The name under which click passes the value of the flag."""
         return self.flag.lstrip("-").replace("-", "_")
 
 
-def settings_of(default: Settings) -> Iterator[Setting]:
-    """Yield every setting, those of Settings itself first."""
+def list_settings(default: Settings) -> Iterator[Setting]:
+    """Yield every setting: the fields of Settings itself, then those of its sections."""
     sections = [field for field in fields(default) if is_dataclass(getattr(default, field.name))]
     nested = {field.name for field in sections}
     yield from (
@@ -105,67 +111,78 @@ def settings_of(default: Settings) -> Iterator[Setting]:
 
 
 def _section_settings(section: str, values: Any) -> Iterator[Setting]:
-    docs = field_docs(type(values))
+    """Yield the settings of one section, from the fields of its dataclass."""
+    docs = read_field_docs(type(values))
     for field in fields(values):
         yield Setting(
             section, field.name, default=getattr(values, field.name), help=docs.get(field.name, "")
         )
 
 
-def field_docs(model: type) -> dict[str, str]:
-    """Return the sentence under each field of a class, by name."""
+def read_field_docs(model: type) -> dict[str, str]:
+    """Return the docstring under each field of a class, by the field's name.
+
+    Python does not keep these strings, so they are read from the source.
+    """
     tree = ast.parse(textwrap.dedent(inspect.getsource(model))).body[0]
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     return {
-        above.target.id: " ".join(below.value.value.split())
-        for above, below in pairwise(body)
-        if isinstance(above, ast.AnnAssign)
-        and isinstance(above.target, ast.Name)
-        and isinstance(below, ast.Expr)
-        and isinstance(below.value, ast.Constant)
-        and isinstance(below.value.value, str)
+        statement.target.id: " ".join(following.value.value.split())
+        for statement, following in pairwise(body)
+        if isinstance(statement, ast.AnnAssign)
+        and isinstance(statement.target, ast.Name)
+        and isinstance(following, ast.Expr)
+        and isinstance(following.value, ast.Constant)
+        and isinstance(following.value.value, str)
     }
 
 
 def setting_options(function: F) -> F:
     """Give a command one option for every setting; `settings` makes Settings of their values."""
-    return with_options(function, *map(_option, settings_of(Settings())))
+    return with_options(function, *map(_build_option, list_settings(Settings())))
 
 
 def setting_option(section: str, name: str) -> Callable[[F], F]:
-    """Return the option of one setting, as `run` has it."""
-    settings = settings_of(Settings())
-    return _option(
-        next(setting for setting in settings if (setting.section, setting.name) == (section, name))
+    """Return the option of one setting, for commands that take only some of `run`'s options."""
+    return _build_option(
+        next(
+            setting
+            for setting in list_settings(Settings())
+            if (setting.section, setting.name) == (section, name)
+        )
     )
 
 
-def _option(setting: Setting) -> Callable[[F], F]:
+def _build_option(setting: Setting) -> Callable[[F], F]:
+    """Return the option of a setting; its form follows from the type of the default."""
     common: dict[str, Any] = {"group": setting.group, "help": setting.help}
     match setting.default:
         case bool() as default:
-            return switch(setting.flag, default=default, **common)
+            return switch_option(setting.flag, default=default, **common)
         case float() as default:
             return duration_option(setting.flag, default=default, **common)
         case int() as default:
-            share = setting.name == "percent"  # the only one that has a most, and may be 0
-            kind = click.IntRange(0, 100) if share else click.IntRange(min=1)
+            # A percentage is the only number with a maximum, and the only one that may be 0.
+            is_percentage = setting.name == "percent"
+            kind = click.IntRange(0, 100) if is_percentage else click.IntRange(min=1)
             return option(setting.flag, default=default, type=kind, metavar="NUMBER", **common)
         case tuple() as default if setting.name == "integration":
-            return name_list(
+            return name_list_option(
                 setting.flag, default=default, member=click.Choice(INTEGRATIONS), **common
             )
         case tuple() as default:
-            return name_list(setting.flag, default=default, metavar="NAMESPACE,...", **common)
+            return name_list_option(
+                setting.flag, default=default, metavar="NAMESPACE,...", **common
+            )
         case default:
             return option(setting.flag, default=default, metavar="NAME", **common)
 
 
-def settings(values: Mapping[str, Any]) -> Settings:
-    """Return the settings that the options' values say; takes what `setting_options` gave."""
+def build_settings(values: Mapping[str, Any]) -> Settings:
+    """Return the settings from the values of all options of `setting_options`."""
     result = Settings()
     chosen: dict[str, dict[str, Any]] = {}
-    for setting in settings_of(result):
+    for setting in list_settings(result):
         chosen.setdefault(setting.section, {})[setting.name] = values[setting.parameter]
     top = chosen.pop("", {})
     nested = {name: replace(getattr(result, name), **changes) for name, changes in chosen.items()}

@@ -23,7 +23,7 @@ from reconcilers.cli.cluster.objects import (
 from reconcilers.cli.cluster.statuspage import EXIT_WARNING, page
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import NOT_READ, report, show
+from reconcilers.cli.output import NOT_READ, build_report, show
 from reconcilers.cli.sharedflags import (
     output_option,
     scope_options,
@@ -95,7 +95,7 @@ def status(
     status_page = page(objects, where.namespace, controllers=controllers, more=more)
     show(
         output,
-        lambda: report(
+        lambda: build_report(
             "Status",
             areas=map(asdict, status_page.areas),
             findings=(_document(finding) for finding in status_page.findings),

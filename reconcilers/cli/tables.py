@@ -32,11 +32,11 @@ from reconcilers.cli.output import (
     STATUS_COLOURS,
     Cell,
     TableColumn,
-    bar,
+    build_percent_cell,
+    build_report,
+    draw_bar,
     fit_table,
-    percent,
-    report,
-    short,
+    shorten_number,
     show,
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
@@ -87,15 +87,17 @@ _POOLS: Sequence[TableColumn[PoolRow]] = (
     TableColumn("OFFERS", lambda row: row.family.offers, narrow=lambda row: row.family.label),
     TableColumn(
         "USED",
-        _if_known(lambda row: bar(row.capacity.allocated, row.capacity.total)),
-        narrow=_if_known(lambda row: bar(row.capacity.allocated, row.capacity.total, 10)),
+        _if_known(lambda row: draw_bar(row.capacity.allocated, row.capacity.total)),
+        narrow=_if_known(lambda row: draw_bar(row.capacity.allocated, row.capacity.total, 10)),
     ),
     TableColumn("TOTAL", lambda row: row.capacity.total, drop=5),
     TableColumn("ALLOCATED", _if_known(lambda row: row.capacity.allocated), drop=4),
     TableColumn("FREE", _if_known(lambda row: row.capacity.available)),
     TableColumn("LARGEST", _if_known(lambda row: row.capacity.largest_free), drop=3),
     TableColumn(
-        "FRAG", _if_known(lambda row: percent(row.capacity.fragmentation_percent)), drop=6
+        "FRAG",
+        _if_known(lambda row: build_percent_cell(row.capacity.fragmentation_percent)),
+        drop=6,
     ),
     TableColumn("WAITING", _if_known(lambda row: len(row.pool.waiting))),
     TableColumn("READY", lambda row: Cell(row.pool.ready, STATUS_COLOURS.get(row.pool.ready))),
@@ -135,7 +137,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     pictures = selected_pools(objects, names)
     show(
         output,
-        lambda: report("PoolList", items=map(pool_document, pictures)),
+        lambda: build_report("PoolList", items=map(pool_document, pictures)),
         object_names=((pool.full_kind, pool.name.key.name) for pool in pictures),
         as_text=partial(as_text, objects),
     )
@@ -158,9 +160,13 @@ _TENANTS: Sequence[TableColumn[Holding]] = (
     TableColumn("NAMESPACE", lambda holding: holding.key.namespace),
     TableColumn("NAME", lambda holding: holding.key.name),
     TableColumn("PHASE", lambda holding: holding.phase, drop=1),
-    TableColumn("NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, short)),
     TableColumn(
-        "LB", _sizes(names.TYPE_LOADBALANCER), narrow=_sizes(names.TYPE_LOADBALANCER, short)
+        "NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, shorten_number)
+    ),
+    TableColumn(
+        "LB",
+        _sizes(names.TYPE_LOADBALANCER),
+        narrow=_sizes(names.TYPE_LOADBALANCER, shorten_number),
     ),
     TableColumn("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
     TableColumn("WAITING", _if_known(lambda tenant: tenant.waiting)),
@@ -212,7 +218,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     names = (("tenantcluster", holding.key.name) for holding in tenant_holdings)
     show(
         output,
-        lambda: report("TenantHoldingList", items=map(_holding, tenant_holdings)),
+        lambda: build_report("TenantHoldingList", items=map(_holding, tenant_holdings)),
         object_names=names,
         as_text=partial(as_text, objects),
     )
@@ -311,7 +317,7 @@ def whois(
     address_answers = [answer for address in addresses for answer in answers(pictures, address)]
     show(
         output,
-        lambda: report("AddressList", items=_documents_of(address_answers)),
+        lambda: build_report("AddressList", items=_documents_of(address_answers)),
         object_names=_holder_names(address_answers),
         as_text=lambda: fit_table(_ANSWERS, address_answers, output),
     )

@@ -14,7 +14,7 @@ from reconcilers.addressmap.integers import find_power_of_two
 from reconcilers.addressmap.styles import STYLES, Style
 from reconcilers.cli import output
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, painted_text
+from reconcilers.cli.output import GAP, Cell, TableColumn, fit_table, paint
 from reconcilers.pictures.extents import (
     BY_TENANT,
     AddressHolder,
@@ -83,7 +83,7 @@ def _grid(picture: PoolFamily, form: Form) -> str:
     cells = _cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.address(first + at * per_cell) for at in begins]
-    room, width = output.terminal_width(), max(map(len, starts))
+    room, width = output.find_terminal_width(), max(map(len, starts))
     is_beside = form == "wide" or room is None or width + len(GAP) + columns <= room
     heads = [start.ljust(width) if is_beside else f"{start}\n" for start in starts]
     lines = [
@@ -98,7 +98,7 @@ def _grid(picture: PoolFamily, form: Form) -> str:
 
 def _cells_of_a_row(picture: PoolFamily, form: Form) -> int:
     """Return how many cells a row has: a power of two, so that rows begin at round addresses."""
-    room = output.terminal_width()
+    room = output.find_terminal_width()
     if form == "wide" or room is None:
         return WIDE if form == "wide" else COLUMNS
     first, size = picture.first_and_size
@@ -140,8 +140,7 @@ def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> l
 
 def _line(cells: list[Style]) -> str:
     return "".join(
-        painted_text(style.letter * len(list(run)), style.terminal)
-        for style, run in groupby(cells)
+        paint(style.letter * len(list(run)), style.terminal) for style, run in groupby(cells)
     ).rstrip()
 
 
@@ -158,8 +157,8 @@ def _legend(picture: PoolFamily) -> str:
 
 def _legend_lines(style: Style, count: str, words: str) -> str:
     """Return the letter of a state in its colour, its count and its words."""
-    lines = output.wrapped_lines(f"  {style.letter}  {count}{words}", " " * 5)
-    painted = painted_text(style.letter, style.terminal)
+    lines = output.wrap_to_lines(f"  {style.letter}  {count}{words}", " " * 5)
+    painted = paint(style.letter, style.terminal)
     first = lines[0].replace(style.letter, painted, 1)
     return "".join(f"{line}\n" for line in [first, *lines[1:]])
 

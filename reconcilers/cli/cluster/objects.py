@@ -17,7 +17,7 @@ from reconcilers.addressmap.objects import REQUIRED, Objects, PlatformDefault, r
 from reconcilers.api import names
 from reconcilers.cli.output import NOT_READ
 from reconcilers.cli.problems import WRONG_INPUT, CommandProblem, say
-from reconcilers.cli.progress import aside, progress
+from reconcilers.cli.progress import hide_progress, progress
 from reconcilers.integrations.core.scopedlists import describe_limits
 from reconcilers.reporting.wording import count_noun, name_with_count
 
@@ -180,7 +180,7 @@ def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitab
         from controller.config import open_transport
 
         async with AsyncExitStack() as stack:
-            with aside():  # an exec plugin may ask something on the terminal
+            with hide_progress():  # an exec plugin may ask something on the terminal
                 transport = await stack.enter_async_context(
                     open_transport(where.kubeconfig, where.context, user_agent="butler-ipam")
                 )

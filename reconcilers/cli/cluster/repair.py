@@ -45,7 +45,7 @@ def report(findings: Sequence[Finding]) -> dict[str, Any]:
         | {"choices": list(finding.choices)}
         for finding in findings
     ]
-    return output.report(KIND, findings=entries)
+    return output.build_report(KIND, findings=entries)
 
 
 def read_report(path: Path) -> RepairReport:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from reconcilers.addressmap.audit import Finding, order_finding
 from reconcilers.addressmap.objects import Objects
 from reconcilers.cli.forms import Form
-from reconcilers.cli.output import Cell, TableColumn, fit_table, tables
+from reconcilers.cli.output import Cell, TableColumn, fit_table, join_tables
 from reconcilers.cli.problems import EXIT_PROBLEM
 from reconcilers.health.report import (
     AreaState,
@@ -50,7 +50,7 @@ class StatusPage:
             fit_table(_AREAS, self.areas, form),
             fit_table(_FINDINGS, self.findings, form),
         )
-        return tables(areas, findings)
+        return join_tables(areas, findings)
 
     @property
     def exit_code(self) -> int:

@@ -13,7 +13,7 @@ from reconcilers.addressmap.objects import Objects
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
-from reconcilers.cli.progress import advance
+from reconcilers.cli.progress import show_done
 from reconcilers.clusteraccess.clusteridentity import AdmitAll, ClusterIdentity
 from reconcilers.clusteraccess.tenantclients import TenantClients
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
@@ -57,7 +57,7 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
         async with limit:
             answer = await _read_tenant(clients, tenant, kinds)
         asked += 1
-        advance(asked, len(objects.clusters))
+        show_done(asked, len(objects.clusters))
         if isinstance(answer, TenantReading):
             wrong = find_problems(answer, members, spaces)
             drifts.extend(

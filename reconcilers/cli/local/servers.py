@@ -27,7 +27,7 @@ from controller.tenantconfig import parse_kubeconfig, tenant_transport
 from controller.transport import Transport
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.problems import CommandProblem
-from reconcilers.cli.progress import advance, progress
+from reconcilers.cli.progress import progress, show_done
 
 ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
@@ -196,14 +196,14 @@ async def api_servers(
         data: a folder with one folder for each; None keeps objects in memory.
     """
     servers: dict[str, ApiServer] = {}
-    advance(0, len(definitions_by_name))
+    show_done(0, len(definitions_by_name))
     ended = anyio.Event()
 
     async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
         with anyio.CancelScope() as scope:
             async with api_server(name, crds, data / name if data else None) as server:
                 servers[name] = server
-                advance(len(servers), len(definitions_by_name))
+                show_done(len(servers), len(definitions_by_name))
                 # Ctrl-C ends those who talk to the server first.
                 scope.shield = True
                 task_status.started()

@@ -1,8 +1,8 @@
-"""What is wrong among objects that are each sound by themselves, as sentences with their place.
+"""Faults of the input of a plan that concern several objects, as sentences with their place.
 
-Errors are what does not resolve itself: a pool that contradicts itself, a request that
-its pool could never serve, a reference to nothing, ranges that overlap or lie outside already.
-That a pool is full is no error; it is the outcome.
+An error does not resolve itself: a pool that contradicts itself, a request that its pool could
+never serve, a reference to an absent object, held ranges that overlap or lie outside their pool. A
+full pool is no error; it is an outcome of the plan.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -27,23 +27,24 @@ from reconcilers.specrules.verdict import Verdict, refuse_namespace
 from reconcilers.tenantcluster.provider import ProviderUnreadable
 
 _MANY = 20
-"""How many overlaps of one pool are named one by one."""
+"""The most overlaps of one pool that are named one by one; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangeBefore:
-    """A range that an allocation of the input holds already."""
+    """A range that an allocation holds in the input."""
 
     manifest: ReadManifest[IPAllocation]
     range: AddressRange
 
 
 class Audit:
-    """Adds to `findings` what is wrong among manifests, for controllers with these settings.
+    """Adds the faults of manifests to findings.
 
     Args:
-        findings: gets what is wrong.
-        settings: those of the controllers.
+        read: the manifests.
+        findings: takes the faults.
+        settings: the settings of the controllers.
         spaces: what pools of all kinds hand out.
     """
 
@@ -81,10 +82,11 @@ class Audit:
             self._causes(tenant, tenantspecs.review_tenant(tenant.object))
 
     def references(self, find_provider: Callable[[TenantCluster], ProviderConfig | None]) -> None:
-        """Check which ProviderConfig each TenantCluster gets.
+        """Add an error for each TenantCluster whose ProviderConfig is absent or unreadable.
 
         Args:
-            find_provider: returns the ProviderConfig of a cluster; raises ProviderUnreadable.
+            find_provider: returns the ProviderConfig of a cluster, None if it is absent; raises
+                ProviderUnreadable.
         """
         for manifest in self._read.tenants:
             unreadable = None
@@ -105,45 +107,52 @@ class Audit:
             self._error(manifest, ("spec", "providerConfigRef"), problem)
 
     def _error(self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str) -> None:
+        """Add an error about a field of an object."""
         self._findings.error(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
     def _warning(self, manifest: ReadManifest[Any], path: tuple[Step, ...], problem: str) -> None:
+        """Add a warning about a field of an object."""
         self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
     def _causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
-        """Note for what a webhook, and a CEL rule of the CRD, would refuse an object."""
+        """Add the causes of a verdict as errors, for which a webhook would refuse the object."""
         for cause in verdict.causes:
             self._error(manifest, parse_path(cause.field), cause.message)
 
     def _absent(self, kind: str, key: Key) -> str:
-        """Return words for an object that is referred to and is not there."""
+        """Return a text about an object that is referred to and cannot be used."""
         if (kind, key) in self._read.refused:
             return f"{kind} {key}, which is in the input but wrong, see above"
         return f"{kind} {key}, which is not in the input"
 
     def _pool(self, manifest: ReadManifest[NetworkPool]) -> None:
+        """Add the faults of a pool; without faults, note its layouts and add its warnings."""
         spec, limit = manifest.object.spec, self._settings.pool.max_addresses
         faults = poolspecs.find_pool_faults(spec, limit)
         for fault in faults:
             self._error(manifest, fault.path, fault.message)
         if faults:
-            return
+            return  # the pool has no valid layout to warn about or to compare with
         layouts = self._layouts[manifest.key] = poolgeometry.parse_layouts(spec, limit)
         for warning in poolspecs.list_pool_warnings(spec, layouts):
             self._warning(manifest, warning.path, warning.message)
 
     def _pools_among_each_other(self) -> None:
-        """Warn of pools that share addresses: allowed, for sites and NAT, and easily a slip."""
+        """Warn about pools that share addresses: right for sites and NAT, and else a mistake."""
         for manifest in self._read.pools:
             layouts = self._layouts.get(manifest.key, ())
-            for (at, _), layout in zip(
+            for (block_path, _), layout in zip(
                 poolspecs.list_blocks(manifest.object.spec), layouts, strict=False
             ):
                 offers = layout_offers(manifest.object, [layout])
                 if sentence := self._spaces.sharing(offers).sentence:
-                    self._warning(manifest, (*at, "cidr"), sentence)
+                    self._warning(manifest, (*block_path, "cidr"), sentence)
 
     def _allocation(self, manifest: ReadManifest[IPAllocation], pool: NetworkPool | None) -> None:
+        """Add the faults of an allocation: its pool, its spec, its range, its size.
+
+        An allocation with a range is not compared with the pool, because it is served already.
+        """
         allocation = manifest.object
         if pool is None:
             problem = f"names {self._absent('NetworkPool', allocation.pool_key)}"
@@ -157,11 +166,13 @@ class Audit:
         impossible = requestspecs.find_impossibility(allocation, count, pool=pool, layouts=layouts)
         if impossible is None:
             return
-        # A request that is too large may fit after an edit of the pool; an address never moves.
-        note = self._error if allocation.spec.is_pinned else self._warning
-        note(manifest, impossible.path, impossible.message)
+        # A request that is too large may fit after an edit of the pool, so that is a warning. A
+        # pinned address outside the pool stays outside.
+        add_finding = self._error if allocation.spec.is_pinned else self._warning
+        add_finding(manifest, impossible.path, impossible.message)
 
     def _check_range(self, manifest: ReadManifest[IPAllocation]) -> None:
+        """Add an error if the status of an allocation has a range that cannot be parsed."""
         status = manifest.object.status
         written = status.startAddress or status.endAddress or status.cidr
         if written and statusranges.find_held_range(manifest.object) is None:
@@ -175,7 +186,13 @@ class Audit:
         layouts: Sequence[Layout],
         allocations: Sequence[ReadManifest[IPAllocation]],
     ) -> None:
-        """Check that what allocations hold lies inside the pool, and does not overlap."""
+        """Add errors about held ranges that lie outside the pool or overlap.
+
+        Args:
+            key: of the pool.
+            layouts: the parsed blocks of the pool.
+            allocations: the allocations that name the pool.
+        """
         held_ranges = sorted(
             (
                 RangeBefore(manifest, range_)
@@ -191,11 +208,11 @@ class Audit:
                     " kept, as ranges are never taken away"
                 )
                 self._error(holding.manifest, ("status", "startAddress"), problem)
-        overlaps = list(_overlaps(held_ranges))
-        for holding, other in overlaps[:_MANY]:
+        overlaps = list(_find_overlaps(held_ranges))
+        for holding, earlier in overlaps[:_MANY]:
             problem = (
-                f"{holding.range.text} overlaps {other.range.text} of IPAllocation"
-                f" {other.manifest.key}; both are kept"
+                f"{holding.range.text} overlaps {earlier.range.text} of IPAllocation"
+                f" {earlier.manifest.key}; both are kept"
             )
             self._error(holding.manifest, ("status", "startAddress"), problem)
         if len(overlaps) > _MANY:
@@ -208,6 +225,7 @@ class Audit:
     def _provider(
         self, manifest: ReadManifest[ProviderConfig], pools: dict[Key, NetworkPool]
     ) -> None:
+        """Warn about each pool that a ProviderConfig with IPAM names and the input lacks."""
         network = manifest.object.spec.networking
         if network.mode != IPAM:
             return
@@ -218,8 +236,14 @@ class Audit:
                 self._warning(manifest, ("spec", "network", "poolRefs"), problem)
 
 
-def _overlaps(held_ranges: Sequence[RangeBefore]) -> Iterator[tuple[RangeBefore, RangeBefore]]:
-    """Yield each range that overlaps one before it, with the one that reaches furthest."""
+def _find_overlaps(
+    held_ranges: Sequence[RangeBefore],
+) -> Iterator[tuple[RangeBefore, RangeBefore]]:
+    """Yield each range that overlaps an earlier one, with the earlier range that ends last.
+
+    Args:
+        held_ranges: sorted by family and first address.
+    """
     furthest: RangeBefore | None = None
     for holding in held_ranges:
         if furthest is not None and holding.range.overlaps(furthest.range):

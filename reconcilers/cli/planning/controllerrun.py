@@ -1,4 +1,4 @@
-"""Lets the controllers work on the API server of a plan until they rest, in virtual time."""
+"""Runs the controllers on the API server of a plan until they rest, in virtual time."""
 
 import gc
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -12,35 +12,38 @@ from controller.loggers import mute_lines
 from controller.manager import Manager
 from controller.options import ManagerOptions
 from controller.testing.clock import VirtualClock
-from reconcilers.cli.planning.drafts import Draft, age, find_integrations, list_drafts
+from reconcilers.cli.planning.drafts import Draft, find_integrations, list_drafts, order_by_age
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.configuration.settings import Settings
 from reconcilers.wiring.offline import assemble_offline
 
 STEP_SECONDS = 3.0
-"""No object changes for so long before TenantClusters ask: longer than passes wait for a cache."""
+"""TenantClusters are stored after this time without a change. It is longer than a pass waits for a
+cache."""
 CLUSTER_SECONDS = 0.3
-"""The same before the next TenantCluster: longer than changes are gathered."""
+"""The next TenantCluster is stored after this time without a change. It is longer than changes are
+gathered before a pass."""
 REST_SECONDS = 150.0
-"""No object changes for so long before the plan is done: longer than the resync of pools, the
+"""The plan is done after this time without a change. It is longer than the resync of pools, the
 quiet period of a journal, and the silence that is expected of another controller."""
 MOST_SECONDS = 3_600.0
-"""A step ends after so long, though objects still change."""
+"""A step ends after this time even if objects still change."""
 _POLL = 100.0
-"""Seconds between two passes over a cluster that waits: no tenant changes meanwhile. It is less
-than the rest at the end, so each of them has a last pass."""
+"""Seconds between two passes over a waiting cluster. Clusters of tenants do not change during a
+plan, so that is rare. It is less than REST_SECONDS, so each cluster has a last pass."""
 _WIDTH = 256
-"""Status writes in flight at once: fewer turns of the event loop than with the default."""
+"""The number of concurrent status writes: more than the default, so the event loop has fewer
+turns."""
 
 
 def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> PlanServer:
-    """Let the controllers work on manifests; return the server with what they left there.
+    """Run the controllers on manifests; return the API server with the objects after the run.
 
     Args:
         manifests: the input.
-        settings: those of the controllers; which platforms are served follows from the input.
-        now: when the plan begins.
+        settings: the settings of the controllers. The input decides which platforms are served.
+        now: the time at which the plan begins.
     """
     integrations = find_integrations(manifests)
     planned = replace(
@@ -54,43 +57,51 @@ def run_controllers(manifests: Manifests, settings: Settings, now: datetime) -> 
 
 
 async def _run(manifests: Manifests, clock: VirtualClock, settings: Settings) -> PlanServer:
-    """Store the objects step by step, and let the controllers rest after each step."""
+    """Store the objects step by step, and wait for the controllers after each step.
+
+    1. Pools without a journal get one, on a server of their own.
+    2. All objects but the TenantClusters are stored.
+    3. The TenantClusters are stored one by one, the oldest first, so that older ones are served
+       first.
+    """
     drafts = list_drafts(
         manifests, settings.integration, namespace=settings.namespace, now=clock.now()
     )
-    drafts, revision = await _give_journals(drafts, clock, settings)
+    drafts, revision = await _store_journals(drafts, clock, settings)
     server = PlanServer(drafts, settings.integration, clock=clock, first_revision=revision)
     if manifests.platform_default is not None:
         server.store_platform_default(manifests.platform_default)
     for manifest in manifests.providers:
         server.store_credentials(manifest.object)
     server.store_drafts()
-    async with _controllers(server, clock, settings):
-        await _rest(server, clock, STEP_SECONDS)
-        for cluster in _clusters(manifests, drafts):
+    async with _run_controllers(server, clock, settings):
+        await _wait_for_rest(server, clock, STEP_SECONDS)
+        for cluster in _list_clusters(manifests, drafts):
             server.api.put_object(cluster.resource, cluster.body)
-            await _rest(server, clock, CLUSTER_SECONDS)
-        server.is_at_rest = await _rest(server, clock, REST_SECONDS)
+            await _wait_for_rest(server, clock, CLUSTER_SECONDS)
+        server.is_at_rest = await _wait_for_rest(server, clock, REST_SECONDS)
     return server
 
 
-async def _give_journals(
+async def _store_journals(
     drafts: Sequence[Draft], clock: VirtualClock, settings: Settings
 ) -> tuple[list[Draft], int]:
-    """Let pools that are new get a journal on a server without requests, as in a cluster.
+    """Let controllers write journals of new pools, on a server without requests.
 
-    Otherwise the first pass over each would void promises to all requests of the input.
+    In a cluster, too, a pool has a journal before requests come. Without one, the first pass over
+    a pool would first write to all its requests, to void promises that may be lost.
 
     Returns:
-        The objects, and the newest resourceVersion in the journals.
+        The objects of the input, with pools that have journals, and the newest resourceVersion in
+        the journals.
     """
     new = [draft for draft in drafts if draft.lacks_journal]
     if not new:
         return list(drafts), 1
     server = PlanServer(new, settings.integration, clock)
     server.store_drafts()
-    async with _controllers(server, clock, settings):
-        await _rest(server, clock, STEP_SECONDS)
+    async with _run_controllers(server, clock, settings):
+        await _wait_for_rest(server, clock, STEP_SECONDS)
     fenced = list(drafts)
     for at, draft in enumerate(drafts):
         if draft.lacks_journal:
@@ -101,18 +112,18 @@ async def _give_journals(
     return fenced, server.api.revision
 
 
-def _clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
-    """Return the TenantClusters, oldest first: they ask one by one."""
+def _list_clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
+    """Return the TenantClusters, the oldest first, in which order they request addresses."""
     drafts_by_key = {draft.key: draft for draft in drafts if draft.asks_later}
-    tenants = sorted(manifests.tenants, key=lambda manifest: age(manifest.object))
+    tenants = sorted(manifests.tenants, key=lambda manifest: order_by_age(manifest.object))
     return [drafts_by_key[manifest.key] for manifest in tenants]
 
 
 @asynccontextmanager
-async def _controllers(
+async def _run_controllers(
     server: PlanServer, clock: VirtualClock, settings: Settings
 ) -> AsyncIterator[None]:
-    """Run the controllers on a server for the context."""
+    """Run the controllers on a server during the context."""
     manager = Manager(server.api, clock=clock, options=ManagerOptions(stream_lists=False))
     assemble_offline(manager, clock, settings)
     async with anyio.create_task_group() as group:
@@ -121,8 +132,11 @@ async def _controllers(
         group.cancel_scope.cancel()
 
 
-async def _rest(server: PlanServer, clock: VirtualClock, seconds: float) -> bool:
-    """Let time pass until no object has changed for so many seconds; return whether that is so."""
+async def _wait_for_rest(server: PlanServer, clock: VirtualClock, seconds: float) -> bool:
+    """Let virtual time pass until no object has changed for some seconds.
+
+    Return whether that happened within MOST_SECONDS.
+    """
     end = clock.monotonic() + MOST_SECONDS
     while clock.monotonic() < end:
         revision = server.api.revision
@@ -134,7 +148,7 @@ async def _rest(server: PlanServer, clock: VirtualClock, seconds: float) -> bool
 
 @contextmanager
 def _without_collection() -> Iterator[None]:
-    """Collect no garbage: a tenth of the time goes into it, and the command soon ends."""
+    """Collect no garbage during the context, as that takes a tenth of a short command's time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

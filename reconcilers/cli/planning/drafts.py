@@ -1,7 +1,7 @@
 """The objects of the input as the API server of a plan stores them.
 
-Requests have the finalizer of their controller from the beginning, so a pass over a pool sees all
-that wait for it. What other controllers of a platform would fill in is filled in.
+Requests get the finalizer of their controller at once, so the first pass over a pool reads all of
+them. Fields that other controllers of a platform would write are written here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,24 +29,22 @@ from reconcilers.promises.journal import ANNOTATION
 Body = dict[str, Any]
 
 HELD = f"{names.GROUP}/planned"
-"""The finalizer of objects that are being deleted: a plan does not foresee that they are gone."""
+"""A finalizer for objects that are being deleted: a plan does not assume that they are gone."""
 FINALIZERS: Mapping[str, str] = {
     NETWORK_POOL.full_name: names.FINALIZER_POOL,
     IP_ALLOCATION.full_name: names.FINALIZER_ALLOCATION,
     TENANT_CLUSTER.full_name: names.FINALIZER_TENANT,
 }
-"""By kind of ours: the finalizer that its controller adds."""
+"""The finalizer that the controller of each of our kinds adds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An object of the input, as it is stored.
+    """An object of the input, as it is stored and as it is printed.
 
     Args:
-        resource: its kind.
-        key: its namespace and name.
-        manifest: the manifest, as it is printed.
-        body: the object, with what a server fills in.
+        manifest: the object as it is printed.
+        body: the object as it is stored, with the fields that a server sets.
         number: its place in the output.
     """
 
@@ -58,20 +56,20 @@ class Draft:
 
     @property
     def asks_later(self) -> bool:
-        """Whether it is a TenantCluster, which asks once all requests were served."""
+        """Whether it is a TenantCluster: these are stored after all requests were served."""
         return self.resource is TENANT_CLUSTER
 
     @property
     def is_stored(self) -> bool:
-        """Whether it comes from a cluster, by its resourceVersion."""
+        """Whether the object comes from a cluster, by its resourceVersion."""
         return is_stored(self.body["metadata"])
 
     @property
     def lacks_journal(self) -> bool:
-        """Whether it is a pool that a cluster is not known to have had, without a journal."""
+        """Whether it is a new pool, and so has no journal yet."""
         is_pool = self.resource is NETWORK_POOL or platformobjects.is_fenced_pool(self.resource)
         if not is_pool or self.is_stored:
-            return False
+            return False  # of a pool in a cluster, the controllers have to void lost promises
         metadata, status = self.body["metadata"], self.body.get("status") or {}
         return (
             not metadata.get("deletionTimestamp")
@@ -81,14 +79,14 @@ class Draft:
 
 
 def find_integrations(manifests: Manifests) -> tuple[str, ...]:
-    """Return the platforms of which the input has objects, or a NetworkPool has promises."""
+    """Return the integrations that objects of the input or promises of its pools need."""
     integrations = platformobjects.find_platform_names(manifests.others)
-    if any(_promises_to_claims(manifest.object) for manifest in manifests.pools):
+    if any(_has_promises_to_claims(manifest.object) for manifest in manifests.pools):
         integrations = integrations | {CLUSTER_API}
     return tuple(name for name in INTEGRATIONS if name in integrations)
 
 
-def _promises_to_claims(pool: NetworkPool) -> bool:
+def _has_promises_to_claims(pool: NetworkPool) -> bool:
     """Return whether the journal of a NetworkPool has an entry for claims."""
     return find_entry(pool) is not None
 
@@ -101,85 +99,91 @@ def list_drafts(
     Args:
         manifests: the input.
         integrations: the platforms of which it has objects.
-        namespace: of objects that name none.
-        now: when objects were created that do not say.
+        namespace: the namespace of objects that have none.
+        now: the creationTimestamp of objects that have none.
     """
     return [
-        *_ours(manifests),
-        *_of_platforms(manifests, integrations, namespace=namespace, now=now),
+        *_list_our_drafts(manifests),
+        *_list_platform_drafts(manifests, integrations, namespace=namespace, now=now),
     ]
 
 
-def _ours(manifests: Manifests) -> Iterator[Draft]:
+def _list_our_drafts(manifests: Manifests) -> Iterator[Draft]:
     """Yield the objects of our kinds, in the order of the input; then the unreadable ones."""
     for manifest in manifests.every():
         resource = OWN_KINDS[str(manifest.body["kind"])]
-        body = _with_finalizer({**manifest.body, "metadata": _metadata(manifest)}, resource)
+        body = _add_finalizer({**manifest.body, "metadata": _build_metadata(manifest)}, resource)
         yield Draft(
             resource, manifest.key, manifest=manifest.body, body=body, number=manifest.number
         )
-    number = _last_number(manifests)
+    number = _find_last_number(manifests)
     for at, ((kind, key), stored) in enumerate(manifests.unreadable_bodies.items(), number + 1):
         yield Draft(OWN_KINDS[kind], key, manifest=stored, body=stored, number=at)
 
 
-def _last_number(manifests: Manifests) -> int:
-    """Return the place of the last readable object of our kinds in the input."""
+def _find_last_number(manifests: Manifests) -> int:
+    """Return the number of the last readable object of our kinds in the input."""
     return max((manifest.number for manifest in manifests.every()), default=0)
 
 
-def _metadata(manifest: ReadManifest[Any]) -> Body:
-    """Return the metadata of a manifest as a server has it; a version only if it was given."""
+def _build_metadata(manifest: ReadManifest[Any]) -> Body:
+    """Return the metadata of a manifest with the fields that a server sets.
+
+    The resourceVersion is kept only if the input has it: the server assigns others.
+    """
     version = manifest.body["metadata"].get("resourceVersion")
     filled = {n: value for n, value in manifest.metadata.items() if n != "resourceVersion"}
     return filled | ({"resourceVersion": version} if version else {})
 
 
-def _of_platforms(
+def _list_platform_drafts(
     manifests: Manifests, integrations: Sequence[str], namespace: str, now: datetime
 ) -> Iterator[Draft]:
     """Yield the objects of other platforms, in the order of the input."""
-    number = _last_number(manifests) + len(manifests.unreadable_bodies)
+    number = _find_last_number(manifests) + len(manifests.unreadable_bodies)
     for at, manifest in enumerate(manifests.others, 1):
         resource = platformobjects.resource_of(manifest, integrations)
         meta = {
             n: value for n, value in (manifest.get("metadata") or {}).items() if value is not None
         }
         if not isinstance(meta.get("name"), str) or not meta["name"]:
-            continue
-        own = str(meta.get("namespace") or namespace) if resource.namespaced else ""
-        placed = {**meta, "namespace": own} if own else meta
+            continue  # a server would reject it, and nothing can refer to it
+        own_namespace = str(meta.get("namespace") or namespace) if resource.namespaced else ""
+        placed = {**meta, "namespace": own_namespace} if own_namespace else meta
         created = (now + timedelta(microseconds=number + at)).isoformat()
         filled = {"creationTimestamp": created, **placed}
         if not is_stored(filled):
             filled.pop("resourceVersion", None)
-        body = _with_finalizer(
+        body = _add_finalizer(
             {**platformobjects.fill_defaults(manifest), "metadata": filled}, resource
         )
         printed = {**manifest, "metadata": placed}
         yield Draft(
-            resource, Key(own, meta["name"]), manifest=printed, body=body, number=number + at
+            resource,
+            Key(own_namespace, meta["name"]),
+            manifest=printed,
+            body=body,
+            number=number + at,
         )
 
 
-def _with_finalizer(body: Body, resource: Resource[Any]) -> Body:
-    """Return an object with the finalizer of its controller, or the one that keeps it."""
+def _add_finalizer(body: Body, resource: Resource[Any]) -> Body:
+    """Return an object with the finalizer of its controller; if it is being deleted, with HELD."""
     metadata = body["metadata"]
     finalizers = metadata.get("finalizers") or ()
     if not isinstance(finalizers, list | tuple):
-        return body  # it cannot be decoded
+        return body  # the object cannot be decoded, so no controller adds a finalizer
     if metadata.get("deletionTimestamp"):
         finalizer: str | None = HELD
     else:
-        own = FINALIZERS.get(resource.full_name)
-        finalizer = own or platformobjects.find_finalizer(resource)
+        finalizer = FINALIZERS.get(resource.full_name) or platformobjects.find_finalizer(resource)
     if finalizer is None or finalizer in finalizers:
         return body
     return {**body, "metadata": {**metadata, "finalizers": [*finalizers, finalizer]}}
 
 
-def age(obj: Object) -> tuple[datetime, Key]:
-    """Return when an object was created, with its name as tie-break."""
+def order_by_age(obj: Object) -> tuple[datetime, Key]:
+    """Return the sort key of an object: time of creation, then name."""
     created = obj.metadata.creationTimestamp
-    assert created is not None, "the server fills it in"
+    assert created is not None, "the server sets it"
     return created, obj.metadata.key

@@ -30,7 +30,7 @@ from reconcilers.api.tenantcluster import (
     READY,
     TenantCluster,
 )
-from reconcilers.cli.planning.drafts import Draft, age
+from reconcilers.cli.planning.drafts import Draft, order_by_age
 from reconcilers.cli.planning.server import PlanServer
 from reconcilers.cli.reading.manifests import UNBORN
 from reconcilers.integrations.platformobjects import has_content, is_implied
@@ -127,7 +127,7 @@ def collect(server: PlanServer) -> PlannedObjects:
 def _decode_all(server: PlanServer, resource: Resource[T]) -> list[T]:
     """Return the objects of a kind that can be decoded: the oldest first, then by name."""
     decoded = (_decode(resource, body) for body in server.api.list_objects(resource))
-    return sorted((obj for obj in decoded if obj is not None), key=age)
+    return sorted((obj for obj in decoded if obj is not None), key=order_by_age)
 
 
 def _get_key(body: Body) -> Key:

@@ -25,11 +25,11 @@ from reconcilers.cli.output import (
     GAP,
     Cell,
     TableColumn,
-    bar,
+    build_number_cell,
+    build_percent_cell,
+    build_report,
+    draw_bar,
     fit_table,
-    number,
-    percent,
-    report,
     wrap_line,
 )
 from reconcilers.cli.planning.outcome import PlannedObjects
@@ -200,7 +200,7 @@ def build_document(pool_changes: Iterable[BlockChange]) -> dict[str, Any]:
         }
         for change in pool_changes
     ]
-    return report("PoolForecastList", items=items)
+    return build_report("PoolForecastList", items=items)
 
 
 def _build_figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]:
@@ -301,9 +301,9 @@ _POOLS: Sequence[TableColumn[PlannedPool]] = (
     TableColumn("CIDR", lambda row: row.pool.spec.cidr),
     TableColumn(
         "USED",
-        _show_if_known(lambda status: bar(status.allocated, status.total)),
+        _show_if_known(lambda status: draw_bar(status.allocated, status.total)),
         narrow=_show_if_known(
-            lambda status: percent(utilization_percent(status.allocated, status.total))
+            lambda status: build_percent_cell(utilization_percent(status.allocated, status.total))
         ),
     ),
     TableColumn("TOTAL", lambda row: row.size or row.pool.status.total, drop=1),
@@ -311,7 +311,9 @@ _POOLS: Sequence[TableColumn[PlannedPool]] = (
     TableColumn("FREE", _show_if_known(lambda status: status.available)),
     TableColumn("LARGEST", _show_if_known(lambda status: status.largest_free), drop=3),
     TableColumn(
-        "FRAGMENTED", _show_if_known(lambda status: percent(status.fragmentationPercent)), drop=4
+        "FRAGMENTED",
+        _show_if_known(lambda status: build_percent_cell(status.fragmentationPercent)),
+        drop=4,
     ),
     TableColumn("READY", lambda row: _show_ready(row.pool.status.conditions), wraps=True),
 )
@@ -392,7 +394,9 @@ def _build_allocation_columns(
         TableColumn("ALLOCATION", lambda allocation: allocation.metadata.name),
         TableColumn("TENANT", lambda allocation: str(allocation.spec.tenantClusterRef.key)),
         TableColumn("TYPE", lambda allocation: allocation.spec.type),
-        TableColumn("COUNT", lambda allocation: number(_find_count(allocation, planned))),
+        TableColumn(
+            "COUNT", lambda allocation: build_number_cell(_find_count(allocation, planned))
+        ),
         TableColumn(
             "RANGE",
             lambda allocation: ", ".join(

@@ -1,7 +1,7 @@
-"""The API server in memory on which a plan runs: what is stored there, and when.
+"""The API server in memory on which a plan runs, and storing the input there.
 
-An object that has a resourceVersion keeps it, so that promises in journals mean what they meant in
-the cluster.
+An object with a resourceVersion keeps it, so that the journals of pools stay valid: they name
+resourceVersions of requests.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,7 +51,10 @@ class PlanServer:
         self.api.serve(SECRET, status=False)
 
     def store_drafts(self) -> None:
-        """Store all objects but those that ask later, before controllers run."""
+        """Store all objects but the TenantClusters, and the objects that a platform implies.
+
+        Objects with a resourceVersion come first, because the server counts on from the newest.
+        """
         drafts = [draft for draft in self.drafts if not draft.asks_later]
         for draft in drafts:
             if draft.is_stored:
@@ -73,16 +76,18 @@ class PlanServer:
         self.api.put_object(BUTLER_CONFIG, {"metadata": {"name": "butler"}, "spec": spec})
 
     def store_credentials(self, provider: ProviderConfig) -> None:
-        """Store a Secret in which the credentials of a ProviderConfig are complete.
+        """Store a Secret with complete credentials for a ProviderConfig.
 
-        Whether they are is not known; conditions that follow from it stay as in the input.
+        A plan does not know the real credentials. Conditions that depend on them are printed as in
+        the input, so the value does not matter.
         """
         reference = provider.spec.credentialsRef
         if reference is None:
-            return
+            return  # it needs no credentials
         namespace = reference.namespace or provider.metadata.namespace
         data = dict.fromkeys(required_keys(provider), "eA==")
-        known = self.api.get_stored(SECRET, Key(namespace, reference.name))
-        merged = {**(known["data"] if known is not None else {}), **data}
+        # Several ProviderConfigs may name one Secret, each with keys of its own.
+        stored = self.api.get_stored(SECRET, Key(namespace, reference.name))
+        merged = {**(stored["data"] if stored is not None else {}), **data}
         metadata = {"name": reference.name, "namespace": namespace}
         self.api.put_object(SECRET, {"metadata": metadata, "data": merged})

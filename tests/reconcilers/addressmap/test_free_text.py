@@ -19,7 +19,7 @@ from reconcilers.addressmap.pagedata import build_page_state, build_pool_documen
 from reconcilers.addressmap.svg import draw_svg
 from reconcilers.addressmap.tenants import number_looks
 from reconcilers.cli.cluster.drawing import draw_family
-from reconcilers.cli.output import as_json, as_yaml, fit_table, wrap_line
+from reconcilers.cli.output import fit_table, render_json, render_yaml, wrap_line
 from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, answers
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.documents import map_document
@@ -112,11 +112,11 @@ def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: 
 @given(some_texts)
 def test_documents_have_no_controls_and_keep_the_text_as_it_is_written(texts: list[str]) -> None:
     body: dict[str, Any] = map_document(picture(texts))
-    as_text = as_json(body)
+    as_text = render_json(body)
     assert controls(as_text) == []
     assert json.loads(as_text) == body
     if not any(unicodedata.category(character) == "Cs" for character in "".join(texts)):
-        in_yaml = as_yaml([body])
+        in_yaml = render_yaml([body])
         assert controls(in_yaml) == []
         assert yaml.safe_load(in_yaml) == body
 

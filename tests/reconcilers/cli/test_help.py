@@ -11,7 +11,7 @@ import pytest
 
 import reconcilers.cli
 from reconcilers.cli import groups
-from reconcilers.cli.flags import Option, describe_duration, duration, envvar
+from reconcilers.cli.flags import Option, convert_duration, describe_duration, name_variable
 from reconcilers.cli.main import COMMANDS, cli
 from reconcilers.cli.run import run as run_command
 from tests.docs.text import count_words, split_sentences
@@ -75,7 +75,7 @@ def test_the_variable_of_an_option_is_its_flag_or_named_in_the_help(
 ) -> None:
     long = next(flag for flag in option.opts if flag.startswith("--"))
     assert option.envvar
-    if option.envvar != envvar(long):
+    if option.envvar != name_variable(long):
         assert f"[env var: {option.envvar}]" in printed_help(command_name)
 
 
@@ -166,7 +166,7 @@ def test_run_shows_defaults_units_and_limits_in_words() -> None:
     ],
 )
 def test_a_duration_is_described_in_words(content: str, words: str) -> None:
-    assert describe_duration(duration(content)) == words
+    assert describe_duration(convert_duration(content)) == words
 
 
 def declared_flags() -> Iterator[str]:

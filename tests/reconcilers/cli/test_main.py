@@ -11,7 +11,7 @@ import click.utils
 import pytest
 
 from reconcilers.cli import main as commands
-from reconcilers.cli.flags import envvar
+from reconcilers.cli.flags import name_variable
 from reconcilers.configuration.integrationnames import INTEGRATIONS
 from tests.reconcilers.cli.commandline import plan, pool, run
 
@@ -221,7 +221,7 @@ def test_every_option_is_also_an_environment_variable(monkeypatch: pytest.Monkey
 
 
 def test_the_variable_of_a_flag_is_its_name_in_capitals() -> None:
-    assert envvar("--max-pool-addresses") == "BUTLER_IPAM_MAX_POOL_ADDRESSES"
+    assert name_variable("--max-pool-addresses") == "BUTLER_IPAM_MAX_POOL_ADDRESSES"
 
 
 @pytest.mark.parametrize(("wish", "coloured"), [("", True), ("1", False)])

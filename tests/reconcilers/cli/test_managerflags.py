@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from controller.options import ManagerOptions, SelfSigned
-from reconcilers.cli.flags import envvar
+from reconcilers.cli.flags import name_variable
 from reconcilers.cli.managerflags import (
     log_options,
     manager_options,
     manager_settings,
 )
 from reconcilers.cli.run import run
-from reconcilers.cli.settingflags import setting_options, settings_of
+from reconcilers.cli.settingflags import list_settings, setting_options
 from reconcilers.cli.sharedflags import cluster_options
 from reconcilers.configuration.settings import Settings
 
@@ -81,14 +81,14 @@ def test_a_flag_and_its_variable_reach_the_setting(
 ) -> None:
     assert setting(options(), path) != expected
     assert setting(options(f"{flag}={value}"), path) == expected
-    variables: Mapping[str, str] = {envvar(flag): value}
+    variables: Mapping[str, str] = {name_variable(flag): value}
     assert setting(options(**variables), path) == expected
 
 
 def test_every_flag_of_run_is_a_setting_or_has_a_test_here_or_elsewhere() -> None:
     flags = {max(parameter.opts, key=len) for parameter in run.params if parameter.opts}
     flags = {"--log-level" if flag == "--zap-log-level" else flag for flag in flags}
-    of_settings = {setting.flag for setting in settings_of(Settings())}
+    of_settings = {setting.flag for setting in list_settings(Settings())}
     assert flags - of_settings == {flag for flag, *_ in FLAGS} | ELSEWHERE
 
 

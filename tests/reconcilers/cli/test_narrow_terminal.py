@@ -56,7 +56,7 @@ COMMANDS = {
 def shown_at(
     width: int | None, folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str
 ) -> list[str]:
-    monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda: width)
+    monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: width)
     return ask(folder, *arguments, objects=ALL).out.splitlines()
 
 
@@ -89,7 +89,7 @@ def test_a_row_that_does_not_fit_is_a_block_with_a_line_for_each_column(
 def test_pools_of_all_kinds_are_one_table_on_eighty_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda: 80)
+    monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: 80)
     platforms = (
         pool("site", "10.9.0.0/28"),
         ip_pool("machines", "10.0.0.10-10.0.0.13", "10.0.0.20-10.0.0.23", "10.0.0.30"),
@@ -133,7 +133,9 @@ def test_the_preview_of_a_release_fits_the_terminal(monkeypatch: pytest.MonkeyPa
     unreadable = {("IPAllocation", Key("b", "odd")): "spec.count: 'many' is no number"}
     broken = replace(objects, unreadable=unreadable)
     for width in WIDTHS:
-        monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda width=width: width)
+        monkeypatch.setattr(
+            "reconcilers.cli.output.find_terminal_width", lambda width=width: width
+        )
         for read in (objects, broken):
             preview = Preview.from_objects(cluster, read).as_text()
             assert [line for line in preview.splitlines() if len(unstyle(line)) > width] == []

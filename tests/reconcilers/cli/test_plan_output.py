@@ -6,7 +6,7 @@ import click
 import pytest
 import yaml
 
-from reconcilers.cli.output import Cell, TableColumn, bar, table
+from reconcilers.cli.output import Cell, TableColumn, draw_bar, render_table
 from tests.reconcilers.cli.commandline import (
     allocation,
     cluster,
@@ -122,11 +122,11 @@ def test_nothing_but_the_plan_is_on_standard_output(tmp_path: Path) -> None:
 def test_a_bar_shows_that_anything_is_used_and_rounds_the_percentage_down(
     used: int, total: int, expected: str
 ) -> None:
-    assert bar(used, total).content == expected
+    assert draw_bar(used, total).content == expected
 
 
 def test_bars_turn_yellow_and_red_at_the_pools_own_thresholds() -> None:
-    assert [bar(used, 100).colour for used in (69, 70, 94, 95)] == [
+    assert [draw_bar(used, 100).colour for used in (69, 70, 94, 95)] == [
         *("green", "yellow", "yellow", "red"),
     ]
 
@@ -136,5 +136,5 @@ def test_columns_are_aligned_whatever_their_colours() -> None:
         TableColumn("NAME", lambda row: Cell(row[0], "red")),
         TableColumn("COUNT", lambda row: row[1]),
     ]
-    lines = table(columns, [("a", 5), ("longer", 1000)])
+    lines = render_table(columns, [("a", 5), ("longer", 1000)])
     assert click.unstyle(lines) == "NAME    COUNT\na           5\nlonger  1,000\n"

@@ -16,7 +16,7 @@ from reconcilers.cli import progress as module
 from reconcilers.cli.demo.story import WEB
 from reconcilers.cli.local.platform import LocalTenant, platform
 from reconcilers.cli.problems import say
-from reconcilers.cli.progress import Work, advance, count_progress, progress, show_progress
+from reconcilers.cli.progress import Work, count_progress, progress, show_done, show_progress
 from reconcilers.cli.up import load
 from reconcilers.configuration.settings import Settings
 from tests.reconcilers.cli.commandline import pool
@@ -71,7 +71,7 @@ def test_what_takes_long_says_so_on_a_terminal_and_is_gone_when_it_ends(
 
 def test_where_the_end_is_known_a_bar_shows_how_far_it_is(terminal: Terminal) -> None:
     with redirect_stderr(terminal), progress("asking tenants"):
-        advance(3, 12)
+        show_done(3, 12)
         assert terminal.shows("asking tenants [#####---------------] 3 of 12 ...")
 
 

@@ -144,7 +144,7 @@ def test_the_result_counts_the_ranges_that_are_released_now(due: int, sentence: 
         Release("a/b", "nodes", range="10.40.0.0/29", is_due=number < due, services=())
         for number in range(3)
     ]
-    assert sentence in command._result(Preview(tenant, tuple(releases)))
+    assert sentence in command._describe_result(Preview(tenant, tuple(releases)))
 
 
 def ownerless(**more: Any) -> str:
@@ -152,7 +152,7 @@ def ownerless(**more: Any) -> str:
     allocation = make.allocation("lb", held_range=("10.40.0.0", "10.40.0.7"), **more)
     objects = Objects({}, {allocation.metadata.key: allocation}, clusters={}, providers={})
     with pytest.raises(CommandProblem) as raised:
-        command._tenant_of(IP_ALLOCATION.kind, allocation.metadata.key, objects)
+        command._find_tenant(IP_ALLOCATION.kind, allocation.metadata.key, objects)
     return raised.value.format_message()
 
 

@@ -24,7 +24,7 @@ from reconcilers.cli.local.objects import make_namespaces
 from reconcilers.cli.local.servers import ApiServer, api_server
 from reconcilers.cli.managerflags import LEASE_NAME
 from reconcilers.cli.run import run
-from reconcilers.cli.settingflags import settings, settings_of
+from reconcilers.cli.settingflags import build_settings, list_settings
 from reconcilers.configuration.settings import Settings
 from reconcilers.webhooks.admission import build_path
 from tests.polling import SECONDS
@@ -72,7 +72,7 @@ def kubeconfig(server: ApiServer, folder: Path) -> str:
 
 def test_every_setting_is_a_flag_and_a_variable() -> None:
     printed = CliRunner().invoke(run, ["--help"]).output
-    for setting in settings_of(Settings()):
+    for setting in list_settings(Settings()):
         assert f"{setting.flag} " in printed
         assert setting.help, f"{setting.flag} has no sentence"
         [option] = [param for param in run.params if param.name == setting.parameter]
@@ -80,15 +80,15 @@ def test_every_setting_is_a_flag_and_a_variable() -> None:
 
 
 def test_flags_that_are_not_given_mean_the_defaults() -> None:
-    values = {setting.parameter: setting.default for setting in settings_of(Settings())}
-    assert settings(values) == Settings()
+    values = {setting.parameter: setting.default for setting in list_settings(Settings())}
+    assert build_settings(values) == Settings()
 
 
 def test_a_flag_changes_its_setting_and_no_other() -> None:
     values: dict[str, Any] = {
-        setting.parameter: setting.default for setting in settings_of(Settings())
+        setting.parameter: setting.default for setting in list_settings(Settings())
     }
-    read_settings = settings(values | {"teardown_grace": 5.0, "pool_batch": 7})
+    read_settings = build_settings(values | {"teardown_grace": 5.0, "pool_batch": 7})
     assert (read_settings.tenant.teardown_grace, read_settings.pool.batch) == (5.0, 7)
     assert read_settings.allocation == Settings().allocation
 
@@ -166,7 +166,7 @@ def test_an_error_that_no_code_expects_is_json_too(monkeypatch: pytest.MonkeyPat
     def fail(_values: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("reconcilers.cli.run.settings", fail)
+    monkeypatch.setattr("reconcilers.cli.run.build_settings", fail)
     done = commandline.run("run", "--log-format=json")
     assert done.code == 1
     [line] = done.err.splitlines()

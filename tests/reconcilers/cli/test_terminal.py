@@ -48,7 +48,7 @@ def list_shown_lines(
     folder: Path, monkeypatch: pytest.MonkeyPatch, width: int | None, *arguments: str
 ) -> list[str]:
     """Return the lines that a command prints in a terminal of a width."""
-    monkeypatch.setattr("reconcilers.cli.output.terminal_width", lambda: width)
+    monkeypatch.setattr("reconcilers.cli.output.find_terminal_width", lambda: width)
     return ask(folder, *arguments, objects=OBJECTS).out.splitlines()
 
 

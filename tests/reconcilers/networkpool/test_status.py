@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcilers.addressing import poolgeometry
-from reconcilers.cli.output import bar
+from reconcilers.cli.output import draw_bar
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.picture import picture_of
 from reconcilers.pictures.documents import pool_document
@@ -93,7 +93,7 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
             for condition in document["conditions"]
             if condition["type"] in TIERS
         ),
-        int(str(bar(used, total).content).partition("]")[2].rstrip("%")),
+        int(str(draw_bar(used, total).content).partition("]")[2].rstrip("%")),
     }
     assert percentages == {100 * used // total}
 
