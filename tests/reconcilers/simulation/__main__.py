@@ -31,7 +31,14 @@ from tests.reconcilers.simulation.networks import Networks
 from tests.reconcilers.simulation.plans import RESTING, Plan
 from tests.reconcilers.simulation.sharedpools import SharedPools
 from tests.reconcilers.simulation.sharedtenancy import SharedTenancy
-from tests.reconcilers.simulation.tenancy import COUNTING, FAMILIES, FORCE, WAITING, Tenancy
+from tests.reconcilers.simulation.tenancy import (
+    COUNTING,
+    EDITED,
+    FAMILIES,
+    FORCE,
+    WAITING,
+    Tenancy,
+)
 
 _ADAPTERS: dict[str, type[Adapter]] = {
     "pools": NetworkPools,
@@ -83,6 +90,7 @@ def main() -> int:
         action="store_true",
         help="the balancer shows nothing and is waited for; its kinds come and go",
     )
+    parser.add_argument("--edits", action="store_true", help="people change the pools of Cilium")
     asked = parser.parse_args()
     with always_checked() as differences:
         failed = _play_seeds(asked)
@@ -110,6 +118,7 @@ def _play_seeds(asked: argparse.Namespace) -> int:
             faults = FORCE if asked.force else COUNTING if asked.counting else None
             faults = FAMILIES if asked.families else faults
             faults = WAITING if asked.waiting else faults
+            faults = EDITED if asked.edits else faults
             model = SharedTenancy if asked.shards else _TENANCIES[asked.model]
             verdict = model(seed, faults).play(silent=asked.to is not None)
         if verdict or asked.to is None:

@@ -13,6 +13,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     annotations_of,
     body_of,
     condition,
+    is_acknowledged,
 )
 from reconcilers.loadbalancers.cilium.projection import PoolProjection, spans_of_ranges
 from reconcilers.loadbalancers.cilium.release import ReleaseMemory, ReleaseStep, ReleaseWrite
@@ -97,6 +98,27 @@ def any_basis_counts(patch: pytest.MonkeyPatch) -> None:
 def older_views_written(patch: pytest.MonkeyPatch) -> None:
     """An older view is written over a newer one."""
     patch.setattr(projection, "_require_newest", lambda pool, intended: None)
+
+
+def edits_of_deleted_kept(patch: pytest.MonkeyPatch) -> None:
+    """The pool of a deleted allocation keeps whatever a person has written to it."""
+
+    async def withdraw(
+        self: PoolProjection, pool: CiliumPool, ranges: ProjectedRanges, intended: Projection
+    ) -> None:
+        spans = [block.span for block in pool.blocks if block.span is not None]
+        services = await self._list_services()
+        if not any(projection._is_user(service, spans) for service in services):
+            return
+        uid = ranges.allocation.uid
+        if not pool.spec.disabled:
+            await self._patch(pool, {"disabled": True}, projection=intended, uid=uid)
+        elif is_acknowledged(pool):
+            await self._patch(pool, {"blocks": []}, projection=intended, uid=uid)
+        else:
+            await self._ask_for_acknowledgement(pool, intended)
+
+    patch.setattr(PoolProjection, "_withdraw_deleted", withdraw)
 
 
 def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:

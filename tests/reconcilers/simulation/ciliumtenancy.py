@@ -7,8 +7,8 @@ from typing_extensions import override
 
 from reconcilers.loadbalancers.cilium.adapter import CiliumKind
 from tests.reconcilers.lbipam import POOLS, LbIpam
-from tests.reconcilers.server import Server
-from tests.reconcilers.simulation.tenancy import WAITING, Tenancy
+from tests.reconcilers.server import Json, Server
+from tests.reconcilers.simulation.tenancy import TENANTS, WAITING, Tenancy
 from tests.reconcilers.simulation.tenantscenes import Yard
 
 
@@ -24,6 +24,30 @@ class CiliumTenancy(Tenancy):
     @override
     def _make_kind(self) -> CiliumKind:
         return CiliumKind(self.clock, self.faults.settings.tenant.metallb_wait)
+
+    @override
+    def _disturb(self) -> None:
+        if self.faults.edits and self.random.random() < 0.5:
+            self._edit_pool()
+        else:
+            super()._disturb()
+
+    def _edit_pool(self) -> None:
+        """Have a person change a pool, but not to other addresses: those would be misplaced."""
+        tenant = self.tenants[self.random.choice(TENANTS)]
+        pools = tenant.all(POOLS)
+        if not pools:
+            return
+        pool = self.random.choice(pools)
+        blocks = pool["spec"].get("blocks") or []
+        edits: list[Json] = [
+            {"blocks": [*blocks, {"start": "nonsense", "stop": "nonsense"}]},
+            {"blocks": []},
+            {"disabled": not pool["spec"]["disabled"]},
+            {"serviceSelector": {"matchLabels": {"app": "nobody"}}},
+        ]
+        change = {"spec": self.random.choice(edits)}
+        tenant.edit(POOLS, pool["metadata"]["name"], change, namespace="")
 
 
 class CiliumYard(Yard, CiliumTenancy):

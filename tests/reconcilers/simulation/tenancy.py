@@ -56,6 +56,7 @@ class Faults:
             else it reads at once.
         families: whether pool and clusters have both families, and Services ask for either.
         kinds: whether the balancer's kinds go from a tenant for a while, with all objects.
+        edits: whether people change what Cilium is offered.
         calm: whether what follows the run is checked, too.
         settings: the controllers'.
     """
@@ -70,6 +71,7 @@ class Faults:
     counting: bool = False
     families: bool = False
     kinds: bool = False
+    edits: bool = False
     calm: bool = True
     settings: Settings = SETTINGS
 
@@ -88,6 +90,8 @@ WAITING = Faults(
     settings=replace(SETTINGS, tenant=replace(SETTINGS.tenant, metallb_wait=WAIT)),
 )
 """A balancer that shows nothing is waited for, also while its kinds come and go."""
+EDITED = Faults(use=0.15, trouble=0.15, edits=True)
+"""People change the pools of Cilium, also to what the operator cannot read."""
 _ASKED: tuple[dict[str, Any], ...] = (
     {},
     {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv6"]},

@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 
+from tests.numbers import Note
 from tests.reconcilers.simulation import ciliumrules as rules
 from tests.reconcilers.simulation import ciliumscenes, tenantscenes
 from tests.reconcilers.simulation.ciliumtenancy import (
@@ -16,8 +17,8 @@ from tests.reconcilers.simulation.ciliumtenancy import (
     WaitingYard,
 )
 from tests.reconcilers.simulation.seeds import PARTS, SEEDS, check_part, tenant_faults
-from tests.reconcilers.simulation.switch import check_scene
-from tests.reconcilers.simulation.tenancy import Faults
+from tests.reconcilers.simulation.switch import Switch, check, check_scene
+from tests.reconcilers.simulation.tenancy import EDITED, Faults
 from tests.reconcilers.simulation.tenantrules import basis_of_own_answers
 from tests.reconcilers.simulation.tenantscenes import Scene
 
@@ -34,6 +35,26 @@ def test_no_address_is_offered_wrongly_and_every_one_is_released(
 ) -> None:
     model = partial(CiliumTenancy, faults=faults)
     check_part(model, SEEDS // 4, part=part, again=f"cilium {{}} {options}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_edit_of_a_pool_gives_an_address_away_or_keeps_one(part: int) -> None:
+    model = partial(CiliumTenancy, faults=EDITED)
+    check_part(model, SEEDS // 4, part=part, again="cilium {} --edits")
+
+
+def test_without_the_repair_of_a_deleted_pool_an_edit_keeps_its_addresses(
+    record_property: Note,
+) -> None:
+    repair = Switch(
+        "edits of the pool of a deleted allocation are undone",
+        rules.edits_of_deleted_kept,
+        sign="on its way out for ever",
+        plan=EDITED,
+        seed=5,
+    )
+    check(repair, lambda seed: CiliumTenancy(seed, EDITED).play(), record_property)
 
 
 SCENES: dict[str, Rule] = {
