@@ -31,9 +31,9 @@ from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Fenced, RequestKind
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.refusedwrites import RefusedWrites
+from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, TenantOf
 
@@ -75,6 +75,8 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         self._writer = AllocationWriter(client, settings.width)
         self._reports = BlockReports(statuses, self._writer, clock=clock, settings=settings)
         self._refused = RefusedWrites(clock, settings.resync)
+        self.served_requests = ServedRequests(self)
+        """The allocations, for the passes over pools."""
 
     @property
     def history_confirmed(self) -> bool:

@@ -26,19 +26,24 @@ from reconcilers.promises.choosing import AskerRefusal, Taker
 from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
-from reconcilers.promises.passes import ServedRequests
 from reconcilers.promises.reading import Behind
+from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.unreadable import UnreadableObject
 
 OFF_RETRY = 10.0
 """Seconds between two looks at a pool that only a person can end the wait of."""
 
 
-class PoolClaims(ServedRequests[NetworkPool, Object, NetworkPoolReading], Protocol):
+class PoolClaims(Protocol):
     """The claims of all NetworkPools, while they are served.
 
     Their type is the integration's: here a claim is an object of which nothing is known.
     """
+
+    @property
+    def served_requests(self) -> ServedRequests[NetworkPool, Object, NetworkPoolReading]:
+        """The claims, for the passes over pools; the same object each time."""
+        ...
 
     @property
     def history_confirmed(self) -> bool:

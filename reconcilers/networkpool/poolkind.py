@@ -70,10 +70,10 @@ from reconcilers.promises.passes import (
     PoolKind,
     PoolPasses,
     PoolWrite,
-    ServedRequests,
     memories_for,
 )
 from reconcilers.promises.reading import Behind, ListUnderWay
+from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares, TenantOf
 from reconcilers.promises.unreadable import UnreadableHoldings
@@ -211,7 +211,8 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         """
         check_kinds(pool)
         claims = self._claims.served_from(pool)
-        return (self._allocations,) if claims is None else (self._allocations, claims)
+        allocations = self._allocations.served_requests
+        return (allocations,) if claims is None else (allocations, claims.served_requests)
 
     @override
     def tenants(self, reading: NetworkPoolReading) -> TenantOf:
@@ -675,7 +676,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
             view: as this pass read them.
         """
         memory = self._memories.memory_of(pool)
-        await self._allocations.keep_promises(
+        await self._allocations.served_requests.keep_promises(
             pool,
             NetworkPoolReading(pool.metadata.key, (), closed=None, view=view),
             due=memory.due.due(journal.promises, self._clock.monotonic()),

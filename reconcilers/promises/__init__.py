@@ -14,6 +14,7 @@ docs/design/promises.md describes the protocol; docs/design/no-overlap.md proves
     due        which open promises a replica writes to their requests now
     results    what becomes of one write
     keeping    what becomes of promises: voided, if their write was refused for good
-    passes     one pass over one pool, which kinds of pools and of requests fill
+    requestkinds  what a kind of requests adds to a pass, and how its promises are written
+    passes     one pass over one pool, which kinds of pools fill
     annotatedpools  what all kinds of pools with an annotated journal answer to it
 """

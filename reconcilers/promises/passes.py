@@ -11,9 +11,9 @@ While an object that may hold addresses of the pool cannot be decoded, nothing i
 it holds is unknown. The pass is called again when that object changes.
 
 What a kind of pools adds stands in one object with functions, `PoolKind`, and what a kind of
-requests adds in another one, `RequestKind`: claims are served from pools of several kinds, and a
-pool may serve requests of several kinds. Rejected: a base class with template methods. Half of an
-algorithm in a subclass cannot be read from top to bottom.
+requests adds in another one, `RequestKind` (requestkinds.py): claims are served from pools of
+several kinds, and a pool may serve requests of several kinds. Rejected: a base class with template
+methods. Half of an algorithm in a subclass cannot be read from top to bottom.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -22,8 +22,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
-from typing_extensions import override
-
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
@@ -31,7 +29,6 @@ from controller.errors import ApiError, Conflict, ControllerError, NotFound
 from controller.loggers import get_logger
 from controller.meta import Key, Object, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
-from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
@@ -46,9 +43,9 @@ from reconcilers.promises.keeping import (
     Kept,
     PoolMemories,
     PoolMemory,
-    void_refused,
 )
 from reconcilers.promises.reading import Behind
+from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares, TenantOf
 from reconcilers.promises.unreadable import UnreadableHoldings
@@ -68,9 +65,6 @@ PoolT = TypeVar("PoolT", bound=Object)
 RequestT = TypeVar("RequestT", bound=Object)
 ReadingT = TypeVar("ReadingT")
 DetailT = TypeVar("DetailT")
-Request_co = TypeVar("Request_co", bound=Object, covariant=True)
-PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
-ReadingT_contra = TypeVar("ReadingT_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,21 +109,6 @@ class PoolWrite:
 
 JOURNAL_ALONE = PoolWrite()
 """The write of a pool whose journal is no part of what else is written to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fenced:
-    """What a fence of one kind of requests has found.
-
-    Args:
-        revisions: by the full name of a kind, how far readers of the pool have to read from now
-            on: of the fenced kind, and of the objects that are created for promises.
-        seen: the requests of the kind, as the fence has seen them. They show all that requests of
-            the kind hold until the pool promises something. None if they have to be read again.
-    """
-
-    revisions: Mapping[str, int]
-    seen: object = None
 
 
 NOTHING_SEEN: Mapping[str, object] = {}
@@ -201,151 +180,6 @@ def writing_pool() -> Iterator[None]:
         if WriteResult.of_error(error) is WriteResult.REFUSED:
             raise PoolWriteRefused(error) from error
         raise
-
-
-class ServedRequests(Protocol[PoolT_contra, Request_co, ReadingT_contra]):
-    """A kind of requests as a pass sees it, which never looks into a request.
-
-    So a pool can serve kinds whose requests are of different types.
-    """
-
-    @property
-    def request_kind(self) -> str:
-        """The kind of the requests, by its full name, as promises name it."""
-        ...
-
-    def needs_fence(
-        self, pool: PoolT_contra, journal: Journal, reading: ReadingT_contra, limits: Limits
-    ) -> bool:
-        """Return whether earlier promises have to be voided before the pool allocates.
-
-        They have to be if the journal was never written, is lost, or is of another history of the
-        cluster (or of another cluster). A kind may put the fence off while no request waits. Not
-        so for a journal of another history: the caches never reach its revision, so each pass
-        would LIST until a fence has replaced it.
-
-        Args:
-            pool: as it was read.
-            journal: of the pool.
-            reading: of a LIST if the caches have not reached the revision of the journal.
-            limits: on promises in this pass, for a kind that asks whether it would promise any.
-        """
-        ...
-
-    async def void_earlier(self, pool: PoolT_contra, reading: ReadingT_contra) -> Fenced:
-        """Void every promise to requests of this kind that was made before the pool was read.
-
-        Args:
-            pool: as it was read. Its next write has this version as precondition, so no other
-                replica promises anything meanwhile.
-            reading: for which `needs_fence` has answered yes.
-        """
-        ...
-
-    async def keep_promises(
-        self,
-        pool: PoolT_contra,
-        reading: ReadingT_contra,
-        *,
-        due: Sequence[Promise],
-        granted: Sequence[Granted[Object]] = (),
-        memory: PoolMemory,
-        clock: Clock,
-    ) -> Sequence[Kept[Request_co]]:
-        """Write promises to their requests; void those whose write is refused for good.
-
-        Args:
-            pool: as it was written last.
-            reading: of the pool.
-            due: promises of the stored journal to requests of all kinds, which are due.
-            granted: the promises that this pass made to requests of all kinds, with the requests.
-            clock: the time.
-
-        Returns:
-            What became of each promise to this kind whose request may still be written, the
-            promises of earlier passes first.
-        """
-        ...
-
-
-class RequestKind(
-    ServedRequests[PoolT_contra, RequestT, ReadingT_contra],
-    Protocol[PoolT_contra, RequestT, ReadingT_contra],
-):
-    """What a kind of requests adds to a pass over a pool that serves it.
-
-    `keep_promises` is the same for all kinds. It is here because only a kind knows the type of its
-    requests.
-    """
-
-    @property
-    def request_resource(self) -> Resource[RequestT]:
-        """The kind of the requests, whose full name stands in promises."""
-        ...
-
-    def find_request(self, reading: ReadingT_contra, promise: Promise) -> RequestT | None:
-        """Return the request of a promise; None if it is not at the promised version."""
-        ...
-
-    async def keep(
-        self, pool: PoolT_contra, reading: ReadingT_contra, granted: Sequence[Granted[RequestT]]
-    ) -> list[Kept[RequestT]]:
-        """Write promises to their requests, each with the promised version as precondition.
-
-        Args:
-            pool: as it was written last.
-            reading: of the pool.
-            granted: promises to requests of this kind, which may be none.
-        """
-        ...
-
-    async def void_refused(
-        self, pool: PoolT_contra, refused: Sequence[Kept[RequestT]]
-    ) -> Sequence[WriteResult]:
-        """Void promises whose write was refused for good; return the results, in order."""
-        ...
-
-    @property
-    @override
-    def request_kind(self) -> str:
-        return self.request_resource.full_name
-
-    @override
-    async def keep_promises(
-        self,
-        pool: PoolT_contra,
-        reading: ReadingT_contra,
-        *,
-        due: Sequence[Promise],
-        granted: Sequence[Granted[Object]] = (),
-        memory: PoolMemory,
-        clock: Clock,
-    ) -> Sequence[Kept[RequestT]]:
-        new = _list_granted(self.request_resource, granted)
-        identities = {promise.identity for promise, _ in new}
-        earlier = [
-            (promise, request)
-            for promise in due
-            if promise.kind == self.request_kind
-            and promise.identity not in identities
-            and (request := self.find_request(reading, promise)) is not None
-        ]
-        written = await self.keep(pool, reading, [*earlier, *new])
-        return await void_refused(
-            written, partial(self.void_refused, pool), memory=memory, clock=clock
-        )
-
-
-def _list_granted(
-    resource: Resource[RequestT], granted: Sequence[Granted[Object]]
-) -> list[Granted[RequestT]]:
-    """Return the promises to requests of one kind, with the requests."""
-    of_kind: list[Granted[RequestT]] = []
-    for promise, request in granted:
-        if promise.kind == resource.full_name:
-            assert isinstance(request, resource.type), "a promise names the kind of its request"
-            of_kind.append((promise, request))
-    return of_kind
 
 
 class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):

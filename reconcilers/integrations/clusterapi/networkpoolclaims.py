@@ -51,8 +51,8 @@ from reconcilers.promises.holdings import Facts, Holdings, Source
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Fenced, RequestKind
 from reconcilers.promises.reading import Behind
+from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
@@ -82,6 +82,14 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         self._claims = ContractClaims(NETWORK_POOL, parts)
         self._requests = self._claims.requests
         self._source = source_of(parts.caches)
+        self._served = ServedRequests(self)
+
+    @property
+    @override
+    def served_requests(
+        self,
+    ) -> ServedRequests[NetworkPool, IPAddressClaim, NetworkPoolReading]:
+        return self._served
 
     @property
     @override

@@ -27,7 +27,6 @@ from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.api import (
     JOURNALS,
     POOL_FINALIZER,
-    IPAddress,
     IPAddressClaim,
     Pool,
     is_paused,
@@ -39,7 +38,7 @@ from reconcilers.integrations.clusterapi.claimkind import (
     ContractReading,
 )
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
-from reconcilers.integrations.core.claimkind import ClaimKind, choose_claims
+from reconcilers.integrations.core.claimkind import choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.promises.annotatedpools import AnnotatedPools
 from reconcilers.promises.choosing import Choice
@@ -50,6 +49,7 @@ from reconcilers.promises.passes import (
     Allotment,
     writing_pool,
 )
+from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.shares import (
     Limits,
     Shares,
@@ -131,8 +131,8 @@ class InClusterPoolKind(
     @override
     def request_kinds(
         self, pool: PoolT
-    ) -> Sequence[ClaimKind[PoolT, IPAddressClaim, IPAddress, ClaimPool, PoolSpace]]:
-        return (self._claims.requests,)
+    ) -> Sequence[ServedRequests[PoolT, IPAddressClaim, ContractReading]]:
+        return (self._claims.requests.served_requests,)
 
     @override
     def tenants(self, reading: ContractReading) -> TenantOf:

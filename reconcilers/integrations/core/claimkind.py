@@ -25,7 +25,8 @@ from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.choosing import AskerRefusal, Choice, Taker, choose, exclude_ranges
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.keeping import Granted, Kept
-from reconcilers.promises.passes import Allotment, Fenced, RequestKind
+from reconcilers.promises.passes import Allotment
+from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits
 
@@ -71,6 +72,8 @@ class ClaimKind(
         self._is_served = is_served
         self.writes = writes
         """Writes the claims."""
+        self.served_requests = ServedRequests(self)
+        """The claims, for the passes over pools."""
 
     @property
     @override

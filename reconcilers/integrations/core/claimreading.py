@@ -38,8 +38,8 @@ from reconcilers.promises.holdings import (
 )
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Identity, Journal, Promise
-from reconcilers.promises.passes import Fenced
 from reconcilers.promises.reading import CacheWait, highest_revision
+from reconcilers.promises.requestkinds import Fenced
 from reconcilers.promises.settling import CreatedEffects, settle
 from reconcilers.promises.unreadable import check_holders
 

@@ -70,11 +70,10 @@ from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
-    Fenced,
-    RequestKind,
 )
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
+from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import find_promised_version, settle
 from reconcilers.promises.shares import Limits, Shares, TenantOf, tenant_of_namespace
@@ -156,6 +155,7 @@ class Pools(
             caches, reports, clock, check_interval=settings.contents_check
         )
         caches.allocations.subscribe(gone.log)
+        self._served_requests = ServedRequests(self)
 
     @property
     @override
@@ -183,8 +183,10 @@ class Pools(
         return pool, None
 
     @override
-    def request_kinds(self, pool: IPAMPool) -> Sequence["Pools"]:
-        return (self,)
+    def request_kinds(
+        self, pool: IPAMPool
+    ) -> Sequence[ServedRequests[IPAMPool, IPAMAllocation, KkpView]]:
+        return (self._served_requests,)
 
     @override
     def tenants(self, reading: KkpView) -> TenantOf:

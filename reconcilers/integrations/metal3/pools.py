@@ -38,7 +38,7 @@ from reconcilers.integrations.metal3.api import (
     PROVIDER,
     Metal3Pool,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, Metal3Requests
+from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
 from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import EitherClaim
@@ -53,6 +53,7 @@ from reconcilers.promises.passes import (
     writing_pool,
 )
 from reconcilers.promises.reading import Behind
+from reconcilers.promises.requestkinds import ServedRequests
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
 from reconcilers.promises.unreadable import UnreadableHoldings
 
@@ -158,9 +159,11 @@ class Metal3Pools(
         return pool, None
 
     @override
-    def request_kinds(self, pool: Metal3Pool) -> Sequence[Metal3Requests[Any, Any]]:
+    def request_kinds(
+        self, pool: Metal3Pool
+    ) -> Sequence[ServedRequests[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace]]]:
         self._served.check(pool.metadata.key, JOURNALS.read(pool))
-        return [kind.requests for kind in self._served.kinds]
+        return [kind.requests.served_requests for kind in self._served.kinds]
 
     @override
     def tenants(self, reading: ClaimsReading[EntrySpace]) -> TenantOf:
@@ -259,10 +262,12 @@ class Metal3Pools(
             return SETTLED
         if self._caches.pool_is_paused(pool):
             return SETTLED
-        kinds = self.request_kinds(pool)
+        journal = JOURNALS.read(pool)
+        self._served.check(pool.metadata.key, journal)
+        kinds = self._served.kinds
         await self._refuse_waiting(pool, "it is being deleted")
         for kind in kinds:
-            if await kind.blockers(pool, JOURNALS.read(pool)):
+            if await kind.requests.blockers(pool, journal):
                 with writing_pool():
                     await self._indexes.write(pool, self._spaces.of(pool))
                 return Blocked("Deleting", self._parts.settings.requeue_deleting)

@@ -64,10 +64,9 @@ from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
-    Fenced,
-    RequestKind,
 )
 from reconcilers.promises.reading import highest_revision
+from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.settling import settle
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
@@ -155,6 +154,7 @@ class Networks(
         self._statuses = NetworkStatuses(
             client, caches, recorder=recorder, clock=clock, spaces=spaces
         )
+        self._served_requests = ServedRequests(self)
 
     @property
     @override
@@ -186,8 +186,10 @@ class Networks(
         return pool, SETTLED
 
     @override
-    def request_kinds(self, pool: NetworkNamespace) -> Sequence["Networks"]:
-        return (self,)
+    def request_kinds(
+        self, pool: NetworkNamespace
+    ) -> Sequence[ServedRequests[NetworkNamespace, VitistackAllocation, NetworkReading]]:
+        return (self._served_requests,)
 
     @override
     def tenants(self, reading: NetworkReading) -> TenantOf:

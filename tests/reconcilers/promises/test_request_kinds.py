@@ -25,13 +25,12 @@ from reconcilers.promises.passes import (
     JOURNAL_ALONE,
     NOTHING_SEEN,
     Allotment,
-    Fenced,
     PassWork,
     PoolPasses,
     PoolWrite,
-    RequestKind,
     next_after_quiet_period,
 )
+from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
 from reconcilers.promises.results import WriteResult
 from reconcilers.promises.shares import Limits, Shares, TenantOf, no_tenant
 from reconcilers.promises.unreadable import UnreadableHoldings
@@ -54,6 +53,7 @@ class Requests(RequestKind[NetworkPool, Any, str]):
     def __init__(self, resource: Resource[Any], calls: list[tuple[str, str, Any]]) -> None:
         self._resource = resource
         self._calls = calls
+        self.served_requests = ServedRequests(self)
         self.seen: str | None = None
         """What a fence has seen."""
 
@@ -147,8 +147,8 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
         return pool, None
 
     @override
-    def request_kinds(self, pool: NetworkPool) -> Sequence[Requests]:
-        return self._kinds
+    def request_kinds(self, pool: NetworkPool) -> Sequence[ServedRequests[NetworkPool, Any, str]]:
+        return [kind.served_requests for kind in self._kinds]
 
     @override
     def tenants(self, reading: str) -> TenantOf:
@@ -305,7 +305,8 @@ async def test_a_pass_reads_again_after_fences_with_what_each_of_them_has_seen(
 
 async def test_nothing_is_chosen_if_the_kinds_that_are_served_change_during_the_pass() -> None:
     site = Served({KIND: "7"})
-    answers = iter([site.kinds[:1], site.kinds])
+    served = [kind.served_requests for kind in site.kinds]
+    answers = iter([served[:1], served])
     site.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
     outcome = await site.passes.reconcile(make.key("lab"))
     assert isinstance(outcome, Again)
