@@ -16,14 +16,14 @@ It is read as it is stored, so it counts even if the journal is lost.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from controller.meta import Key, Object
 from reconcilers.api import names
 from reconcilers.api.networkpool import Assignment, NetworkPool
 from reconcilers.networkpool.view import ClaimView, NetworkPoolReading
-from reconcilers.promises.choosing import AskerRefusal, Taker
-from reconcilers.promises.holdings import Facts, Holdings, Source
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers
+from reconcilers.promises.holdings import Facts, HolderSource, Holdings
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.reading import Behind
@@ -51,7 +51,7 @@ class PoolClaims(Protocol):
         ...
 
     @property
-    def sources(self) -> Sequence[Source[Key, None]]:
+    def sources(self) -> Sequence[HolderSource[Key, None]]:
         """The caches of the objects that speak of claims."""
         ...
 
@@ -96,15 +96,15 @@ class PoolClaims(Protocol):
         """Return whether a pool gives nothing to claims for now; they hold all the same."""
         ...
 
-    def make_taker(
+    def serve_askers(
         self,
         pool: NetworkPool,
         settled: Journal,
         reading: NetworkPoolReading,
         *,
         closed: str,
-    ) -> Taker[Any]:
-        """Return the taker that chooses ranges of a pool for its claims.
+    ) -> ServedAskers[Object]:
+        """Return the claims of a pool, as a choice sees them.
 
         Args:
             pool: as it was read.

@@ -50,7 +50,7 @@ from reconcilers.networkpool.problems import (
     is_sound,
     list_claimed,
 )
-from reconcilers.networkpool.protocol import MakeTaker, PassDecision, blockers, decide
+from reconcilers.networkpool.protocol import PassDecision, ServeAskers, blockers, decide
 from reconcilers.networkpool.reading import PoolReader, keep_holdings
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
@@ -58,7 +58,7 @@ from reconcilers.networkpool.statusjournal import (
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
-from reconcilers.promises.choosing import AskerRefusal, Taker, refusals_of
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.journal import Identity, Journal, Promise
@@ -246,7 +246,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
             observed=reading.observed,
             limits=limits,
             journal=journal,
-            claims=self._find_claim_taker(pool, reading),
+            claims=self._find_claims(pool, reading),
             are_allocations_served=reading.closed is None,
         )
         askers = (grant.asker for grant in decision.choice.grants)
@@ -264,19 +264,17 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         )
         return Allotment(decision.settled, granted, more=decision.choice.more, detail=detail)
 
-    def _find_claim_taker(
-        self, pool: NetworkPool, reading: NetworkPoolReading
-    ) -> MakeTaker | None:
-        """Return a function that makes the taker for claims; None if claims get nothing now."""
+    def _find_claims(self, pool: NetworkPool, reading: NetworkPoolReading) -> ServeAskers | None:
+        """Return a function that returns the claims that wait; None if they get nothing now."""
         claims = self._claims.pool_claims
         if claims is None or reading.view.claims is None or claims.is_paused(pool):
             return None
         closed = describe_refused_namespace(pool.metadata.namespace, self._settings.namespaces)
 
-        def make_taker(settled: Journal) -> Taker[Any]:
-            return claims.make_taker(pool, settled, reading, closed=closed)
+        def serve_askers(settled: Journal) -> ServedAskers[Object]:
+            return claims.serve_askers(pool, settled, reading, closed=closed)
 
-        return make_taker
+        return serve_askers
 
     @override
     async def confirm(

@@ -10,7 +10,6 @@ moved on or is gone.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from allocator import AddressRange, Capacity, Layout
 from controller.meta import Object
@@ -20,7 +19,13 @@ from reconcilers.networkpool.allocationtaking import AllocationTaker
 from reconcilers.networkpool.facts import KIND, name_spaces
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, settle_journal
 from reconcilers.networkpool.view import AllocationsView
-from reconcilers.promises.choosing import Choice, Taker, choose, count_promise, exclude_ranges
+from reconcilers.promises.choosing import (
+    Choice,
+    ServedAskers,
+    choose,
+    count_promise,
+    exclude_ranges,
+)
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.shares import NO_LIMITS, Limits
@@ -59,8 +64,8 @@ class PassDecision:
         return self.settled.with_promises(self.promises)
 
 
-MakeTaker = Callable[[Journal], Taker[Any]]
-"""Returns what requests of a further kind get, given the journal without what is over."""
+ServeAskers = Callable[[Journal], ServedAskers[Object]]
+"""Returns the askers of a further kind, given the journal without what is over."""
 
 
 def decide(  # noqa: PLR0913 - what was read, and the pool
@@ -72,7 +77,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     *,
     limits: Limits = NO_LIMITS,
     journal: Journal | None = None,
-    claims: MakeTaker | None = None,
+    claims: ServeAskers | None = None,
     are_allocations_served: bool = True,
 ) -> PassDecision:
     """Decide for one pass over `pool` which requests get a range, given what was read of them.
@@ -86,7 +91,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         observed: what another allocator gave.
         limits: which requests may get a range.
         journal: of the pool; None if it has not been read yet.
-        claims: makes what claims get; None if nothing is given to claims now.
+        claims: returns the claims that wait; None if nothing is given to claims now.
         are_allocations_served: whether allocations get ranges now.
     """
     stored = STATUS_JOURNALS.read(pool) if journal is None else journal
@@ -100,23 +105,22 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         spaces = [view.holdings.space(family) for family in by_family]
         choice: Choice[Object] = Choice()
         if batch:
-            # Each kind of requests has askers of its own type, and a taker gets only its own.
-            takers: list[Taker[Any]] = []
+            askers: list[ServedAskers[Object]] = []
             if are_allocations_served:
-                takers.append(
-                    AllocationTaker(
-                        pool,
-                        view.find,
-                        spaces=spaces,
-                        holdings=view.holdings,
-                        promises=settled.promises,
-                    )
+                taker = AllocationTaker(
+                    pool,
+                    view.find,
+                    spaces=spaces,
+                    holdings=view.holdings,
+                    promises=settled.promises,
                 )
+                allocations = ServedAskers(taker)
+                askers.append(allocations)
             if claims is not None:
-                takers.append(claims(settled))
+                askers.append(claims(settled))
             choice = choose(
                 view.holdings,
-                takers,
+                askers,
                 settled.promises,
                 min(batch, STATUS_JOURNALS.room(settled)),
                 limits=limits,

@@ -5,7 +5,9 @@ The choice is pure: it depends on what was read, and writes nothing. A pass carr
 first. A smaller request may pass a larger one that does not fit.
 
 What an asker of a kind gets is for the kind to say, by a `Taker`. It takes ranges of the spaces of
-the pool in a trial, so the holdings are afterwards what they were before.
+the pool in a trial, so the holdings are afterwards what they were before. Askers of several kinds
+are of several types, and a choice looks only at their metadata. So it gets each taker as
+`ServedAskers`, which binds the taker with the type of its askers.
 
 If an asker is refused, and the others of its row show that refusal already, the others are not
 tried: free addresses only get fewer, so none of them would fit. Some refusals hold only until the
@@ -169,6 +171,50 @@ class Taker(Protocol[AskerT]):
         ...
 
 
+class AskerTurn(Generic[Asker_co]):
+    """An asker whose turn it is, and what its kind answers about it.
+
+    Args:
+        taker: of the kind.
+    """
+
+    __slots__ = ("_taker", "asker")
+
+    def __init__(self, taker: Taker[Asker_co], asker: Asker_co) -> None:
+        self._taker = taker
+        self.asker = asker
+
+    def take(self) -> Taken | None:
+        """Take ranges of the spaces of the pool, in a trial; None to pass over the asker.
+
+        Raises:
+            Refused: the asker cannot be served; nothing is taken.
+        """
+        return self._taker.take(self.asker)
+
+    def shows(self, refused: Refused) -> bool:
+        """Return whether the asker, and so all others of its row, show a refusal already."""
+        return self._taker.shows(self.asker, refused)
+
+
+class ServedAskers(Generic[Asker_co]):
+    """The askers of one kind as a choice sees them, whatever their type.
+
+    Args:
+        taker: of the kind, which alone sees the askers.
+    """
+
+    def __init__(self, taker: Taker[Asker_co]) -> None:
+        self._taker = taker
+        self.kind = taker.kind
+        """The kind of the requests, by its full name."""
+
+    def find_turn(self, holder: Holder) -> AskerTurn[Asker_co] | None:
+        """Return the turn of a holder; None if nothing may be promised to it now."""
+        asker = self._taker.find(holder)
+        return None if asker is None else AskerTurn(self._taker, asker)
+
+
 @contextmanager
 def exclude_ranges(
     holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange] = ()
@@ -203,7 +249,7 @@ def count_promise(_: Sequence[PromisedRange]) -> int:
 
 def choose(
     holdings: Holdings,
-    takers: Iterable[Taker[AskerT]],
+    askers: Iterable[ServedAskers[AskerT]],
     promises: Collection[Promise],
     room: int,
     *,
@@ -214,26 +260,27 @@ def choose(
 
     Args:
         holdings: what is held of the pool, and which askers wait; in a trial (`exclude_ranges`).
-        takers: of the kinds of requests that are served.
+        askers: of the kinds of requests that are served.
         promises: the open promises of the pool.
         room: the most to promise, as `count` counts it.
         limits: which askers may get a promise.
         count: returns how much of `room` the ranges of one promise need.
     """
-    by_kind = {taker.kind: taker for taker in takers}
+    by_kind = {of_kind.kind: of_kind for of_kind in askers}
     promised = {promise.uid for promise in promises}
     eligibility = limits.eligibility(promises)
     grants: list[Grant[AskerT]] = []
     refusals: list[AskerRefusal[AskerT]] = []
     turns = holdings.turns()
     for _, holder in turns:
-        taker = by_kind.get(holder.kind)
-        if taker is None:  # nothing is given to askers of this kind now
+        of_kind = by_kind.get(holder.kind)
+        if of_kind is None:  # nothing is given to askers of this kind now
             turns.leave_out()
             continue
-        asker = taker.find(holder)
-        if asker is None or asker.metadata.uid in promised:
+        turn = of_kind.find_turn(holder)
+        if turn is None or turn.asker.metadata.uid in promised:
             continue
+        asker = turn.asker
         tenant = limits.tenant_of(holder)
         verdict = eligibility.judge(asker.metadata, tenant)
         if verdict is ShareVerdict.TENANT_WAITS:
@@ -243,9 +290,9 @@ def choose(
         if room <= 0:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
-            chosen = taker.take(asker)
+            chosen = turn.take()
         except Refused as refused:
-            is_shown = taker.shows(asker, refused)
+            is_shown = turn.shows(refused)
             refusals.append(
                 AskerRefusal(
                     holder,

@@ -26,7 +26,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from typing_extensions import override
 
 from allocator import AddressRange, Layout, Space
 from controller.cache import Cache, Change
@@ -380,12 +382,29 @@ def log_differences(pool: Hashable, parts: Sequence[str]) -> None:
 
 PoolT = TypeVar("PoolT", bound=Hashable)
 OfferT = TypeVar("OfferT")
+OfferT_contra = TypeVar("OfferT_contra", contravariant=True)
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 
+class HolderSource(Protocol[PoolT, OfferT_contra]):
+    """Objects of one kind that speak of holders, whatever their type."""
+
+    def list_holders(self, pool: PoolT, offer: OfferT_contra) -> Iterable[Holder]:
+        """Return the holders that objects speak of to a pool which offers this."""
+        ...
+
+    def subscribe(self, note: Callable[[PoolT, Holder], None]) -> Callable[[], None]:
+        """Call `note` with each pool and holder that a change concerns, from now on.
+
+        Returns:
+            A function that ends the subscription.
+        """
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class Source(Generic[PoolT, OfferT]):
-    """One kind of objects that speak of holders.
+class CachedSource(HolderSource[PoolT, OfferT], Generic[PoolT, OfferT, ObjectT]):
+    """The objects of one cache, which speak of holders.
 
     Args:
         cache: the objects.
@@ -394,10 +413,25 @@ class Source(Generic[PoolT, OfferT]):
         holder: returns the holder that an object speaks of to a pool.
     """
 
-    cache: Cache[Any]
-    objects: Callable[[PoolT, OfferT], Iterable[Any]]
-    pools: Callable[[Any], Iterable[PoolT]]
-    holder: Callable[[Any, PoolT], Holder]
+    cache: Cache[ObjectT]
+    objects: Callable[[PoolT, OfferT], Iterable[ObjectT]]
+    pools: Callable[[ObjectT], Iterable[PoolT]]
+    holder: Callable[[ObjectT, PoolT], Holder]
+
+    @override
+    def list_holders(self, pool: PoolT, offer: OfferT) -> Iterable[Holder]:
+        return (self.holder(state, pool) for state in self.objects(pool, offer))
+
+    @override
+    def subscribe(self, note: Callable[[PoolT, Holder], None]) -> Callable[[], None]:
+        def note_change(change: Change[ObjectT]) -> None:
+            for state in (change.old, change.new):
+                if state is not None:
+                    for pool in self.pools(state):
+                        note(pool, self.holder(state, pool))
+
+        self.cache.subscribe(note_change)
+        return partial(self.cache.unsubscribe, note_change)
 
 
 def indexed_source(
@@ -405,7 +439,7 @@ def indexed_source(
     index: str,
     pools: Callable[[ObjectT], Iterable[PoolT]],
     holder: Callable[[ObjectT], Holder],
-) -> Source[PoolT, OfferT]:
+) -> HolderSource[PoolT, OfferT]:
     """Return the source of a cache with an index of pools.
 
     Args:
@@ -417,7 +451,7 @@ def indexed_source(
     def objects(pool: PoolT, _: OfferT) -> Iterable[ObjectT]:
         return cache.by_index(index, str(pool))
 
-    return Source(cache, objects, pools=pools, holder=lambda state, _: holder(state))
+    return CachedSource(cache, objects, pools=pools, holder=lambda state, _: holder(state))
 
 
 @dataclass(slots=True)
@@ -443,7 +477,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
 
     def __init__(
         self,
-        sources: Sequence[Source[PoolT, OfferT]],
+        sources: Sequence[HolderSource[PoolT, OfferT]],
         facts: Callable[[PoolT, Holder, OfferT], Facts | None],
         layouts: Callable[[OfferT], Layouts],
         *,
@@ -458,14 +492,12 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         self._check_interval = check_interval
         self._on_difference = on_difference
         self._pools: dict[PoolT, _Kept[OfferT]] = {}
-        self._subscriptions = [(source.cache, partial(self._note, source)) for source in sources]
-        for cache, note in self._subscriptions:
-            cache.subscribe(note)
+        self._subscriptions = [source.subscribe(self._note) for source in sources]
 
     def close(self) -> None:
         """Follow the caches no longer: others are read from now on."""
-        for cache, note in self._subscriptions:
-            cache.unsubscribe(note)
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
         self._pools.clear()
 
     def holdings(self, pool: PoolT, offer: OfferT) -> Holdings:
@@ -498,21 +530,16 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         """Return the pools whose holdings are kept, with what they offer."""
         return [(pool, kept.offer) for pool, kept in self._pools.items()]
 
-    def _note(self, source: Source[PoolT, OfferT], change: Change[Any]) -> None:
-        for state in (change.old, change.new):
-            if state is not None:
-                for pool in source.pools(state):
-                    kept = self._pools.get(pool)
-                    if kept is not None:
-                        kept.changed.add(source.holder(state, pool))
+    def _note(self, pool: PoolT, holder: Holder) -> None:
+        kept = self._pools.get(pool)
+        if kept is not None:
+            kept.changed.add(holder)
 
     def _read(self, pool: PoolT, offer: OfferT) -> _Kept[OfferT]:
         """Read all holders of a pool."""
-        holders = {
-            source.holder(state, pool): None
-            for source in self._sources
-            for state in source.objects(pool, offer)
-        }
+        holders = dict.fromkeys(
+            holder for source in self._sources for holder in source.list_holders(pool, offer)
+        )
         facts = (
             (holder, holder_facts)
             for holder in holders

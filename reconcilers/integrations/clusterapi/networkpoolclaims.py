@@ -38,7 +38,6 @@ from reconcilers.integrations.clusterapi.claimkind import (
     ContractClaims,
     ContractReading,
 )
-from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import space_of_layout
 from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.core.absentkinds import UNKNOWN_RETRY, AbsentKinds
@@ -46,8 +45,8 @@ from reconcilers.integrations.core.claimreading import ClaimSpaceView, ClaimsRea
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.networkpool.claims import ClaimService, PoolClaims, find_entry
 from reconcilers.networkpool.view import ClaimView, NetworkPoolReading
-from reconcilers.promises.choosing import AskerRefusal, refusals_of
-from reconcilers.promises.holdings import Facts, Holdings, Source
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
+from reconcilers.promises.holdings import CachedSource, Facts, HolderSource, Holdings
 from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
@@ -103,7 +102,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @property
     @override
-    def sources(self) -> Sequence[Source[Key, None]]:
+    def sources(self) -> Sequence[HolderSource[Key, None]]:
         return [_source_of(self._caches.claims), _source_of(self._caches.addresses)]
 
     @override
@@ -140,16 +139,17 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         return is_paused(pool.metadata.annotations)
 
     @override
-    def make_taker(
+    def serve_askers(
         self,
         pool: NetworkPool,
         settled: Journal,
         reading: NetworkPoolReading,
         *,
         closed: str,
-    ) -> ClaimTaker:
+    ) -> ServedAskers[IPAddressClaim]:
         of_claims, observed = _claims_of(pool, reading), reading.observed
-        return self._claims.make_taker(pool, settled, of_claims, closed=closed, observed=observed)
+        taker = self._claims.make_taker(pool, settled, of_claims, closed=closed, observed=observed)
+        return ServedAskers(taker)
 
     @override
     def needs_fence(
@@ -258,7 +258,7 @@ def _claims_of(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReadin
     return ClaimsReading(space, view.holdings, {CLAIM_KIND: view})
 
 
-def _source_of(cache: Cache[ClaimOrAddress]) -> Source[Key, None]:
+def _source_of(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
     """Return a cache of claims or IPAddresses as a source of the holdings of NetworkPools."""
 
     def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
@@ -267,7 +267,7 @@ def _source_of(cache: Cache[ClaimOrAddress]) -> Source[Key, None]:
     def holder(obj: ClaimOrAddress, _: Key) -> Holder:
         return holder_of(obj)
 
-    return Source(cache, objects, pools=named_pools, holder=holder)
+    return CachedSource(cache, objects, pools=named_pools, holder=holder)
 
 
 class DiscoveredClaims(ClaimService):

@@ -41,7 +41,7 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.core.claimkind import choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice
+from reconcilers.promises.choosing import Choice, ServedAskers
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -160,7 +160,7 @@ class InClusterPoolKind(
         )
         taker = self._claims.make_taker(pool, settled, reading)
         return choose_claims(
-            settled, reading, [taker], promised=promised, room=room, limits=limits
+            settled, reading, [ServedAskers(taker)], promised=promised, room=room, limits=limits
         )
 
     @override

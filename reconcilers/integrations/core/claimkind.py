@@ -22,7 +22,13 @@ from reconcilers.integrations.core.claimreading import (
 )
 from reconcilers.integrations.core.claimwrites import ClaimStatuses, ClaimWrites
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.promises.choosing import AskerRefusal, Choice, Taker, choose, exclude_ranges
+from reconcilers.promises.choosing import (
+    AskerRefusal,
+    Choice,
+    ServedAskers,
+    choose,
+    exclude_ranges,
+)
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import Allotment
@@ -162,7 +168,7 @@ class ClaimKind(
 def choose_claims(
     settled: Journal,
     reading: ClaimsReading[SpaceT],
-    takers: Sequence[Taker[ClaimT]],
+    askers: Sequence[ServedAskers[ClaimT]],
     *,
     promised: Iterable[PromisedRange],
     room: int,
@@ -172,12 +178,12 @@ def choose_claims(
 
     Args:
         settled: the journal of the pool, without the promises that are over.
-        takers: of the kinds of claims.
+        askers: the claims of each kind.
         promised: the ranges of open promises, in the spaces that the pool has now.
         room: the most to promise.
         limits: which claims may get a promise.
     """
     with exclude_ranges(reading.holdings, promised):
-        choice = choose(reading.holdings, takers, settled.promises, room, limits=limits)
+        choice = choose(reading.holdings, askers, settled.promises, room, limits=limits)
     granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
     return Allotment(settled, granted, more=choice.more, detail=choice)

@@ -30,11 +30,12 @@ from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import (
     CHECK_SECONDS,
+    CachedSource,
     Facts,
+    HolderSource,
     Holdings,
     KeptHoldings,
     Layouts,
-    Source,
 )
 from reconcilers.promises.identities import Holder, find_by_key
 from reconcilers.promises.journal import Identity, Journal, Promise
@@ -727,7 +728,7 @@ async def _list_source(
 
 def sources_of_holdings(
     source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
-) -> tuple[Source[PoolT, SpaceT], Source[PoolT, SpaceT]]:
+) -> tuple[HolderSource[PoolT, SpaceT], HolderSource[PoolT, SpaceT]]:
     """Return the claims and the IPAddresses of a kind as sources of holdings."""
 
     def claims_of(pool: PoolT, _: SpaceT) -> Iterable[ClaimT]:
@@ -738,13 +739,13 @@ def sources_of_holdings(
         return () if pool is None else (pool,)
 
     return (
-        Source(
+        CachedSource(
             source.claims,
             claims_of,
             pools=pools_of_claim,
             holder=lambda claim, _: holder_of_claim(source, claim),
         ),
-        Source(
+        CachedSource(
             source.addresses,
             source.addresses_of_pool,
             pools=source.pools_of_address,

@@ -19,7 +19,7 @@ from reconcilers.integrations.kubermatic.holdings import (
     parse_holding,
 )
 from reconcilers.integrations.kubermatic.spaces import DatacenterSpace
-from reconcilers.promises.choosing import Refused, Taken, choose, exclude_ranges
+from reconcilers.promises.choosing import Refused, ServedAskers, Taken, choose, exclude_ranges
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -155,14 +155,14 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         room: the most ranges to promise.
         limits: which allocations may be promised something.
     """
-    taker = ClusterTaker(content)
+    askers = ServedAskers(ClusterTaker(content))
     promised = [
         PromisedRange(blocks, name)
         for name, datacenter in content.datacenters.items()
         for blocks in datacenter.promised_blocks
     ]
     with exclude_ranges(content.holdings, promised):
-        choice = choose(content.holdings, [taker], content.promises, room, limits=limits)
+        choice = choose(content.holdings, [askers], content.promises, room, limits=limits)
     grants = []
     for grant in choice.grants:
         asker, ranges = grant.asker, grant.addresses

@@ -33,10 +33,10 @@ from reconcilers.integrations.kubermatic.facts import (
     layouts_of,
 )
 from reconcilers.promises.holdings import (
+    CachedSource,
     Facts,
     Holdings,
     KeptHoldings,
-    Source,
     indexed_source,
 )
 from reconcilers.promises.identities import Find, Holder, find_by_key
@@ -203,7 +203,7 @@ class KeptClusters:
                         allocation.metadata.namespace, allocation.metadata.name
                     ),
                 ),
-                Source(
+                CachedSource(
                     caches.clusters,
                     self._clusters_of,
                     pools=self._pools_of,

@@ -1,8 +1,11 @@
 """One kind of claims as passes over IPPools serve it."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from random import Random
-from typing import Generic
+from typing import Generic, Protocol
+
+from typing_extensions import override
 
 from controller.client import Client
 from controller.clock import Clock
@@ -23,8 +26,11 @@ from reconcilers.integrations.metal3.caches import (
 )
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherClaim
 from reconcilers.integrations.metal3.taking import EntryTaker, TakenAddresses
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers, refusals_of
+from reconcilers.promises.journal import Journal
+from reconcilers.promises.requestkinds import ServedRequests
 
 Metal3Requests = ClaimKind[Metal3Pool, ClaimT, AddressT, Key, EntrySpace]
 """Claims of one kind, as the engine serves them from IPPools."""
@@ -54,7 +60,72 @@ class Metal3Parts:
     generator: Random
 
 
-class Metal3Claims(Generic[ClaimT, AddressT]):
+class ServedClaims(Protocol):
+    """Claims of one kind as a pass over an IPPool sees them, whichever kind it is."""
+
+    @property
+    def claim_kind(self) -> str:
+        """The full name of the kind."""
+        ...
+
+    @property
+    def served_requests(
+        self,
+    ) -> ServedRequests[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace]]:
+        """The claims, for the passes over pools of all kinds; the same object each time."""
+        ...
+
+    def serve_askers(
+        self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
+    ) -> ServedAskers[EitherClaim]:
+        """Return the claims of a pool, as a choice sees them.
+
+        Args:
+            pool: as it was read.
+            reading: of the pool.
+            unavailable: the addresses that are promised, or chosen in this pass.
+        """
+        ...
+
+    async def refuse(
+        self, pool: Metal3Pool, refusals: Iterable[AskerRefusal[EitherClaim]]
+    ) -> float | None:
+        """Write on claims of this kind why they get nothing, where that differs.
+
+        Returns:
+            In how many seconds to write the claims whose write was refused; None without such.
+        """
+        ...
+
+    async def refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
+        """Write on each claim that waits for a pool why the pool serves no claim.
+
+        Returns:
+            As `refuse`.
+        """
+        ...
+
+    async def count_blockers(self, pool: Metal3Pool, journal: Journal) -> int:
+        """Return how many holders of addresses the deletion of a pool has to wait for.
+
+        If none, what the pool may have promised to claims of this kind is void when this returns.
+
+        Raises:
+            UnreadableHolders: objects that may hold its addresses cannot be decoded.
+            ControllerError: a request failed.
+        """
+        ...
+
+    def seconds_until_restored(self, pool: Metal3Pool) -> float | None:
+        """Return in how many seconds the first restored claim of a pool may get any address.
+
+        Returns:
+            None if no claim of the pool waits for its IPAddress.
+        """
+        ...
+
+
+class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
     """Claims of one kind that IPPools serve.
 
     Args:
@@ -66,11 +137,10 @@ class Metal3Claims(Generic[ClaimT, AddressT]):
         self._parts = parts
         self._caches = caches
         side = caches.side
-        self.restored = RestoredRequests(
+        self._restored = RestoredRequests(
             caches.claims, parts.clock, waits=side.waits, spaces=claim_indexes(side)[SPACE_INDEX]
         )
-        """The claims that may still get an IPAddress from a restore."""
-        self.requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
+        self._requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
             POOLS,
             lambda pool: pool.metadata.key,
             source=caches,
@@ -86,25 +156,48 @@ class Metal3Claims(Generic[ClaimT, AddressT]):
             ),
             is_served=lambda claim: not parts.caches.why_claim_stops(claim),
         )
-        """The claims, for the passes over pools."""
 
-    def make_taker(
+    @property
+    @override
+    def claim_kind(self) -> str:
+        return self._caches.claim_kind
+
+    @property
+    @override
+    def served_requests(self) -> ServedRequests[Metal3Pool, ClaimT, ClaimsReading[EntrySpace]]:
+        return self._requests.served_requests
+
+    @override
+    async def refuse(
+        self, pool: Metal3Pool, refusals: Iterable[AskerRefusal[EitherClaim]]
+    ) -> float | None:
+        of_kind = refusals_of(self._caches.side.claims.type, refusals)
+        return await self._requests.writes.refuse(of_kind, pool)
+
+    @override
+    async def refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
+        return await self._requests.refuse_waiting(pool, why)
+
+    @override
+    async def count_blockers(self, pool: Metal3Pool, journal: Journal) -> int:
+        return await self._requests.blockers(pool, journal)
+
+    @override
+    def seconds_until_restored(self, pool: Metal3Pool) -> float | None:
+        return self._restored.seconds_until_next(str(pool.metadata.key))
+
+    @override
+    def serve_askers(
         self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
-    ) -> EntryTaker[ClaimT, AddressT]:
-        """Return the taker of addresses of a pool for claims of this kind.
-
-        Args:
-            pool: as it was read.
-            reading: of the pool.
-            unavailable: the addresses that are promised, or chosen in this pass.
-        """
-        return EntryTaker(
+    ) -> ServedAskers[ClaimT]:
+        taker = EntryTaker(
             self._parts.caches,
             self._caches.side,
             pool=pool,
             space=reading.space,
             view=reading.view_of(self._caches.side),
             unavailable=unavailable,
-            restores=self.restored.seconds_left,
+            restores=self._restored.seconds_left,
             generator=self._parts.generator,
         )
+        return ServedAskers(taker)

@@ -38,7 +38,7 @@ from reconcilers.integrations.metal3.api import (
     PROVIDER,
     Metal3Pool,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
+from reconcilers.integrations.metal3.claimkind import Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import EitherClaim
@@ -68,7 +68,7 @@ class ServedKinds:
         kinds: the kinds that are served.
     """
 
-    def __init__(self, clock: Clock, kinds: Sequence[Metal3Claims[Any, Any]]) -> None:
+    def __init__(self, clock: Clock, kinds: Sequence[ServedClaims]) -> None:
         self._absent = AbsentKinds(clock)
         self.kinds = kinds
         self.is_known = True
@@ -85,7 +85,7 @@ class ServedKinds:
         """
         if not self.is_known:
             raise Behind(UNKNOWN_RETRY, "it is not known which kinds of claims are served")
-        kinds = {kind.requests.request_resource.full_name for kind in self.kinds}
+        kinds = {kind.claim_kind for kind in self.kinds}
         missing = {JOURNALS.kind, *(kind for kind, _ in JOURNALS.others)} - kinds
         revisions = [(kind, journal.revisions[kind]) for kind in missing & set(journal.revisions)]
         promises = [promise for promise in journal.promises if promise.kind in missing]
@@ -163,7 +163,7 @@ class Metal3Pools(
         self, pool: Metal3Pool
     ) -> Sequence[ServedRequests[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace]]]:
         self._served.check(pool.metadata.key, JOURNALS.read(pool))
-        return [kind.requests.served_requests for kind in self._served.kinds]
+        return [kind.served_requests for kind in self._served.kinds]
 
     @override
     def tenants(self, reading: ClaimsReading[EntrySpace]) -> TenantOf:
@@ -192,8 +192,8 @@ class Metal3Pools(
             for part in promise.ranges
         ]
         unavailable = TakenAddresses(settled.promises)
-        takers = [kind.make_taker(pool, reading, unavailable) for kind in self._served.kinds]
-        return choose_claims(settled, reading, takers, promised=promised, room=room, limits=limits)
+        askers = [kind.serve_askers(pool, reading, unavailable) for kind in self._served.kinds]
+        return choose_claims(settled, reading, askers, promised=promised, room=room, limits=limits)
 
     @override
     async def finish(
@@ -206,12 +206,8 @@ class Metal3Pools(
     ) -> float | None:
         waits: list[float | None] = []
         for kind in self._served.kinds:
-            full_name = kind.requests.request_resource.full_name
-            refusals = [
-                refusal for refusal in choice.detail.refusals if refusal.holder.kind == full_name
-            ]
-            waits.append(await kind.requests.writes.refuse(refusals, pool))
-            waits.append(kind.restored.seconds_until_next(str(pool.metadata.key)))
+            waits.append(await kind.refuse(pool, choice.detail.refusals))
+            waits.append(kind.seconds_until_restored(pool))
         if not choice.more:  # else the next pass follows at once
             with writing_pool():
                 await self._indexes.write(pool, reading.space)
@@ -229,7 +225,7 @@ class Metal3Pools(
 
     async def _refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
         """Write on each claim that waits for a pool why the pool serves nobody."""
-        waits = [await kind.requests.refuse_waiting(pool, why) for kind in self._served.kinds]
+        waits = [await kind.refuse_waiting(pool, why) for kind in self._served.kinds]
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
     def _missing_metadata(self, pool: Metal3Pool, *, add_finalizer: bool) -> dict[str, Any]:
@@ -267,7 +263,7 @@ class Metal3Pools(
         kinds = self._served.kinds
         await self._refuse_waiting(pool, "it is being deleted")
         for kind in kinds:
-            if await kind.requests.blockers(pool, journal):
+            if await kind.count_blockers(pool, journal):
                 with writing_pool():
                     await self._indexes.write(pool, self._spaces.of(pool))
                 return Blocked("Deleting", self._parts.settings.requeue_deleting)

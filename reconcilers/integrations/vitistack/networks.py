@@ -58,7 +58,14 @@ from reconcilers.integrations.vitistack.writing import (
     has_problem,
 )
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import AskerRefusal, Refused, Taken, choose, exclude_ranges
+from reconcilers.promises.choosing import (
+    AskerRefusal,
+    Refused,
+    ServedAskers,
+    Taken,
+    choose,
+    exclude_ranges,
+)
 from reconcilers.promises.journal import Journal, Promise, PromisedRange, ranges_of
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
@@ -281,7 +288,9 @@ class Networks(
         )
         room = min(self._settings.batch, JOURNALS.room(settled))
         with exclude_ranges(view.holdings, promised, map(PromisedRange, shown_ranges)):
-            choice = choose(view.holdings, [taker], settled.promises, room, limits=limits)
+            choice = choose(
+                view.holdings, [ServedAskers(taker)], settled.promises, room, limits=limits
+            )
         granted = [(grant.promise_to(grant.asker), grant.asker) for grant in choice.grants]
         unserved = Unserved(choice.refusals, taker.leaving_error)
         return Allotment(settled, granted, more=choice.more, detail=unserved)

@@ -26,6 +26,7 @@ from reconcilers.promises.choosing import (
     Choice,
     Grant,
     Refused,
+    ServedAskers,
     choose,
     count_promise,
     exclude_ranges,
@@ -171,7 +172,9 @@ class PoolPasses:
                 return choose_by_trying_all(taker(), view, promises=promises, room=room)
 
         with exclude_ranges(view.holdings, ranges):
-            decided = choose(view.holdings, [taker()], promises, room, count=count_promise)
+            decided = choose(
+                view.holdings, [ServedAskers(taker())], promises, room, count=count_promise
+            )
         expected = by_trying_all(room)
         told = new_refusals(decided.refusals)
         assert decided.grants == expected.grants

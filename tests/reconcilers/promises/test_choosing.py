@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, PoolExhausted
 from controller.meta import Key, ObjectMeta
-from reconcilers.promises.choosing import Choice, Refused, Taken, choose, exclude_ranges
+from reconcilers.promises.choosing import (
+    Choice,
+    Refused,
+    ServedAskers,
+    Taken,
+    choose,
+    exclude_ranges,
+)
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Find, Holder, Tenant, find_by_key
 from reconcilers.promises.journal import Promise, PromisedRange
@@ -75,7 +82,7 @@ class Pool:
         find = find_by_key("Request", self.requests.get)
         taker = RequestTaker(find, holdings, in_rows=in_rows)
         with exclude_ranges(holdings, ()):
-            choice = choose(holdings, [taker], (), batch)
+            choice = choose(holdings, [ServedAskers(taker)], (), batch)
         self.tried = taker.tried
         return choice
 
@@ -110,23 +117,23 @@ def test_thousands_that_wait_for_a_full_pool_cost_a_pass_one_attempt() -> None:
     assert pool.tried == 8 + 1
 
 
-def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[RequestTaker]]:
-    """Return a pool that an allocation and a claim of one name wait for, and their takers."""
-    holdings, takers = Holdings({"": Layout.parse(size)}), []
+def of_two_kinds(size: str = "10.0.0.0/29") -> tuple[Holdings, list[ServedAskers[Request]]]:
+    """Return a pool that an allocation and a claim of one name wait for, and both kinds."""
+    holdings, askers = Holdings({"": Layout.parse(size)}), []
     for age, kind in enumerate(("Claim", "Allocation")):
         meta = ObjectMeta(namespace="team", name="a", uid=f"{kind}-uid", resourceVersion="7")
         request, holder = Request(meta, FULL), Holder(kind, meta.key)
         row = TenantRow(Tenant(kind, "team"), (kind, FULL))
         holdings.put(holder, Facts(place=(EPOCH + timedelta(seconds=age), holder), row=row))
         find = find_by_key(kind, {meta.key: request}.get)
-        takers.append(RequestTaker(find, holdings, in_rows=True, kind=kind))
-    return holdings, takers
+        askers.append(ServedAskers(RequestTaker(find, holdings, in_rows=True, kind=kind)))
+    return holdings, askers
 
 
 def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
-    holdings, takers = of_two_kinds()
+    holdings, askers = of_two_kinds()
     with exclude_ranges(holdings, ()):
-        choice = choose(holdings, takers, (), 8)
+        choice = choose(holdings, askers, (), 8)
     assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
         ("Claim", "10.0.0.0/32"),
         ("Allocation", "10.0.0.1/32"),
@@ -134,21 +141,21 @@ def test_requests_of_two_kinds_are_served_in_one_queue() -> None:
 
 
 def test_a_refusal_of_one_kind_leaves_out_no_request_of_another_kind() -> None:
-    holdings, takers = of_two_kinds("10.0.0.0/30")
+    holdings, askers = of_two_kinds("10.0.0.0/30")
     all_addresses = AddressRange.parse("10.0.0.0", "10.0.0.3")
     with exclude_ranges(holdings, (), [PromisedRange(all_addresses)]):
-        choice = choose(holdings, takers, (), 8)
+        choice = choose(holdings, askers, (), 8)
     assert [refusal.holder.kind for refusal in choice.refusals] == ["Claim", "Allocation"]
 
 
 def test_a_request_with_an_open_promise_is_skipped_and_one_of_its_name_is_not() -> None:
-    holdings, takers = of_two_kinds()
+    holdings, askers = of_two_kinds()
     promised = (PromisedRange(AddressRange.parse("10.0.0.0", "10.0.0.0")),)
     promise = Promise(
         "Claim", Key("team", "a"), uid="Claim-uid", resourceVersion="7", ranges=promised
     )
     with exclude_ranges(holdings, promised):
-        choice = choose(holdings, takers, [promise], 8)
+        choice = choose(holdings, askers, [promise], 8)
     assert [(grant.holder.kind, grant.addresses[0].text) for grant in choice.grants] == [
         ("Allocation", "10.0.0.1/32")
     ]

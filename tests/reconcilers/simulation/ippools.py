@@ -28,7 +28,7 @@ from reconcilers.integrations.metal3.caches import (
     address_indexes,
     claim_indexes,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
+from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
@@ -105,7 +105,7 @@ class IPPoolReplica(Process):
             settings=settings,
             generator=Random(0),
         )
-        kinds: list[Metal3Claims[Any, Any]] = []
+        kinds: list[ServedClaims] = []
         workers: list[Worker] = []
         for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
             claims = self._feed(plural, side.claims)
