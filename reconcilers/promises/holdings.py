@@ -407,7 +407,6 @@ class CachedSource(HolderSource[PoolT, OfferT], Generic[PoolT, OfferT, ObjectT])
     """The objects of one cache, which speak of holders.
 
     Args:
-        cache: the objects.
         objects: returns the objects that concern a pool which offers this.
         pools: returns the pools that an object concerns.
         holder: returns the holder that an object speaks of to a pool.

@@ -305,8 +305,8 @@ async def test_a_pass_reads_again_after_fences_with_what_each_of_them_has_seen(
 
 async def test_nothing_is_chosen_if_the_kinds_that_are_served_change_during_the_pass() -> None:
     site = Served({KIND: "7"})
-    served = [kind.served_requests for kind in site.kinds]
-    answers = iter([served[:1], served])
+    both_kinds = [kind.served_requests for kind in site.kinds]
+    answers = iter([both_kinds[:1], both_kinds])
     site.pools.request_kinds = lambda pool: next(answers)  # type: ignore[method-assign]
     outcome = await site.passes.reconcile(make.key("lab"))
     assert isinstance(outcome, Again)

@@ -23,7 +23,7 @@ from reconcilers.integrations.clusterapi.reading import Reader
 from reconcilers.integrations.core import claimreading
 from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimReader
-from reconcilers.promises import journal, passes
+from reconcilers.promises import journal
 from reconcilers.promises.journal import AnnotatedJournal, Journal
 from reconcilers.promises.settling import CreatedEffects
 from tests.reconcilers.simulation import journalrules
@@ -261,8 +261,3 @@ def promises_to_the_unreadable_settled(mp: Patch) -> None:
     """What is promised to a claim that cannot be decoded is forgotten, and what it left."""
     created_addresses_unread(mp)
     unreadable_requests_are_gone(mp, claimreading)
-
-
-def refused_promises_stay(mp: Patch) -> None:
-    """A promise whose write is refused for good stays open, and holds its address."""
-    journalrules.refused_promises_stay(mp, passes)

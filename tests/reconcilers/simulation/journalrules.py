@@ -10,7 +10,7 @@ import pytest
 from controller.clock import Clock
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool import statusjournal
-from reconcilers.promises import choosing, journal, settling
+from reconcilers.promises import choosing, journal, requestkinds, settling
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal
@@ -83,13 +83,8 @@ def revision_not_raised(mp: Patch, user: ModuleType) -> None:
     mp.setattr(user, "settle", low)
 
 
-def refused_promises_stay(mp: Patch, user: ModuleType) -> None:
-    """A promise whose write is refused for good stays open, and is tried again once per resync.
-
-    Args:
-        mp: puts everything back afterwards.
-        user: the module that keeps promises.
-    """
+def refused_promises_stay(mp: Patch) -> None:
+    """A promise whose write is refused for good stays open, and holds its addresses."""
 
     async def stay(kept: Any, void: Any, memory: PoolMemory, clock: Clock) -> Any:
         del void
@@ -98,7 +93,7 @@ def refused_promises_stay(mp: Patch, user: ModuleType) -> None:
                 memory.due.note_rejected(entry.promise.identity, clock.monotonic())
         return kept
 
-    mp.setattr(user, "void_refused", stay)
+    mp.setattr(requestkinds, "void_refused", stay)
 
 
 def fence_voids_nothing(mp: Patch) -> None:

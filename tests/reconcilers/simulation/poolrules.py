@@ -32,11 +32,10 @@ from reconcilers.networkpool.poolkind import NetworkPoolChoice, NetworkPoolKind
 from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, StatusJournal, seal
 from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
-from reconcilers.promises import choosing, passes
+from reconcilers.promises import choosing
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.passes import PoolWrite
-from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     patch_at_any_version,
     promises_not_taken_by,
@@ -282,11 +281,6 @@ def unbound_promises(mp: Patch) -> None:
 
     _settling(mp, settle)
     mp.setattr(AllocationsView, "at_version", current)
-
-
-def refused_promises_stay(mp: Patch) -> None:
-    """A promise whose write is refused for good stays open, and holds its range."""
-    journalrules.refused_promises_stay(mp, passes)
 
 
 # 6. Drop.

@@ -47,12 +47,9 @@ SCENES: dict[str, tuple[Scene, str, dict[str, Off]]] = {
     "5 a promise whose write is refused for good is voided": (
         journalscenes.addresses_whose_writes_are_refused,
         journalscenes.WAITS,
-        {
-            "networkpools": poolrules.refused_promises_stay,
-            "claims": claimrules.refused_promises_stay,
-            "networks": claimrules.refused_promises_stay,
-            "kkp": claimrules.refused_promises_stay,
-        },
+        dict.fromkeys(
+            ("networkpools", "claims", "networks", "kkp"), journalrules.refused_promises_stay
+        ),
     ),
     "7 a pool without memory is fenced": (
         journalscenes.late_write_after_loss_of_memory,
