@@ -246,8 +246,35 @@ class Space:
         hand out change nothing in what is free. A range of the other family is ignored.
         """
         span = self.layout.span_of(address_range)
-        if span is None:
-            return
+        if span is not None:
+            self._take_parts(span)
+            self._add_holder(span)
+
+    @contextmanager
+    def without(self, ranges: Iterable[AddressRange]) -> Iterator[None]:
+        """Leave out one holder of each of these ranges in this context, in a trial as well.
+
+        So that holder may take addresses of a range that it has. What is taken in the context
+        stays taken.
+
+        Raises:
+            NotHeld: one of the ranges has no holder.
+        """
+        spans = [span for part in ranges if (span := self.layout.span_of(part)) is not None]
+        for first, last in spans:
+            if (first, last) not in self._held:
+                raise NotHeld(f"{AddressRange(first, last, self.layout.family).text}")
+        for span in spans:
+            self._remove_holder(span)
+        try:
+            yield
+        finally:
+            for span in spans:
+                self._take_parts(span)
+                self._held[span] = self._held.get(span, 0) + 1
+
+    def _take_parts(self, span: Span) -> None:
+        """Take the free parts of a span, and count the others as overlapping."""
         for first, last in self.layout.clip(span):
             if self._free.take_exactly(first, last) is None:
                 continue  # so it is with almost every range
@@ -256,7 +283,6 @@ class Space:
                 self._free.take_exactly(*run)
             for part in minus([(first, last)], free):
                 self._overlaps.add(*part)
-        self._add_holder(span)
 
     def _add_holder(self, span: Span) -> AddressRange:
         """Count one holder more for a range; return the range."""

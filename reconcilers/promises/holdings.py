@@ -255,21 +255,6 @@ class Holdings:
         """Return the different ranges that are held of one space."""
         return self._index(space).holders.keys()
 
-    def ranges_of_others(self, but: Holder, space: str = "") -> list[AddressRange]:
-        """Return the ranges of one space that other holders have.
-
-        Args:
-            but: the holder that does not count.
-            space: the name of the space.
-        """
-        return [
-            part.range
-            for holder, facts in self._facts.items()
-            if holder != but
-            for part in facts.ranges
-            if part.space == space
-        ]
-
     def other_holder(
         self, addresses: AddressRange, but: Holder | None = None, space: str = ""
     ) -> Holder | None:

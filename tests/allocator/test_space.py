@@ -383,3 +383,31 @@ def test_taking_the_last_range_is_undone_in_a_trial_and_outside() -> None:
         assert free(space) == [(11, 19)]
         assert kept == span(5, 10)
     assert space.state() == before
+
+
+def test_a_holder_that_is_left_out_may_take_of_its_own_range_and_keeps_it() -> None:
+    space = Space(pool((0, 19)), [span(0, 9), span(8, 12)])
+    with space.trial():
+        with space.without([span(0, 9)]):
+            assert free(space) == [(0, 7), (13, 19)]
+            (taken_range,) = space.take_lowest(4)
+        assert taken_range == span(0, 3)
+        ranges = [span(0, 9), span(8, 12), span(0, 3)]
+        assert space.state() == Space(pool((0, 19)), ranges).state()
+    assert space.state() == Space(pool((0, 19)), [span(0, 9), span(8, 12)]).state()
+
+
+def test_a_holder_that_is_left_out_is_there_again_after_a_failure() -> None:
+    space = Space(pool((0, 19)), [span(0, 9), span(0, 9)])
+    before = space.state()
+    with pytest.raises(RequestRefused), space.without([span(0, 9), span(0, 9)]):
+        space.allocate(21)
+    assert space.state() == before
+
+
+def test_only_a_range_that_is_held_can_be_left_out() -> None:
+    space = Space(pool((0, 19)), [span(0, 9)])
+    before = space.state()
+    with pytest.raises(NotHeld), space.without([span(0, 9), span(0, 8)]):
+        pass
+    assert space.state() == before

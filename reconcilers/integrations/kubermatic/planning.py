@@ -9,7 +9,7 @@ prefix of another length than the pool's, which is replaced.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from allocator import AddressRange, PoolExhausted, Space
+from allocator import AddressRange, PoolExhausted
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation, KkpCluster
 from reconcilers.integrations.kubermatic.facts import holder_in, is_complete
@@ -290,13 +290,10 @@ class _Taking:
     def _choose_replacement(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
         """Return another prefix for an allocation, which may be of the one that it has."""
         holder = holder_in(allocation.metadata.namespace, self._pool)
-        others = self._holdings.ranges_of_others(holder, self._name)
-        try:
-            [blocks] = Space(self._space.layout, [*others, *self._chosen]).take_lowest(1)
-        except PoolExhausted:
-            raise self._build_exhausted() from None
-        self._hold(blocks)
-        return (self._datacenter.addresses(blocks),)
+        parts = self._holdings.facts(holder).ranges
+        own = [part.range for part in parts if part.space == self._name]
+        with self._space.without(own):
+            return self._first(1)
 
     def _move_ranges(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
         """Take the ranges of another datacenter's allocation; new ones if they are not free."""
