@@ -62,7 +62,7 @@ class AppliedValues:
         return uid == child.uid and digest in digests
 
     def remember(self, child: ChildAndManager, digests: frozenset[bytes]) -> None:
-        """Record the differences that stayed after an apply, instead of those of earlier ones."""
+        """Record the differences that stayed after an apply; forget those of earlier applies."""
         name = self._name(child)
         self._digests.pop(name, None)  # so that the child is the newest entry, forgotten last
         if not digests:

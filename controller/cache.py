@@ -333,13 +333,15 @@ class Cache(Generic[T]):
         *,
         replaced: bool = False,
     ) -> None:
-        """Replace all delivered objects by those of a list, in one step.
+        """Replace all delivered objects by the objects of a list, in one step.
+
+        `replace_in_slices` describes the rules for lists of another history.
 
         Args:
-            items: as for `replace_in_slices`.
-            revision: as there.
-            unreadable: as there.
-            replaced: as there.
+            items: the decoded objects.
+            revision: the list's resourceVersion.
+            unreadable: the objects in the list that could not be decoded, with the reason.
+            replaced: whether the list is known to be from another history.
         """
         exhaust(self._replace(items, revision, unreadable, replaced=replaced, size=sys.maxsize))
 
@@ -351,23 +353,23 @@ class Cache(Generic[T]):
         *,
         replaced: bool = False,
     ) -> Iterator[None]:
-        """Replace all delivered objects by those of a list, some of them at each step.
+        """Replace all delivered objects by the objects of a list, some of them at each step.
 
-        Between two steps each object is as it was, or as in the list. Its change has been
-        delivered to the subscribers exactly if it is as in the list, so what they keep agrees with
-        the cache. `position` and `synced` change with the last step: until then nobody takes the
-        cache for complete. `history_confirmed` is False meanwhile, so passes that need the state
-        of one moment wait. Rejected: to replace all objects in one step and to deliver the changes
-        in slices after it. Then subscribers are behind the cache, and a pass that reads both may
-        miss what is held.
+        Between two steps each object is in its old state; or it is in the state of the list, and
+        its change has been delivered to the subscribers. So their data agrees with the cache.
+        `position` and `synced` change with the last step, so before it nobody takes the cache for
+        complete. `history_confirmed` is False meanwhile, so passes that need the state of one
+        moment wait. Rejected: replacing all objects in one step and delivering the changes in
+        slices after it. Subscribers would be behind the cache, and a pass that reads both may take
+        something for free that is not.
 
         A list below the position is from another history: etcd was restored from a backup, or the
-        address now leads to another cluster. (The caller must know that it is not a stale
-        response; a list without resourceVersion never is.) Then all own writes and tombstones are
-        dropped, and equal resourceVersions no longer mean equal objects; objects of two histories
-        never mix, so all are replaced in one step. A restored history that has already passed our
-        position looks like the old one, so objects are also compared by their contents after the
-        server could not be reached.
+        address now leads to another cluster. (The caller must know that the list is not a stale
+        response; a list without resourceVersion never is stale.) Then all own writes and
+        tombstones are dropped, and equal resourceVersions no longer mean equal objects. Objects of
+        two histories never mix, so all objects are replaced in one step. A restored history that
+        has already passed our position looks like the old history. So objects are also compared by
+        their contents after the server could not be reached.
 
         Args:
             items: the decoded objects.

@@ -125,6 +125,7 @@ class ServingCertificate:
         """Return a readiness check that passes once there is a certificate."""
 
         def run() -> Failing | None:
+            """Return a failure until there is a certificate."""
             if self._current is not None:
                 return None
             return Failing(f"the {self._server} server has no certificate", self._failure)

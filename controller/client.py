@@ -159,8 +159,8 @@ class Client:
         """Read an object, or one of its subresources, from the server.
 
         Args:
-            resource: the kind; for a subresource with objects of its own, such as `scale`, the
-                kind with the type of those.
+            resource: the kind. For a subresource with objects of another type, such as `scale`,
+                the kind with that type.
             key: namespace and name.
             subresource: for example `scale`; empty for the object itself.
 

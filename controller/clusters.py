@@ -124,6 +124,7 @@ class ClusterKind(Generic[T]):
         check_plain(handler, "the handler of a ClusterKind", "cluster", "change")
 
         def register(cluster: Key, informer: Informer[T]) -> Registration:
+            """Register the handler in one cluster; the group itself replays the objects."""
             return informer.add_handler(partial(handler, cluster), replayed=False)
 
         return self._group.subscribe(register, replayed=replayed)
@@ -328,6 +329,7 @@ class Clusters:
         informers: dict[ClusterKind[Any], Informer[Any]] = {}
 
         def on_cluster_changed() -> None:
+            """List all kinds again: their positions are from the other cluster."""
             log.info("the connection leads to another cluster than before", cluster=str(key))
             for informer in informers.values():
                 informer.on_cluster_changed()

@@ -3,10 +3,10 @@
 The documents are those of a server without aggregated discovery, which all versions have.
 
 An API server that has just started lists the kinds of CustomResourceDefinitions only after some
-seconds. So what a document lists is served, and what it lacks may be served all the same: that a
-kind is absent is believed if no definition that is established serves it. Definitions are stored
-objects, which the server has from its first answer on. A client that may not list them has to ask
-several times (`AbsenceCounter`).
+seconds. So a kind that a document lists is served, and a kind that it lacks may be served, too. A
+kind counts as absent only if no established definition serves it. Definitions are stored objects,
+which the server has from its first answer on. A client that may not list them has to ask several
+times (`AbsenceCounter`).
 """
 
 from collections.abc import Iterable
@@ -108,7 +108,7 @@ D = TypeVar("D", _Groups, _Kinds)
 
 
 ABSENCES = 3
-"""So many complete answers of discovery have to lack a kind whose definition may not be read."""
+"""If definitions may not be listed, a kind counts as absent after so many answers without it."""
 ABSENCE_SECONDS = 10.0
 """How far apart these answers are at least."""
 

@@ -18,6 +18,7 @@ async def without_election() -> AsyncIterator[WaitToLead]:
     """Yield a WaitToLead that leads at once, for a process without other replicas."""
 
     async def wait_to_lead(_stop: anyio.Event) -> bool:
+        """Return True at once."""
         return True
 
     yield wait_to_lead
@@ -54,6 +55,7 @@ async def with_election(
         async with anyio.create_task_group() as group:
 
             async def wait_to_lead(stop: anyio.Event) -> bool:
+                """Wait for the lease or for `stop`; return whether this process leads."""
                 async with anyio.create_task_group() as waiting:
                     waiting.start_soon(cancel_when, stop, waiting.cancel_scope)
                     await elector.acquire()

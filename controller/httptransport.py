@@ -276,7 +276,7 @@ class HttpTransport(Transport):
             headers["Authorization"] = authorization
         # aiohttp opens new connections for another context; requests in flight keep theirs.
         tls = endpoint.current_tls() if endpoint.current_tls is not None else endpoint.tls
-        code, begun = "<error>", perf_counter()
+        code, started_at = "<error>", perf_counter()
         try:
             response = await session.request(
                 method,
@@ -290,7 +290,7 @@ class HttpTransport(Transport):
             code = str(response.status)
         finally:
             if self.observe is not None:
-                self.observe(method, code, perf_counter() - begun)
+                self.observe(method, code, perf_counter() - started_at)
         return response
 
     async def _read_body(self, response: aiohttp.ClientResponse) -> bytes:

@@ -92,6 +92,7 @@ class Informers:
         Indexes(indexes or {})  # checks the functions now, and not with the first namespace
 
         def create() -> NamespacesInformer[T]:
+            """Create the informer of the set, which creates an informer for each namespace."""
             # The newest state first: a state of the watch cache could be from before the namespace
             # left the set, and lack objects that were written since.
             return NamespacesInformer(

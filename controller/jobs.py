@@ -321,9 +321,9 @@ class LeaderServices:
     async def run(self) -> None:
         """Run the services between `begin` and `end`, until cancelled."""
         while True:
-            begun = self._begun
-            await begun.wait()
-            if begun is not self._begun:
+            begin_event = self._begun
+            await begin_event.wait()
+            if begin_event is not self._begun:
                 continue  # `end` was called before this task went on
             try:
                 with anyio.CancelScope() as self._scope:

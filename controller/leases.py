@@ -348,6 +348,7 @@ class Elector:
         """Return a liveness check that fails when the work continues after the lease expired."""
 
         def run() -> Failing | None:
+            """Return a failure if the work goes on for too long after the lease expired."""
             overdue = self.overdue_seconds
             if overdue <= OVERDUE_SECONDS:
                 return None

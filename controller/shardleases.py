@@ -134,6 +134,7 @@ class ShardLeases:
         """Return a liveness check that fails when work continues after a shard's lease expired."""
 
         def run() -> Failing | None:
+            """Return a failure if the work of any shard goes on after its lease expired."""
             overdue = max(elector.overdue_seconds for elector in self._electors.values())
             if overdue <= OVERDUE_SECONDS:
                 return None
@@ -150,6 +151,7 @@ class ShardLeases:
         """
 
         def run() -> Failing | None:
+            """Return the first failure: Leases not read for too long, or one without a holder."""
             electors = [self._member, *self._electors.values()]
             failures = [elector.holder_failure for elector in electors]
             if self._clock.monotonic() - self._read_at <= self._settings.lease_duration:

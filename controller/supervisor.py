@@ -180,6 +180,7 @@ class Supervisor:
         """Return a check that fails when a part has ended by itself."""
 
         def run() -> Failing | None:
+            """Return a failure that names the part that has ended."""
             return Failing(self._ended) if self._ended else None
 
         return Check("running", run)
@@ -220,9 +221,7 @@ class Supervisor:
             except Exception:
                 if self._clock.monotonic() - begun_at > STEADY_SECONDS:
                     delay = FIRST_RESTART_SECONDS
-                log.exception(
-                    "A service failed, create_restarting_task it", service=name, after=delay
-                )
+                log.exception("A service failed, restarting it", service=name, after=delay)
                 if self._restarts is not None:
                     self._restarts.labels(name).inc()
             else:

@@ -251,6 +251,7 @@ class ClusterWatch(Generic[T]):
         """
 
         def handle(cluster: Key, change: Change[T]) -> None:
+            """Queue the keys of a change in one cluster."""
             _enqueue(
                 queue,
                 partial(self.mapping, cluster),
