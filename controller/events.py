@@ -18,11 +18,11 @@ Rejected: client-go's eight concurrent writers. One keeps the order, and leaves 
 work that the events are about.
 """
 
-import math
+import heapq
 import random
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -116,6 +116,68 @@ class _Series:
     written_count: int
     written_at: float
 
+    @property
+    def due(self) -> float:
+        """When its count has to be written, or it ends if that is written; monotonic seconds."""
+        quiet = self.counted_at + QUIET_SECONDS
+        if self.count == self.written_count:
+            return quiet
+        return min(quiet, self.written_at + REFRESH_SECONDS)
+
+
+class _SeriesInTime:
+    """The series that have not ended, and which of them is due first.
+
+    What happens to a series only puts its time off. So a heap has one entry per series, which is
+    never too late, and an entry that is too early is corrected once it is the first one. An event
+    costs the same however many series there are.
+    """
+
+    def __init__(self) -> None:
+        self._series: dict[SeriesKey, _Series] = {}
+        self._heap: list[tuple[float, int, SeriesKey, _Series]] = []
+        self._number = 0
+
+    def get(self, key: SeriesKey) -> _Series | None:
+        """Return the series of a key; None if there is none."""
+        return self._series.get(key)
+
+    def add(self, key: SeriesKey, series: _Series) -> None:
+        """Add a series."""
+        self._series[key] = series
+        self._push(key, series)
+
+    def remove(self, key: SeriesKey) -> None:
+        """Remove the series of a key, if there is one."""
+        self._series.pop(key, None)
+
+    def list_all(self) -> list[tuple[SeriesKey, _Series]]:
+        """Return all series with their keys."""
+        return list(self._series.items())
+
+    def find_first_due(self) -> float | None:
+        """Return when the first series is due, in monotonic seconds; None without series."""
+        while self._heap:
+            noted, _, key, series = self._heap[0]
+            if self._series.get(key) is not series:  # it was removed
+                heapq.heappop(self._heap)
+            elif series.due > noted:
+                heapq.heappop(self._heap)
+                self._push(key, series)
+            else:
+                return noted
+        return None
+
+    def take_due(self, now: float) -> Iterator[tuple[SeriesKey, _Series]]:
+        """Yield each series that is due; its time has to be put off, or the series removed."""
+        while (due := self.find_first_due()) is not None and due <= now:
+            _, _, key, series = self._heap[0]
+            yield key, series
+
+    def _push(self, key: SeriesKey, series: _Series) -> None:
+        self._number += 1  # so that keys are never compared
+        heapq.heappush(self._heap, (series.due, self._number, key, series))
+
 
 @dataclass(slots=True)
 class _Bucket:
@@ -196,7 +258,7 @@ class Recorder:
         self._jitter = jitter
         self._queue: deque[_QueuedEvent] = deque()
         self._work_added = anyio.Event()
-        self._series: dict[SeriesKey, _Series] = {}
+        self._series = _SeriesInTime()
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
         self._stamp = 0
 
@@ -261,27 +323,20 @@ class Recorder:
                 await self._wait_for_work()
                 self._work_added = anyio.Event()
                 await self._write_queued()
-                await self._write_counts(self._find_due_time)
+                await self._write_due_counts()
         finally:
             with anyio.CancelScope(shield=True), self._clock.move_on_after(FLUSH_SECONDS):
                 await self._write_queued()
-                await self._write_counts(lambda _: -math.inf)  # every count is due at the end
+                await self._write_counts(self._series.list_all())
 
     async def _wait_for_work(self) -> None:
         """Wait until an event is recorded or the count of a series has to be written."""
-        due = min((self._find_due_time(series) for series in self._series.values()), default=None)
+        due = self._series.find_first_due()
         if due is None:
             await self._work_added.wait()
             return
         with self._clock.move_on_after(due - self._clock.monotonic()):
             await self._work_added.wait()
-
-    def _find_due_time(self, series: _Series) -> float:
-        """Return when (monotonic seconds) a series ends, or its count has to be written before."""
-        end = series.counted_at + QUIET_SECONDS
-        if series.count == series.written_count:
-            return end
-        return min(end, series.written_at + REFRESH_SECONDS)
 
     async def _write_queued(self) -> None:
         """Write all queued events; drop an event whose writing raises, so that others follow.
@@ -328,7 +383,7 @@ class Recorder:
         )
         if event is not None:
             now = self._clock.monotonic()
-            self._series[key] = _Series(
+            series = _Series(
                 event,
                 1,
                 last_time=queued.happened_at,
@@ -336,21 +391,21 @@ class Recorder:
                 written_count=1,
                 written_at=now,
             )
+            self._series.add(key, series)
 
-    async def _write_counts(self, find_due_time: Callable[[_Series], float]) -> None:
-        """Write the counts that are due, and remove the series that have ended.
-
-        Args:
-            find_due_time: returns when (monotonic seconds) a series is due.
-        """
+    async def _write_due_counts(self) -> None:
+        """Write the counts that are due, and remove the series that have ended."""
         now = self._clock.monotonic()
-        for key, series in list(self._series.items()):
-            if find_due_time(series) > now:
-                continue
+        for key, series in self._series.take_due(now):
+            await self._write_counts([(key, series)])
+            if series.counted_at + QUIET_SECONDS <= now:
+                self._series.remove(key)
+
+    async def _write_counts(self, entries: Iterable[tuple[SeriesKey, _Series]]) -> None:
+        """Write the counts of series that the server does not have yet."""
+        for key, series in entries:
             if series.count > series.written_count:
                 await self._write_count(key, series)
-            if series.counted_at + QUIET_SECONDS <= now:
-                self._series.pop(key, None)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
         """Write how often an event occurred into its series."""
@@ -359,7 +414,7 @@ class Recorder:
         event = await self._send(lambda: self._client.patch(EVENTS, version, patch))
         if event is None:
             # Deleted (events expire after an hour) or changed: the next time it is a new event.
-            self._series.pop(key, None)
+            self._series.remove(key)
             return
         series.event = event
         series.written_count, series.written_at = series.count, self._clock.monotonic()

@@ -11,9 +11,16 @@ from prometheus_client import CollectorRegistry
 from controller.client import Client
 from controller.errors import AlreadyExists, Forbidden, NoAnswer
 from controller.eventkind import shorten
-from controller.events import MAX_BUCKETS, QUEUE_LENGTH, Recorder, SpamFilter
+from controller.events import (
+    MAX_BUCKETS,
+    QUEUE_LENGTH,
+    REFRESH_SECONDS,
+    Recorder,
+    SpamFilter,
+)
 from controller.meta import ObjectMeta
 from controller.metrics import Metrics
+from tests.calls import calls_of
 from tests.clock import VirtualClock
 from tests.controller.store import Store, StoreTransport
 from tests.controller.widgets import WIDGETS, Widget, widget
@@ -354,3 +361,35 @@ def test_buckets_of_objects_without_events_are_removed() -> None:
     limits: SpamFilter[int] = SpamFilter(VirtualClock())
     assert all(limits.allow(number) for number in range(MAX_BUCKETS + 100))
     assert len(limits) == MAX_BUCKETS
+
+
+async def test_an_event_calls_as_much_with_many_series_as_with_few() -> None:
+    calls = {}
+    for count in (20, 500):
+        harness = Harness()
+
+        async def record_new(harness: Harness = harness) -> None:
+            harness.record("new")
+            await harness.clock.advance(0)
+
+        async with running(harness):
+            for number in range(count):
+                harness.record(f"widget-{number:03}")
+                await harness.clock.advance(0)
+            calls[count] = await calls_of(record_new)
+        assert len(harness.events) == count + 1
+    assert calls[500] <= 1.1 * calls[20], calls
+
+
+async def test_many_series_are_each_written_when_they_are_due() -> None:
+    harness = Harness()
+    async with running(harness):
+        for number in range(30):
+            for _ in range(4):
+                harness.record(f"widget-{number:02}")
+            await harness.clock.advance(1)
+        await harness.clock.advance(REFRESH_SECONDS)
+        assert harness.counts() == [4] * 30
+        harness.record("widget-00")
+        await harness.clock.advance(0)
+    assert len(harness.events) == 31, "the series had ended"
