@@ -115,7 +115,7 @@ def publish_address(api: Api, service: str, address: str, port: int) -> None:
         if "spec" in body:
             changed["spec"] = {**live["spec"], "ports": body["spec"]["ports"]}
         if changed != live:
-            api.store.write(resource.place, stored.key, resource.stored_form(changed))
+            api.store.write(resource.place, stored.key, resource.to_stored_form(changed))
 
 
 def _own_service(service: str, address: str, port: int) -> Iterator[tuple[str, str, Body]]:
@@ -166,11 +166,11 @@ def _create(api: Api, resource: StoredResource, body: Body) -> None:
     }
     resource.rules.default(body)
     resource.rules.prepare_create(body)
-    objectmeta.fill_in(body["metadata"])
+    objectmeta.fill_in_new(body["metadata"])
     resource.rules.complete_new(body)
     meta = body["metadata"]
     key = resource.key(meta.get("namespace", ""), meta["name"])
-    api.store.write(resource.place, key, resource.stored_form(body))
+    api.store.write(resource.place, key, resource.to_stored_form(body))
 
 
 def _cluster_roles() -> Iterator[Body]:

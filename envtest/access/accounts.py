@@ -25,11 +25,11 @@ from controller.managedfields.gotext import quote
 from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
-from envtest.server.bodies import read_as
+from envtest.server.bodies import read_subresource_body
 from envtest.server.call import AuthorizedCall, Plain, User
 from envtest.server.failures import bad_request, invalid_object
 from envtest.server.objectmeta import timestamp
-from envtest.server.options import write_options
+from envtest.server.options import read_write_options
 
 _GROUP = "authentication.k8s.io"
 _VERSION = f"{_GROUP}/v1"
@@ -64,9 +64,9 @@ class AccountTokens:
             StatusError: there is no such account, or the request makes no sense.
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
-        account = call.resource.load(self._api.current(call))
-        write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
-        body = read_as(call.data, call.content_type, name=_KIND, kind="TokenRequest")
+        account = call.resource.load(self._api.get_stored(call))
+        read_write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
+        body = read_subresource_body(call.data, call.content_type, name=_KIND, kind="TokenRequest")
         spec = body.get("spec") or {}
         seconds = spec.get("expirationSeconds") or _USUAL
         if not _SHORTEST <= seconds <= _LONGEST:

@@ -11,7 +11,7 @@ import msgspec
 
 from envtest.access.rbac import GROUP
 from envtest.server.api import Api
-from envtest.server.selectors import label_selector
+from envtest.server.selectors import read_label_selector
 from envtest.storage import StoredChange
 
 _PLACE = f"{GROUP}/clusterroles"
@@ -57,7 +57,7 @@ class Aggregation:
         body = roles[key]
         rules: list[Any] = []
         for raw_selector in body["aggregationRule"].get("clusterRoleSelectors") or ():
-            selector = label_selector(raw_selector)
+            selector = read_label_selector(raw_selector)
             for name, other in roles.items():
                 if name != key and selector.matches(other["metadata"].get("labels") or {}):
                     rules += [rule for rule in other.get("rules") or () if rule not in rules]

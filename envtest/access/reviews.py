@@ -5,10 +5,15 @@ from typing import Any
 from envtest.access.rbac import AccessAttributes, Authorizer, Rule
 from envtest.access.tokens import Authenticator, TokenRefused
 from envtest.schema.errors import FieldError, invalid
-from envtest.server.bodies import check_version, enforce_field_validation, fit, read_object
+from envtest.server.bodies import (
+    check_version,
+    enforce_field_validation,
+    fit_to_resource,
+    read_object,
+)
 from envtest.server.call import AuthorizedCall, Plain, User
 from envtest.server.failures import bad_request, invalid_object
-from envtest.server.options import write_options
+from envtest.server.options import read_write_options
 
 REVIEWS = frozenset(
     {
@@ -31,11 +36,11 @@ class Reviews:
 
     def answer(self, call: AuthorizedCall) -> Plain:
         """Answer a POST of a review."""
-        options = write_options(
+        options = read_write_options(
             "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
         )
         decoded = read_object(call.data, call.content_type, call.resource)
-        fit(call.resource, decoded)
+        fit_to_resource(call.resource, decoded)
         enforce_field_validation(
             call.resource, decoded, validation=options.field_validation, warnings=call.warnings
         )

@@ -14,7 +14,7 @@ from envtest.schema.cel import CelError, MatchCondition, compile_condition
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, forbidden
 from envtest.server.resource import StoredResource
-from envtest.server.selectors import LabelSelector, label_selector
+from envtest.server.selectors import LabelSelector, read_label_selector
 from envtest.storage import Stored
 
 GROUP = "admissionregistration.k8s.io"
@@ -45,12 +45,12 @@ class Hook:
     @cached_property
     def namespaces(self) -> LabelSelector:
         """The labels of the namespaces that it wants to see."""
-        return label_selector(self.body.get("namespaceSelector") or {})
+        return read_label_selector(self.body.get("namespaceSelector") or {})
 
     @cached_property
     def objects(self) -> LabelSelector:
         """The labels of the objects that it wants to see."""
-        return label_selector(self.body.get("objectSelector") or {})
+        return read_label_selector(self.body.get("objectSelector") or {})
 
     @cached_property
     def conditions(self) -> Sequence[MatchCondition]:

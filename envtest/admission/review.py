@@ -94,7 +94,7 @@ def in_version(body: Body | None, source: StoredResource, target: StoredResource
     if source.rules.custom:
         # Versions of a custom resource differ in their name only: nothing is pruned on the way.
         return {**body, "apiVersion": target.api_version}
-    bare = source.stored_form(body)
+    bare = source.to_stored_form(body)
     fields = target.to_version(bare) if target.to_version else bare
     return {**fields, "apiVersion": target.api_version, "kind": target.kind}
 

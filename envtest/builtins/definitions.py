@@ -24,7 +24,7 @@ class DefinitionRules(BuiltinRules):
         default_crd(body)
 
     @override
-    def warnings(self, body: Body, old: Body | None) -> list[str]:
+    def list_warnings(self, body: Body, old: Body | None) -> list[str]:
         known = _warnings(old) if old else ()
         return [warning for warning in _warnings(body) if warning not in known]
 

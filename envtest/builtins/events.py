@@ -80,11 +80,11 @@ class EventRules(BuiltinRules):
             body.update({**_CORE_BLANKS, **body})
 
     @override
-    def selectable(self, field: str) -> bool:
+    def is_selectable(self, field: str) -> bool:
         if not self.group:
-            return super().selectable(field)
+            return super().is_selectable(field)
         known = field.partition(".")[0] in _RENAMED or field in _ALIKE
-        return known and super().selectable(_core_field(field))
+        return known and super().is_selectable(_core_field(field))
 
     @override
     def field_value(self, body: Body, field: str) -> str:

@@ -194,11 +194,11 @@ class BuiltinRules(Rules):
         return []
 
     @override
-    def selectable(self, field: str) -> bool:
-        return field in _FIELDS.get(self.kind, ()) or super().selectable(field)
+    def is_selectable(self, field: str) -> bool:
+        return field in _FIELDS.get(self.kind, ()) or super().is_selectable(field)
 
     @override
-    def unselectable(self, field: str) -> str:
+    def describe_unselectable(self, field: str) -> str:
         if self.kind in _FIELDS:
             return f"field label not supported: {field}"
         return (

@@ -230,7 +230,7 @@ class GarbageCollector:
 
     def _resource_of(self, reference: _Owner) -> StoredResource | None:
         group, _, version = reference.apiVersion.rpartition("/")
-        resources = self._api.registry.in_version(group, version)
+        resources = self._api.registry.list_version(group, version)
         return next((resource for resource in resources if resource.kind == reference.kind), None)
 
     def _report_foreign_owner(self, node: _Node, reference: _Owner) -> None:
@@ -316,7 +316,7 @@ def _record(
     name = f"{meta['name']}.{secrets.token_hex(8)}"
     now = objectmeta.timestamp()
     own: Body = {"name": name, "namespace": namespace}
-    objectmeta.fill_in(own)
+    objectmeta.fill_in_new(own)
     body: Body = {
         "metadata": own,
         "involvedObject": {

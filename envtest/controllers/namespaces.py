@@ -90,7 +90,7 @@ class NamespaceController:
         conditions += before.values()
         if conditions != body["status"].get("conditions"):
             body["status"]["conditions"] = conditions
-            bare = self._namespaces.stored_form(body)
+            bare = self._namespaces.to_stored_form(body)
             self._api.store.write(self._namespaces.place, name, bare)
 
     def _remove_finalizer(self, name: str) -> None:
@@ -108,7 +108,7 @@ class NamespaceController:
         if self._namespaces.rules.is_finished(body):
             self._api.store.delete(self._namespaces.place, name)
         else:
-            bare = self._namespaces.stored_form(body)
+            bare = self._namespaces.to_stored_form(body)
             self._api.store.write(self._namespaces.place, name, bare)
 
 

@@ -25,7 +25,7 @@ from envtest.front.connections import (
 from envtest.front.dispatch import answer, check_served, has_wrong_scope, no_such_path
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
-from envtest.server.bodies import media_type
+from envtest.server.bodies import parse_media_type
 from envtest.server.call import AuthorizedCall, User
 from envtest.server.failures import StatusError, internal
 from envtest.server.forms import JSON, Form, negotiate
@@ -135,7 +135,7 @@ class Front:
             query=query,
             dry_runs=query.all_of("dryRun"),
             agent=request.headers.get("User-Agent", ""),
-            content_type=media_type(request.headers.get("Content-Type", "")),
+            content_type=parse_media_type(request.headers.get("Content-Type", "")),
             data=await read_body(request, self.deadlines.body),
             warnings=warnings,
         )

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Literal
 
 from envtest.kinds.catalogue import schema
-from envtest.wire.texts import base64_fault, normal_time, time_fault
+from envtest.wire.texts import find_base64_fault, find_time_fault, normalize_time
 
 _INT32_MAX = 2**31 - 1
 
@@ -196,14 +196,14 @@ def _scalar(value: Any, node: TypedNode) -> bool | float | None:
 def _check_text(value: str, node: TypedNode) -> str:
     """Check a string that has a format."""
     if node.format == "byte":
-        fault = base64_fault(value)
+        fault = find_base64_fault(value)
         if fault:
             raise TypedError(fault)
     elif node.format in {"Time", "MicroTime"}:
-        fault = time_fault(value)
+        fault = find_time_fault(value)
         if fault:
             raise TypedError(fault)
-        return normal_time(value, micro=node.format == "MicroTime")
+        return normalize_time(value, micro=node.format == "MicroTime")
     return value
 
 

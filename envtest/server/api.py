@@ -19,7 +19,7 @@ class Admission(Protocol):
     async def mutate(
         self, call: AuthorizedCall, operation: str, new: dict[str, Any], old: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """Return the object as it shall be."""
+        """Return the object with the changes that admission makes to it."""
         ...
 
     async def validate(
@@ -53,11 +53,11 @@ class NoAdmission:
         new: dict[str, Any] | None,
         old: dict[str, Any] | None,
     ) -> None:
-        """Allow."""
+        """Allow the write."""
 
 
-def _let_all(call: AuthorizedCall, name: str) -> None:
-    """Allow."""
+def _allow_creation(call: AuthorizedCall, name: str) -> None:
+    """Allow; the default of a server without access control."""
 
 
 @dataclass(slots=True)
@@ -69,9 +69,9 @@ class Api:
     admission: Admission = field(default_factory=NoAdmission)
     # Seconds that a read waits for a revision that is still to come.
     patience: float = 3.0
-    # Who may refuse to let a change make the object: called with the request and the object's
-    # name, raises a StatusError.
-    creation_guard: Callable[[AuthorizedCall, str], None] = _let_all
+    # Called when an update or patch is about to create its object, with the request and the
+    # object's name. It raises a StatusError if the user may update or patch, but not create.
+    creation_guard: Callable[[AuthorizedCall, str], None] = _allow_creation
     # Places of custom resources whose definition is terminating: nothing is created there.
     ending: set[str] = field(default_factory=set)
 
@@ -79,11 +79,11 @@ class Api:
         """Return the table that holds a resource's objects."""
         return self.store.table(resource.place)
 
-    def current(self, call: AuthorizedCall) -> Stored:
-        """Return the object that a request names.
+    def get_stored(self, call: AuthorizedCall) -> Stored:
+        """Return the stored object that a request names.
 
         Raises:
-            StatusError: 404.
+            StatusError: 404 if there is no such object.
         """
         stored = self.table(call.resource).get(call.key)
         if stored is None:
@@ -96,13 +96,13 @@ class Api:
         Raises:
             StatusError: 404 or 403.
         """
-        home = self.registry.find("", "v1", "namespaces")
-        if not resource.namespaced or home is None:
+        namespaces = self.registry.find("", "v1", "namespaces")
+        if not resource.namespaced or namespaces is None:
             return
-        stored = self.table(home).get(namespace)
+        stored = self.table(namespaces).get(namespace)
         if stored is None:
-            raise home.not_found(namespace)
-        if home.load(stored)["metadata"].get("deletionTimestamp"):
+            raise namespaces.not_found(namespace)
+        if namespaces.load(stored)["metadata"].get("deletionTimestamp"):
             error = failures.forbidden(
                 resource.plural,
                 resource.group,
@@ -110,6 +110,8 @@ class Api:
                 why=f"unable to create new content in namespace {namespace} "
                 "because it is being terminated",
             )
+            # Controllers recognize this refusal by its cause (corev1.NamespaceTerminatingCause)
+            # and then stop retrying.
             message = f"namespace {namespace} is being terminated"
             cause = {
                 "reason": "NamespaceTerminating",

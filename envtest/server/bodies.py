@@ -1,4 +1,8 @@
-"""Request bodies: which formats are read, and what becomes of what a kind does not know."""
+"""Request bodies: the formats that are read, and the fields that a kind does not have.
+
+Texts follow kube-apiserver, which decodes bodies of built-in kinds into Go types, and bodies of
+custom resources into untyped maps.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,7 +30,7 @@ READ = (JSON, YAML, PROTOBUF)
 # The real server's limit for one request.
 BODY_LIMIT = 3 * 1024 * 1024
 
-# What nearly every request says, as it is written there.
+# Content-Type headers of nearly all requests; these need no parsing.
 _USUAL = frozenset(
     {
         "",
@@ -43,13 +47,13 @@ _ENVELOPE += 'Kind string "json:\\"kind,omitempty\\"" }'
 
 @dataclass(slots=True)
 class Decoded:
-    """A body and what was noticed while reading it."""
+    """A body, and complaints about its unknown and duplicate fields."""
 
     body: dict[str, Any]
     complaints: list[str] = field(default_factory=list)
 
 
-def media_type(header: str) -> str:
+def parse_media_type(header: str) -> str:
     """Return the media type of a Content-Type header without its parameters."""
     return header if header in _USUAL else header.partition(";")[0].strip().lower()
 
@@ -59,78 +63,85 @@ def read_object(data: bytes, content_type: str, resource: StoredResource) -> Dec
 
     Args:
         data: the body.
-        content_type: its media type; nothing means JSON.
-        resource: what is expected.
+        content_type: its media type; an empty one means JSON.
+        resource: the resource that the body should be an object of.
 
     Raises:
-        StatusError: 415 for another format, 400 for a text that is no object.
+        StatusError: 415 for a format that is not read, 400 for a body that is no object.
     """
     kind = resource.kind
+    # Custom resources have no protobuf encoding: _decode_text refuses that media type for them.
     if content_type == PROTOBUF and not resource.rules.custom:
         name = schema_name(resource.group, resource.version, kind)
-        return Decoded(_from_protobuf(data, name, kind))
-    decoded = _from_text(data, content_type, kind)
+        return Decoded(_decode_protobuf(data, name, kind))
+    decoded = _decode_text(data, content_type, kind)
     if resource.rules.custom:
         _require_kind(decoded.body, kind, data)
+        # `fit_to_resource` fills in an apiVersion that is absent. An empty one is kept, so that
+        # `check_version` refuses a body with null as it refuses one with "".
+        decoded.body["apiVersion"] = decoded.body.get("apiVersion") or ""
     return decoded
 
 
-def read_as(
+def read_subresource_body(
     data: bytes, content_type: str, name: str, kind: str, unknown: list[str] | None = None
 ) -> dict[str, Any]:
-    """Read a body that is of another kind than its resource, such as a TokenRequest.
+    """Read a body of a kind that is not its resource's: a TokenRequest, Scale or DeleteOptions.
 
     Args:
         data: the body.
         content_type: its media type.
-        name: the OpenAPI name of the kind, for protobuf.
+        name: the OpenAPI name of the kind; its schema decodes the body.
         kind: the kind, for the refusals.
-        unknown: receives the paths of fields that the kind has not.
+        unknown: a list to which the paths of unknown fields are added; None drops them.
 
     Raises:
-        StatusError: 415 for another format, 400 for a text that is no object.
+        StatusError: 415 for a format that is not read, 400 for a body that is no object.
     """
     if content_type == PROTOBUF:
-        return _from_protobuf(data, name, kind)
+        return _decode_protobuf(data, name, kind)
+    # Such as v1 of io.k8s.api.authentication.v1.TokenRequest.
     version = name.split(".")[-2]
-    body = _from_text(data, content_type, kind).body
+    body = _decode_text(data, content_type, kind).body
+    # The catalogue has no schema of some kinds; their bodies stay as they are.
     if name in schemas():
         try:
             dropped = decode(body, load_node(name))
         except TypedError as error:
-            raise _unfit(kind, version, str(error)) from None
+            raise _build_unfit_error(kind, version, str(error)) from None
         if unknown is not None:
             unknown += dropped
     return body
 
 
-def _from_text(data: bytes, content_type: str, kind: str) -> Decoded:
-    """Return a JSON or YAML body, decoded.
+def _decode_text(data: bytes, content_type: str, kind: str) -> Decoded:
+    """Decode a JSON or YAML body to an object whose apiVersion and kind are strings or absent.
 
     Raises:
-        StatusError: 415 for another type, 400 for a body that cannot be read.
+        StatusError: 415 for another media type, 400 for a body that cannot be read.
     """
     if content_type not in {"", JSON, YAML, "application/x-yaml"}:
         raise unsupported_media_type(READ)
     try:
         value, duplicates = read_json(data) if content_type in {"", JSON} else read_yaml(data)
     except MalformedJSON as error:
-        raise _refuse_unrecognized(kind, f"json parse error: {error}", data) from None
+        raise _build_unrecognized_error(kind, f"json parse error: {error}", data) from None
     except MalformedYAML as error:
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{error} ({snippet(data)})"
         ) from None
+    # Go's decoder leaves an object empty when it reads null.
     value = {} if value is None else value
-    fault = envelope_fault(value)
+    fault = find_envelope_fault(value)
     if fault:
         message = f"json parse error: json: cannot unmarshal {fault}"
-        raise _refuse_unrecognized(kind, message, data)
+        raise _build_unrecognized_error(kind, message, data)
     return Decoded(value, duplicates)
 
 
-def envelope_fault(value: Any) -> str:
-    """Return why a body's apiVersion and kind cannot be read; nothing if they can."""
+def find_envelope_fault(value: Any) -> str:
+    """Return why Go cannot read apiVersion and kind from a body; empty if it can."""
     if not isinstance(value, dict):
         return f"{json_kind(value)} into Go value of type {_ENVELOPE}"
     for name in ("apiVersion", "kind"):
@@ -140,7 +151,12 @@ def envelope_fault(value: Any) -> str:
 
 
 def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
-    """Refuse a custom resource without apiVersion and kind; built-in kinds may leave them out.
+    """Refuse a custom resource without a kind; bodies of built-in kinds may leave it out.
+
+    Args:
+        body: the decoded body.
+        kind: the kind of the resource.
+        data: the body as it was sent, which the refusal quotes.
 
     Raises:
         StatusError: 400.
@@ -151,10 +167,10 @@ def _require_kind(body: dict[str, Any], kind: str, data: bytes) -> None:
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{message} ({snippet(data)})"
         )
-    body["apiVersion"] = body.get("apiVersion") or ""
 
 
-def _from_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
+def _decode_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
+    """Decode a protobuf body by the OpenAPI name of its kind; refuse one that is malformed."""
     try:
         return read_protobuf(data, name)
     except ProtobufError as error:
@@ -164,17 +180,18 @@ def _from_protobuf(data: bytes, name: str, kind: str) -> dict[str, Any]:
         ) from None
 
 
-def _refuse_unrecognized(kind: str, why: str, data: bytes) -> StatusError:
+def _build_unrecognized_error(kind: str, why: str, data: bytes) -> StatusError:
+    """Return 400 for a body whose apiVersion and kind cannot be read."""
     return bad_request(
         f"the object provided is unrecognized (must be of type {kind}): "
         f"couldn't get version/kind; {why} ({snippet(data)})"
     )
 
 
-def fit(resource: StoredResource, decoded: Decoded) -> None:
-    """Make a body an object of a resource: check its kind and types, drop unknown fields.
+def fit_to_resource(resource: StoredResource, decoded: Decoded) -> None:
+    """Make a body an object of a resource, in place: check kind and types, drop unknown fields.
 
-    What is unknown is dropped and noted in `complaints`.
+    The paths of unknown fields are added to `complaints`.
 
     Raises:
         StatusError: 400 when the body cannot be an object of this kind.
@@ -190,13 +207,17 @@ def fit(resource: StoredResource, decoded: Decoded) -> None:
     try:
         unknown = resource.rules.decode(body)
     except (TypedError, MalformedObject, MalformedMetadata) as error:
-        raise _unfit(resource.kind, resource.version, str(error)) from None
+        raise _build_unfit_error(resource.kind, resource.version, str(error)) from None
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
 def _check_builtin(resource: StoredResource, body: dict[str, Any]) -> None:
-    """Refuse another kind where the real server decodes into a Go type."""
-    fault = kind_fault(resource, body)
+    """Refuse a body of another kind, which the real server cannot decode into its Go type.
+
+    Raises:
+        StatusError: 400.
+    """
+    fault = find_kind_fault(resource, body)
     if fault:
         kind, version = body["kind"], body["apiVersion"].rpartition("/")[2]
         raise bad_request(
@@ -204,8 +225,12 @@ def _check_builtin(resource: StoredResource, body: dict[str, Any]) -> None:
         )
 
 
-def kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
-    """Return why a body cannot become an object of a built-in kind; nothing if it can."""
+def find_kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
+    """Return why a body cannot become an object of a built-in kind; empty if it can.
+
+    kube-apiserver fails in one of two places. A kind that its scheme has in this version decodes,
+    and then does not convert to the resource's kind. Any other kind is unknown to the scheme.
+    """
     api_version, kind = body["apiVersion"], body["kind"]
     if (api_version, kind) == (resource.api_version, resource.kind):
         return ""
@@ -222,14 +247,17 @@ def kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
     )
 
 
-def _unfit(kind: str, version: str, why: str) -> StatusError:
+def _build_unfit_error(kind: str, version: str, why: str) -> StatusError:
+    """Return 400 for a body that does not decode as its kind."""
     return bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
 
 
 def enforce_field_validation(
     resource: StoredResource, decoded: Decoded, validation: str, warnings: list[str]
 ) -> None:
-    """Refuse, warn of or ignore unknown and duplicate fields, as fieldValidation says.
+    """Treat unknown and duplicate fields as the query parameter fieldValidation says.
+
+    Strict refuses the body, Warn adds the complaints to `warnings`, and Ignore does nothing.
 
     Raises:
         StatusError: 400 under Strict.
@@ -238,7 +266,7 @@ def enforce_field_validation(
         return
     if validation == "Strict":
         why = f"strict decoding error: {', '.join(decoded.complaints)}"
-        raise _unfit(resource.kind, resource.version, why)
+        raise _build_unfit_error(resource.kind, resource.version, why)
     warnings += decoded.complaints
 
 

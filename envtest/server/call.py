@@ -1,4 +1,4 @@
-"""One request on its way through the verbs, and the shapes that answers have."""
+"""A request on a resource as the verbs get it, and the shapes of their answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class AuthorizedCall(msgspec.Struct):
     agent: str
     content_type: str
     data: bytes
-    # DeleteOptions as they were given, for admission.
+    # DeleteOptions of the client, which admission webhooks get.
     options: Mapping[str, Any] = msgspec.field(default_factory=dict)
     # The name that the client gives a new object; nothing if it is to be generated.
     new_name: str = ""
@@ -45,7 +45,7 @@ class AuthorizedCall(msgspec.Struct):
 
 
 class One(msgspec.Struct, frozen=True):
-    """An answer that is one object, as JSON bytes."""
+    """An answer that is one object, as JSON bytes with apiVersion and kind."""
 
     code: int
     resource: StoredResource
@@ -59,7 +59,9 @@ class Many:
     resource: StoredResource
     items: Sequence[bytes]
     revision: int
+    # The continue token of the next page; nothing on the last page.
     token: str = ""
+    # The number of objects after this page; 0 if there are none, or if it is not known.
     remaining: int = 0
 
 

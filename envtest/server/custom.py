@@ -23,11 +23,12 @@ from envtest.storage import Stored
 
 # The finalizers of Kubernetes itself, which need no domain.
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+# The schema of a version without one: every field is allowed.
 _OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 class CustomRules(Rules):
-    """One version of a CRD."""
+    """The rules of custom resources in one version of their CRD."""
 
     unconditional_update = False
     custom = True
@@ -56,14 +57,17 @@ class CustomRules(Rules):
 
     @override
     def decode_changed(self, body: Body, old: Body) -> list[str]:
-        if body.get("kind") != self._kind or body.get("apiVersion") != self._api_version:
-            group = body.get("apiVersion", "").rpartition("/")[0]
-            if body.get("kind") != self._kind or group != self.definition["group"]:
-                return coerce(body["metadata"], "metadata")
-            known = {"apiVersion", "kind", "metadata"}
-            unknown = sorted(name for name in body if name not in known)
-            return coerce(body["metadata"], "metadata") + unknown
-        return self.compiled.prune(body, old)
+        if body.get("kind") == self._kind and body.get("apiVersion") == self._api_version:
+            return self.compiled.prune(body, old)
+        # The body is refused later, for its kind or version. The unknown fields reported before
+        # that are those of kube-apiserver's unstructuredSchemaCoercer. It does not prune other
+        # kinds and groups; in another version of this kind it knows no field at all.
+        group = body.get("apiVersion", "").rpartition("/")[0]
+        if body.get("kind") != self._kind or group != self.definition["group"]:
+            return coerce(body["metadata"], "metadata")
+        known = {"apiVersion", "kind", "metadata"}
+        unknown = sorted(name for name in body if name not in known)
+        return coerce(body["metadata"], "metadata") + unknown
 
     @override
     def default(self, body: Body) -> None:
@@ -78,7 +82,7 @@ class CustomRules(Rules):
         self.compiled.default_applied(body)
 
     def fit_to_schema(self, body: Body) -> Body:
-        """Return a stored body as this version has it."""
+        """Prune and default a body by the schema of this version, in place; return it."""
         self.compiled.prune(body)
         self.compiled.default(body)
         return body
@@ -90,11 +94,13 @@ class CustomRules(Rules):
     @override
     def prepare_create(self, body: Body) -> None:
         body["metadata"]["generation"] = 1
+        # With a status subresource, only writes of that subresource set the status.
         if self.has_status:
             body.pop("status", None)
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
+        # With a status subresource, only writes of that subresource change the status.
         if self.has_status:
             body.pop("status", None)
             if "status" in old:
@@ -107,17 +113,19 @@ class CustomRules(Rules):
 
     @override
     def is_new_generation(self, body: Body, old: Body) -> bool:
-        apart = {"metadata", "status"} if self.has_status else {"metadata"}
+        # Without a status subresource, `status` is a field like any other.
+        uncounted = {"metadata", "status"} if self.has_status else {"metadata"}
         return any(
             body.get(name) != old.get(name)
             for name in body.keys() | old.keys()
-            if name not in apart
+            if name not in uncounted
         )
 
     @override
     def check(self, body: Body) -> list[FieldError]:
-        if wrong := _type_problems(body, self._kind, self._api_version):
-            return wrong
+        # An object of another kind or version is not held against this schema.
+        if type_problems := _validate_type(body, self._kind, self._api_version):
+            return type_problems
         problems = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=subdomain_errors
         )
@@ -131,30 +139,30 @@ class CustomRules(Rules):
     def check_update_with_warnings(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
-        if wrong := _type_problems(body, self._kind, self._api_version):
-            return wrong
+        # An object of another kind or version is not held against this schema.
+        if type_problems := _validate_type(body, self._kind, self._api_version):
+            return type_problems
         first = objectmeta.check_change(body["metadata"], old["metadata"])
         problems = self.compiled.validate(body, old, first=first, warnings=warnings)
-        return (
-            [_below_status(problem) for problem in problems]
-            if problems and subresource == "status"
-            else problems
-        )
+        if subresource == "status":
+            return [_word_for_status(problem) for problem in problems]
+        return problems
 
     @override
-    def warnings(self, body: Body, old: Body | None) -> list[str]:
-        before = (old["metadata"].get("finalizers") or ()) if old else ()
+    def list_warnings(self, body: Body, old: Body | None) -> list[str]:
+        """Return a warning for each new finalizer without a domain and a path."""
+        old_finalizers = (old["metadata"].get("finalizers") or ()) if old else ()
         return [
             f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name '
             f"{'including a path (/) ' if '.' in name else ''}"
             "to avoid accidental conflicts with other finalizer writers"
             for name in body["metadata"].get("finalizers") or ()
-            if "/" not in name and name not in _FINALIZERS and name not in before
+            if "/" not in name and name not in _FINALIZERS and name not in old_finalizers
         ]
 
     @override
-    def selectable(self, field: str) -> bool:
-        return field in self._fields or super().selectable(field)
+    def is_selectable(self, field: str) -> bool:
+        return field in self._fields or super().is_selectable(field)
 
     @override
     def columns(self) -> list[BuiltInColumn]:
@@ -174,8 +182,8 @@ class CustomRules(Rules):
         return table_cells(self._columns, body, datetime.now(UTC))
 
 
-def _type_problems(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:
-    """Validate apiVersion and kind; if these are wrong, nothing else is validated."""
+def _validate_type(body: Mapping[str, Any], kind: str, api_version: str) -> list[FieldError]:
+    """Return the problems of a body's apiVersion and kind."""
     problems = []
     if body.get("kind") != kind:
         problems.append(invalid("kind", body.get("kind", ""), f"must be {kind}"))
@@ -186,13 +194,15 @@ def _type_problems(body: Mapping[str, Any], kind: str, api_version: str) -> list
     return problems
 
 
-def _below_status(problem: FieldError) -> FieldError:
-    """Return a problem in the words of a write to the status.
+def _word_for_status(problem: FieldError) -> FieldError:
+    """Return a problem in kube-apiserver's words for a write to the status subresource.
 
-    Such a write is held against the schema of the status alone, so paths within sentences begin
-    below it.
+    kube-apiserver validates such a write by the schema of the status alone. So a path within a
+    sentence begins below the status: `phase` instead of `status.phase`.
     """
     field, detail = problem.field, problem.detail
+    # A wrong type is reported without a field. Here the status is the validated object, so the
+    # field becomes `status`.
     if field == NO_FIELD and " value must be of type " in detail:
         return replace(problem, field="status", detail=detail.replace(" in status.", " in ", 1))
     if not field.startswith("status") or f"{field} " not in detail:
@@ -222,21 +232,21 @@ class Definition:
         self._rules = {v["name"]: CustomRules(self.spec, v) for v in self.spec["versions"]}
         self.storage = next(v["name"] for v in self.spec["versions"] if v["storage"])
         models = {f"{group}/{name}": rules.model() for name, rules in self._rules.items()}
-        # Versions differ in their name alone: conversion webhooks are not asked here.
+        # Versions differ only in apiVersion, because conversion webhooks are not supported.
         self._versions = Versions(
             models.get, lambda body, version: {**body, "apiVersion": version}
         )
 
-    def resources(self) -> Iterator[StoredResource]:
+    def build_resources(self) -> Iterator[StoredResource]:
         """Yield the resource of each served version."""
         for version in self.spec["versions"]:
             if version["served"]:
-                yield self._resource(version)
+                yield self._build_resource(version)
 
-    def _resource(self, version: Body) -> StoredResource:
+    def _build_resource(self, version: Body) -> StoredResource:
         names = self.spec["names"]
-        rules, stored = self._rules[version["name"]], self._rules[self.storage]
-        alike = rules is stored
+        rules, storage_rules = self._rules[version["name"]], self._rules[self.storage]
+        is_storage_version = rules is storage_rules
         return StoredResource(
             group=self.spec["group"],
             version=version["name"],
@@ -247,17 +257,18 @@ class Definition:
             namespaced=self.spec["scope"] == "Namespaced",
             rules=rules,
             verbs=MAIN_VERBS,
-            subresources=self._subresources(rules),
+            subresources=self._describe_subresources(rules),
             short_names=tuple(names.get("shortNames", ())),
             categories=tuple(names.get("categories", ())),
-            deprecation=_deprecation(self.spec, version),
+            deprecation=_build_deprecation_warning(self.spec, version),
             place=self.place,
-            to_version=None if alike else rules.fit_to_schema,
-            to_storage=None if alike else stored.fit_to_schema,
+            to_version=None if is_storage_version else rules.fit_to_schema,
+            to_storage=None if is_storage_version else storage_rules.fit_to_schema,
             versions=self._versions,
         )
 
-    def _subresources(self, rules: CustomRules) -> Body:
+    def _describe_subresources(self, rules: CustomRules) -> Body:
+        """Return the discovery entries of the subresources of a version, by name."""
         namespaced = self.spec["scope"] == "Namespaced"
         shared = {"namespaced": namespaced, "singularName": "", "verbs": _SUB_VERBS}
         subresources = {}
@@ -269,12 +280,13 @@ class Definition:
         return subresources
 
     def convert_stored(self, api: Api) -> None:
-        """Convert stored objects to the present schema: new defaults, no unknown fields.
+        """Convert stored objects to the present schema: add new defaults, drop unknown fields.
 
-        The real server does this on every read; watches see no event.
+        The real server converts on every read, so watches see no event. Here objects are
+        converted once, under their old revisions.
 
         Args:
-            api: the state.
+            api: the state, which holds the objects.
         """
         table = api.store.table(self.place)
         for key in list(table.scan()):
@@ -284,15 +296,18 @@ class Definition:
                 table.put(Stored(key, stored.revision, _encode(body)))
 
 
-def _deprecation(spec: Body, version: Body) -> str:
-    """Return the warning that a version comes with: its own, or one that names a better one."""
+def _build_deprecation_warning(spec: Body, version: Body) -> str:
+    """Return the warning to clients of a version; empty if the version is not deprecated.
+
+    It is the `deprecationWarning` of the version, or else one that names a newer version.
+    """
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning") is not None:
         return str(version["deprecationWarning"])
     group, kind = spec["group"], spec["names"]["kind"]
     rank = version_rank(version["name"])
-    better = [
+    newer_versions = [
         candidate["name"]
         for candidate in spec["versions"]
         if candidate["served"]
@@ -300,6 +315,6 @@ def _deprecation(spec: Body, version: Body) -> str:
         and version_rank(candidate["name"]) < rank
     ]
     warning = f"{group}/{version['name']} {kind} is deprecated"
-    if not better:
+    if not newer_versions:
         return warning
-    return f"{warning}; use {group}/{min(better, key=version_rank)} {kind}"
+    return f"{warning}; use {group}/{min(newer_versions, key=version_rank)} {kind}"

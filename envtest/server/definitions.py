@@ -3,8 +3,9 @@
 The parts of kube-apiserver that do this are controllers. Here it happens in the same turn of the
 event loop as the write that it follows: no client has to wait, and no other task runs in between.
 
-The names of one group are handed out in the order in which CRDs ask for them. One that asks for a
-taken name waits; one that is served goes on under the names that it has.
+Within a group, each name belongs to the first CRD that asks for it. A later CRD that asks for the
+same name is not established until the name is free. A CRD that is served already and then asks for
+a name of another CRD is served under its old names.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -28,12 +29,12 @@ class Definitions:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        # plural.group -> what of a CRD decides how it is served.
+        # plural.group -> the spec and the accepted names under which a CRD is served.
         self._served: dict[str, tuple[Body, Body]] = {}
-        # Where the objects of terminating CRDs are, with the CRD that waits for their end.
+        # Place of objects -> the terminating CRD that waits until all of them are deleted.
         self._waiting: dict[str, str] = {}
-        # What the others have to know of each CRD, with the revision that it was read from.
-        self._known: dict[str, tuple[int, Body]] = {}
+        # plural.group -> the revision and the brief of a CRD (see `_read_brief`).
+        self._briefs: dict[str, tuple[int, Body]] = {}
         resource = api.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
         assert resource is not None
         self._resource = resource
@@ -44,19 +45,23 @@ class Definitions:
         self._api.store.listeners.append(self._notice)
 
     def _notice(self, place: str, event: StoredChange) -> None:
-        """Follow one change; own writes come back here and find nothing left to do."""
+        """Process the CRDs that one change concerns.
+
+        Writes by this class arrive here, too; they find nothing left to do.
+        """
         if place != _PLACE:
-            waiting = self._waiting.get(place)
-            if waiting is not None and event.type == "DELETED":
-                self._settle_one(waiting)
+            # The last object of a terminating CRD may be gone, so the CRD can be deleted.
+            waiting_crd = self._waiting.get(place)
+            if waiting_crd is not None and event.type == "DELETED":
+                self._settle_one(waiting_crd)
             return
         if event.type != "DELETED":
             self._settle_one(event.current.key)
         elif event.current.key in self._served:
             self._withdraw(event.current.key)
         if event.type == "DELETED":
-            self._known.pop(event.current.key, None)
-            # Names that it held may be what another CRD waits for.
+            self._briefs.pop(event.current.key, None)
+            # Another CRD may wait for names that the deleted CRD had.
             self.settle()
 
     def settle(self) -> None:
@@ -68,61 +73,73 @@ class Definitions:
             self._withdraw(name)
 
     def _settle_one(self, key: str) -> None:
-        """Take steps for one CRD until a step writes nothing."""
+        """Take steps for one CRD until it is deleted or a step writes nothing."""
         table = self._api.store.table(_PLACE)
         while (stored := table.get(key)) is not None and self._step(stored):
             pass
 
     def _step(self, stored: Stored) -> bool:
-        """Take one step for a CRD; return whether it was written, so that another step follows."""
+        """Take the first step that a CRD needs; return whether the CRD was written.
+
+        Steps: clean up a terminating CRD; decide about its names; set the approval and
+        establish it; serve it. The last step writes nothing.
+        """
         live = self._resource.load(stored)
-        # The copy is changed and written. The original stays, to see which fields the write owns.
+        # The steps change this copy. managedFields are computed from its differences to `live`.
         body = {**live, "metadata": dict(live["metadata"]), "status": dict(live["status"])}
         if "deletionTimestamp" in live["metadata"]:
             return self._clean_up(live, body)
         are_names_accepted = body["spec"]["names"] == body["status"].get("acceptedNames")
-        if not are_names_accepted and accept_names(body, self._others(live["metadata"]["name"])):
+        other_crds = self._read_other_crds(live["metadata"]["name"])
+        if not are_names_accepted and accept_names(body, other_crds):
             return self._write(live, body)
         if set_approval_condition(body) or establish(body):
             return self._write(live, body)
-        if condition(body, "Established") == "True":
+        if read_condition(body, "Established") == "True":
             self._serve(body)
         return False
 
-    def _others(self, name: str) -> Iterator[Body]:
+    def _read_other_crds(self, name: str) -> Iterator[Body]:
+        """Yield the briefs of all CRDs but the named one."""
         table = self._api.store.table(_PLACE)
         for key in table.scan():
             stored = table.get(key)
             if stored is not None and key != name:
-                yield self._brief(stored)
+                yield self._read_brief(stored)
 
-    def _brief(self, stored: Stored) -> Body:
-        """Return a CRD's group and names, all that others ask; schemas are too long for that."""
-        known = self._known.get(stored.key)
-        if known is None or known[0] != stored.revision:
+    def _read_brief(self, stored: Stored) -> Body:
+        """Return a CRD reduced to its group and accepted names, which `accept_names` reads.
+
+        Briefs are cached, because decoding all schemas at each change of a CRD takes too long.
+        """
+        cached = self._briefs.get(stored.key)
+        if cached is None or cached[0] != stored.revision:
             body = self._resource.load(stored)
             names = (body.get("status") or {}).get("acceptedNames") or {}
             brief = {"spec": {"group": body["spec"]["group"]}, "status": {"acceptedNames": names}}
-            known = self._known[stored.key] = stored.revision, brief
-        return known[1]
+            cached = self._briefs[stored.key] = stored.revision, brief
+        return cached[1]
 
     def _serve(self, body: Body) -> None:
-        """Put every served version into the registry."""
+        """Put every served version into the registry, in place of the previous ones."""
         name, spec = body["metadata"]["name"], body["spec"]
         state = (spec, body["status"].get("acceptedNames") or {})
-        before = self._served.get(name)
-        if before == state:
+        previous_state = self._served.get(name)
+        if previous_state == state:
+            # Only metadata or conditions changed.
             return
         definition = Definition(body)
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
-        for resource in definition.resources():
+        for resource in definition.build_resources():
             self._api.registry.add(resource)
         self._served[name] = state
-        if before is not None or body["metadata"]["generation"] > 1:
+        # Objects may be stored under an older schema. A generation above 1 says so after a
+        # restart, when no previous state is known.
+        if previous_state is not None or body["metadata"]["generation"] > 1:
             definition.convert_stored(self._api)
 
     def _withdraw(self, name: str) -> None:
-        """Stop serving a CRD."""
+        """Stop serving a deleted CRD, and forget its objects with their history."""
         plural, _, group = name.partition(".")
         self._api.registry.remove(group, plural)
         self._api.store.drop(f"{group}/{plural}")
@@ -137,11 +154,12 @@ class Definitions:
             body: a copy of it, to be changed and written.
 
         Returns:
-            Whether the CRD was written, so that another step follows. Not while objects with
+            Whether the CRD was written, so that another step follows. False while objects with
             finalizers remain: their deletion starts the next step.
         """
         meta, status = body["metadata"], body["status"]
         if CLEANUP not in meta.get("finalizers", ()):
+            # The objects are removed already; the CRD waits for finalizers of others.
             return False
         place = f"{body['spec']['group']}/{body['spec']['names']['plural']}"
         message = "CustomResource deletion is in progress"
@@ -153,12 +171,13 @@ class Definitions:
             message=message,
         ):
             return self._write(live, body)
-        if condition(body, "Established") != "True":
+        # A CRD that was never served has no objects.
+        if read_condition(body, "Established") != "True":
             return self._finish_deletion(
                 live, body, reason="NeverEstablished", message="resource was never established"
             )
         self._api.ending.add(place)
-        # Removals from here need no new pass: the loop below goes on by itself.
+        # `_notice` hears of the removals below. It must not start this step again meanwhile.
         self._waiting.pop(place, None)
         table = self._api.store.table(place)
         for key in list(table.scan()):
@@ -217,12 +236,14 @@ class Definitions:
             live: the CRD as it is stored.
             body: the changed copy of it.
         """
-        self._track_status(live, body)
-        self._api.store.write(_PLACE, body["metadata"]["name"], self._resource.stored_form(body))
+        self._record_status_manager(live, body)
+        self._api.store.write(
+            _PLACE, body["metadata"]["name"], self._resource.to_stored_form(body)
+        )
         return True
 
-    def _track_status(self, live: Body, body: Body) -> None:
-        """Note that the server itself wrote this status."""
+    def _record_status_manager(self, live: Body, body: Body) -> None:
+        """Record the server itself as manager of the fields of the status that it changed."""
         track_update(
             live,
             body,
@@ -247,7 +268,9 @@ _CONFLICTS = {
 
 
 def accept_names(body: Body, others: Iterable[Body]) -> bool:
-    """Decide about a CRD's names; tell whether its status changed.
+    """Decide which requested names a CRD gets; return whether its status changed.
+
+    A name that another CRD has is not accepted; the CRD keeps the accepted name it has, if any.
 
     Args:
         body: the CRD; its status is changed in place.
@@ -257,10 +280,10 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
     resources, kinds = _collect_used_names(body["spec"]["group"], others)
     accepted = dict(status.get("acceptedNames") or {})
     verdict = ("True", "NoConflicts", "no conflicts found")
+    # Of several conflicts, the condition reports the last one, as in kube-apiserver.
     for field, reason in _CONFLICTS.items():
         used_names = kinds if field in {"kind", "listKind"} else resources
-        accepted_name = accepted.get(field)
-        fault = _conflict(names.get(field), accepted_name, used_names)
+        fault = _find_conflict(names.get(field), accepted.get(field), used_names)
         if fault:
             verdict = ("False", reason, fault)
         elif names.get(field):
@@ -279,9 +302,13 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
 
 
 def _set_established(body: Body, *, are_names_accepted: bool) -> None:
-    """Set the condition Established of a CRD whose names were just accepted or refused."""
-    established, status = condition(body, "Established"), body["status"]
+    """Set the condition Established of a CRD whose names were just accepted or refused.
+
+    A CRD that is established stays so, also when it asks for new names that are refused.
+    """
+    established, status = read_condition(body, "Established"), body["status"]
     if are_names_accepted and established != "True":
+        # `establish` sets it to True in the next step. Clients can see both states in a watch.
         set_condition(status, "Established", value="False", reason="Installing", message=_ACCEPTED)
     elif established is None:
         message = "not all names are accepted"
@@ -289,11 +316,13 @@ def _set_established(body: Body, *, are_names_accepted: bool) -> None:
 
 
 def establish(body: Body) -> bool:
-    """Let a CRD be served once all its names are accepted; tell whether its status changed.
+    """Set Established to True once all names of a CRD are accepted; return whether it changed.
 
-    From then on it stays so.
+    The condition never becomes False again.
     """
-    if condition(body, "NamesAccepted") != "True" or condition(body, "Established") == "True":
+    if read_condition(body, "NamesAccepted") != "True":
+        return False
+    if read_condition(body, "Established") == "True":
         return False
     return set_condition(
         body["status"],
@@ -305,7 +334,7 @@ def establish(body: Body) -> bool:
 
 
 def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], set[str]]:
-    """Return the resource names and the kinds that other CRDs of a group hold."""
+    """Return the resource names and the kinds that were accepted for other CRDs of a group."""
     resources: set[str] = set()
     kinds: set[str] = set()
     for other in others:
@@ -318,11 +347,17 @@ def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], s
     return resources - {""}, kinds - {""}
 
 
-def _conflict(requested: Any, accepted: Any, used: set[str]) -> str:
-    """Return why names cannot be had that other CRDs hold; empty if all can."""
+def _find_conflict(requested: Any, accepted: Any, used: set[str]) -> str:
+    """Return which requested names other CRDs have, as a sentence; empty if they have none.
+
+    Args:
+        requested: the value of a field of `spec.names`: a name, a list of names or None.
+        accepted: the value of the same field of `status.acceptedNames`.
+        used: the names of other CRDs.
+    """
     if isinstance(requested, list):
-        had = set(accepted or ())
-        conflicts = [name for name in requested if name not in had and name in used]
+        accepted_names = set(accepted or ())
+        conflicts = [name for name in requested if name not in accepted_names and name in used]
     else:
         conflicts = (
             [requested] if requested and requested != accepted and requested in used else []
@@ -332,7 +367,11 @@ def _conflict(requested: Any, accepted: Any, used: set[str]) -> str:
 
 
 def set_approval_condition(body: Body) -> bool:
-    """Set the condition of a CRD in one of Kubernetes' own groups that says who approved it."""
+    """Set the condition about API approval; return whether it changed.
+
+    Only CRDs in groups of Kubernetes itself have the condition. Their annotation
+    `api-approved.kubernetes.io` names the approval.
+    """
     if not f".{body['spec']['group']}".endswith((".k8s.io", ".kubernetes.io")):
         return False
     value = (body["metadata"].get("annotations") or {}).get(_APPROVAL, "")
@@ -342,25 +381,28 @@ def set_approval_condition(body: Body) -> bool:
     return set_condition(body["status"], "KubernetesAPIApprovalPolicyConformant", *verdict)
 
 
-def condition(body: Mapping[str, Any], kind: str) -> str | None:
-    """Return the status of a condition, if it is there."""
+def read_condition(body: Mapping[str, Any], condition_type: str) -> str | None:
+    """Return the status of a condition: True, False or Unknown; None if it is not set."""
     for entry in body.get("status", {}).get("conditions") or ():
-        if entry["type"] == kind:
+        if entry["type"] == condition_type:
             return str(entry["status"])
     return None
 
 
-def set_condition(status: Body, kind: str, value: str, reason: str, message: str) -> bool:
-    """Set a condition; tell whether it changed."""
+def set_condition(
+    status: Body, condition_type: str, value: str, reason: str, message: str
+) -> bool:
+    """Set a condition in a status, in place; return whether it changed."""
     conditions = list(status.get("conditions") or ())
-    new_fields = {"type": kind, "status": value, "reason": reason, "message": message}
-    for at, entry in enumerate(conditions):
-        if entry["type"] == kind:
+    new_fields = {"type": condition_type, "status": value, "reason": reason, "message": message}
+    for index, entry in enumerate(conditions):
+        if entry["type"] == condition_type:
             if {name: entry.get(name) for name in new_fields} == new_fields:
                 return False
-            same = entry["status"] == value
-            since = entry["lastTransitionTime"] if same else objectmeta.timestamp()
-            conditions[at] = {**new_fields, "lastTransitionTime": since}
+            # Only a new status is a transition; a new reason or message is none.
+            has_same_status = entry["status"] == value
+            since = entry["lastTransitionTime"] if has_same_status else objectmeta.timestamp()
+            conditions[index] = {**new_fields, "lastTransitionTime": since}
             break
     else:
         conditions.append({**new_fields, "lastTransitionTime": objectmeta.timestamp()})

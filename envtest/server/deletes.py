@@ -8,20 +8,23 @@ import msgspec
 from envtest.schema.errors import not_supported
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import read_as
+from envtest.server.bodies import read_subresource_body
 from envtest.server.call import Answer, AuthorizedCall, Many, One, Plain
 from envtest.server.failures import StatusError, bad_request, invalid_object
-from envtest.server.options import META_GROUP, dry_run_problems, list_options
+from envtest.server.options import META_GROUP, read_list_options, validate_dry_run
 from envtest.server.reads import select
 from envtest.server.resource import StoredResource
 from envtest.storage import Stored
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_IMMORTAL = {
+# (place, key) -> why kube-apiserver refuses to delete this object.
+_UNDELETABLE = {
     ("namespaces", name): "this namespace may not be deleted"
     for name in ("default", "kube-public", "kube-system")
 }
+# Places of objects that the garbage collector ignores.
 _NEVER_COLLECTED = frozenset({"events"})
+# propagationPolicy -> the finalizer that the garbage collector removes when it is done.
 _FINALIZERS = {"Orphan": "orphan", "Foreground": "foregroundDeletion"}
 _POLICIES = (*_FINALIZERS, "Background")
 _KIND = "DeleteOptions"
@@ -30,39 +33,41 @@ _OPTIONS = f"io.k8s.apimachinery.pkg.apis.meta.v1.{_KIND}"
 
 async def delete(api: Api, call: AuthorizedCall) -> Answer:
     """Answer a DELETE on one object."""
-    options = _delete_options(call)
-    stored = api.current(call)
+    options = _read_delete_options(call)
+    stored = api.get_stored(call)
     return await _delete(api, call, stored=stored, key=call.key, options=options)
 
 
 async def delete_collection(api: Api, call: AuthorizedCall) -> Answer:
-    """Answer a DELETE on a collection with what was selected, as it was."""
-    chosen = list_options(call.query, call.resource.rules, watch=False)
-    options = _delete_options(call)
-    selected = select(api, call, chosen)
-    for stored in selected.items:
-        if api.table(call.resource).get(stored.key) is not None:
-            current = api.table(call.resource).get(stored.key) or stored
-            await _delete_one(api, call, stored=current, options=options)
-    bodies = [call.resource.body_of(stored) for stored in selected.items]
-    # Without a limit all pages were gone through, and nothing remains.
-    token, remaining = (selected.token, selected.remaining) if chosen.limit else ("", 0)
+    """Answer a DELETE on a collection with the selected objects as they were before."""
+    selection_options = read_list_options(call.query, call.resource.rules, watch=False)
+    options = _read_delete_options(call)
+    selection = select(api, call, selection_options)
+    for stored in selection.items:
+        # While admission decided about the objects before it, this one may have changed or gone.
+        current = api.table(call.resource).get(stored.key)
+        if current is not None:
+            await _delete_item(api, call, stored=current, options=options)
     return Many(
-        call.resource, bodies, revision=selected.revision, token=token, remaining=remaining
+        call.resource,
+        [call.resource.body_of(stored) for stored in selection.items],
+        revision=selection.revision,
+        token=selection.token,
+        remaining=selection.remaining,
     )
 
 
-def _delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
-    """Read the options of a deletion, from its body or else its query.
+def _read_delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
+    """Return the options of a deletion, from its body or else its query.
 
-    The request keeps them for admission.
+    They are also set on the request: `call.options` for admission, and `call.dry_runs`.
 
     Raises:
-        StatusError: 400, 415 or 422 when they make no sense.
+        StatusError: 400, 415 or 422 when the options are invalid.
     """
     options: dict[str, Any] = {}
     if call.data:
-        options = read_as(call.data, call.content_type, name=_OPTIONS, kind=_KIND)
+        options = read_subresource_body(call.data, call.content_type, name=_OPTIONS, kind=_KIND)
     elif "propagationPolicy" in call.query:
         options = {"propagationPolicy": call.query["propagationPolicy"]}
     if options.get("kind", _KIND) != _KIND:
@@ -72,7 +77,7 @@ def _delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
         name: value for name, value in options.items() if name not in {"kind", "apiVersion"}
     }
     policy = options.get("propagationPolicy")
-    problems = dry_run_problems(call.dry_runs)
+    problems = validate_dry_run(call.dry_runs)
     if policy is not None and policy not in _POLICIES:
         problems.append(not_supported("propagationPolicy", policy, _POLICIES))
     if problems:
@@ -80,13 +85,14 @@ def _delete_options(call: AuthorizedCall) -> Mapping[str, Any]:
     return {**options, "dryRun": call.dry_runs}
 
 
-async def _delete_one(
+async def _delete_item(
     api: Api, call: AuthorizedCall, stored: Stored, options: Mapping[str, Any]
 ) -> None:
-    """Remove one object of a collection; one that is gone already is no error."""
+    """Delete one object of a collection; an object that another request deleted is no error."""
     try:
         await _delete(api, call, stored=stored, key=stored.key, options=options)
     except StatusError as error:
+        # A webhook may also answer 404; then the object is still there, and the refusal counts.
         if error.code != 404 or api.table(call.resource).get(stored.key) is not None:
             raise
 
@@ -94,13 +100,13 @@ async def _delete_one(
 async def _delete(
     api: Api, call: AuthorizedCall, stored: Stored, key: str, options: Mapping[str, Any]
 ) -> Answer:
-    """Remove an object for a client, or mark it as terminating.
+    """Remove an object for a client, or mark it as terminating, once admission allows it.
 
     Raises:
         StatusError: 404 when another request deleted it first; else the refusal of admission.
     """
     resource = call.resource
-    why = _IMMORTAL.get((resource.place, key))
+    why = _UNDELETABLE.get((resource.place, key))
     if why is not None:
         raise failures.forbidden(resource.plural, resource.group, name=key, why=why)
     while True:
@@ -111,15 +117,22 @@ async def _delete(
         await api.admission.validate(call, "DELETE", new=None, old=body)
         current = api.table(resource).get(key)
         if current is stored:
-            return _answer(resource, stored, remove(api, resource, stored=stored, options=options))
+            remaining = remove(api, resource, stored=stored, options=options)
+            return _build_answer(resource, stored, remaining)
         if current is None:
             raise resource.not_found(body["metadata"]["name"])
-        # It was changed while admission decided, which has not seen it like this.
+        # The object changed while admission decided. Admission has to see the new state as well.
         stored = current
 
 
-def _answer(resource: StoredResource, stored: Stored, remaining: Stored | None) -> Answer:
-    """Return the answer to a deletion: the object if it is still there, else that it is gone."""
+def _build_answer(resource: StoredResource, stored: Stored, remaining: Stored | None) -> Answer:
+    """Return the answer to a deletion: an object, or a Status that reports success.
+
+    Args:
+        resource: the kind of the object.
+        stored: the object before the deletion.
+        remaining: the object marked as terminating; None if it is gone.
+    """
     result = remaining or (stored if resource.rules.returns_deleted else None)
     if result is not None:
         return One(200, resource, resource.json_of(result))
@@ -145,16 +158,17 @@ def remove(
 
     Args:
         api: the state.
-        resource: what the object is.
+        resource: the kind of the object.
         stored: the current object.
-        options: DeleteOptions; propagation and dryRun count here.
+        options: DeleteOptions, of which propagationPolicy and dryRun are used.
 
     Returns:
-        The object as it is now, marked; None if it is gone.
+        The object marked as terminating; None if it is gone.
     """
     body = resource.load(stored)
+    # Kinds that mark the deletion themselves have no propagation at their first deletion.
     if not _is_marked_by_kind(resource, body):
-        _propagate(resource, body, options)
+        _set_propagation_finalizer(resource, body, options)
     dry = bool(options.get("dryRun"))
     if not resource.rules.is_finished(body):
         return _terminate(api, resource, stored=stored, body=body, dry=dry)
@@ -168,10 +182,11 @@ def _check_preconditions(
 ) -> None:
     """Check the uid and the resourceVersion of the preconditions in DeleteOptions.
 
-    As on kube-apiserver, kinds with a deletion of their own refuse the first one in other words.
+    As in kube-apiserver, kinds that mark the deletion themselves word the refusal of the first
+    deletion differently.
 
     Raises:
-        StatusError: 409, one of them does not match the stored object.
+        StatusError: 409 if one of them does not match the stored object.
     """
     resource, meta = call.resource, body["metadata"]
     uid, revision = preconditions.get("uid"), preconditions.get("resourceVersion")
@@ -203,24 +218,30 @@ def _check_preconditions(
 
 
 def _is_marked_by_kind(resource: StoredResource, body: Mapping[str, Any]) -> bool:
-    """Return whether this is the first deletion of an object whose kind marks it by itself."""
+    """Return whether this is the first deletion of an object whose kind marks deletions itself."""
     return resource.rules.marks_deletion and "deletionTimestamp" not in body["metadata"]
 
 
-def _propagate(resource: StoredResource, body: dict[str, Any], options: Mapping[str, Any]) -> None:
-    """Set the finalizer by which the garbage collector waits for dependents or orphans them."""
+def _set_propagation_finalizer(
+    resource: StoredResource, body: dict[str, Any], options: Mapping[str, Any]
+) -> None:
+    """Give an object the finalizer of its propagationPolicy, and no other policy's finalizer.
+
+    While the object has that finalizer, the garbage collector deletes or orphans its dependents.
+    """
     policy, meta = options.get("propagationPolicy"), body["metadata"]
     if resource.place in _NEVER_COLLECTED or policy is None:
         return
-    marks = set(_FINALIZERS.values())
-    kept = [name for name in meta.get("finalizers") or () if name not in marks]
+    policy_finalizers = set(_FINALIZERS.values())
+    finalizers = [name for name in meta.get("finalizers") or () if name not in policy_finalizers]
     finalizer = _FINALIZERS.get(str(policy))
     if finalizer:
-        kept.append(finalizer)
-    if set(kept) == set(meta.get("finalizers") or ()):
+        finalizers.append(finalizer)
+    if set(finalizers) == set(meta.get("finalizers") or ()):
+        # Their order stays, so that a repeated deletion writes nothing.
         return
-    if kept:
-        meta["finalizers"] = kept
+    if finalizers:
+        meta["finalizers"] = finalizers
     else:
         meta.pop("finalizers", None)
 
@@ -228,18 +249,28 @@ def _propagate(resource: StoredResource, body: dict[str, Any], options: Mapping[
 def _terminate(
     api: Api, resource: StoredResource, stored: Stored, body: dict[str, Any], *, dry: bool
 ) -> Stored:
-    """Mark an object as terminating; a second time changes nothing."""
+    """Mark an object as terminating; return it as it is then.
+
+    Args:
+        api: the state.
+        resource: the kind of the object.
+        stored: the current object.
+        body: the same object, decoded; its finalizers may already be changed.
+        dry: whether to store nothing.
+    """
     meta = body["metadata"]
-    before = resource.load(stored)
+    unchanged = resource.load(stored)
     if "deletionTimestamp" not in meta:
         meta["deletionTimestamp"] = objectmeta.timestamp()
+        # As rest.BeforeDelete does, which kinds that mark the deletion themselves do not call.
         if not resource.rules.marks_deletion:
             meta["deletionGracePeriodSeconds"] = 0
             if meta.get("generation"):
                 meta["generation"] += 1
         resource.rules.begin_deletion(body)
-    if before == body:
+    if unchanged == body:
+        # A repeated deletion: no write, no event.
         return stored
     if dry:
-        return Stored(stored.key, stored.revision, _encode(resource.stored_form(body)))
-    return api.store.write(resource.place, stored.key, resource.stored_form(body))
+        return Stored(stored.key, stored.revision, _encode(resource.to_stored_form(body)))
+    return api.store.write(resource.place, stored.key, resource.to_stored_form(body))

@@ -1,4 +1,7 @@
-"""Discovery: which groups, versions and resources there are, one by one and all at once."""
+"""Discovery: the groups, versions and resources that are served.
+
+Clients read them in one document each, or all in one document (aggregated discovery).
+"""
 
 import base64
 import hashlib
@@ -23,8 +26,8 @@ VERSION = {
     "platform": "python",
 }
 _AGGREGATED = "APIGroupDiscoveryList"
-# The order of built-in groups, which says whose resource wins where names meet, as kube-apiserver
-# has it; groups of custom resources come after them, by name.
+# Built-in groups in the order of kube-apiserver. If two groups have a resource of the same name,
+# clients take that of the earlier group. Groups of custom resources follow, by name.
 _ORDER = (
     "",
     "apps",
@@ -43,7 +46,7 @@ _ORDER = (
 )
 
 
-def core_versions(address: str) -> dict[str, Any]:
+def build_core_versions(address: str) -> dict[str, Any]:
     """Return the answer to /api."""
     return {
         "kind": "APIVersions",
@@ -52,49 +55,55 @@ def core_versions(address: str) -> dict[str, Any]:
     }
 
 
-def group_list(registry: Registry) -> dict[str, Any]:
-    """Return the answer to /apis."""
-    groups = [_group(name, versions) for name, versions in _in_order(registry) if name]
+def build_group_list(registry: Registry) -> dict[str, Any]:
+    """Return the answer to /apis: all groups but the core group, whose name is empty."""
+    groups = [_describe_group(name, versions) for name, versions in _sort_groups(registry) if name]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def _in_order(registry: Registry) -> list[tuple[str, list[str]]]:
-    """Return groups with their versions, those first whose resources win where names meet."""
+def _sort_groups(registry: Registry) -> list[tuple[str, list[str]]]:
+    """Return the groups with their versions in the order of `_ORDER`, then by name."""
 
-    def place(item: tuple[str, list[str]]) -> tuple[int, str]:
-        known = item[0] in _ORDER
-        return (_ORDER.index(item[0]), "") if known else (len(_ORDER), item[0])
+    def rank(item: tuple[str, list[str]]) -> tuple[int, str]:
+        is_built_in = item[0] in _ORDER
+        return (_ORDER.index(item[0]), "") if is_built_in else (len(_ORDER), item[0])
 
-    return sorted(registry.groups().items(), key=place)
+    return sorted(registry.list_groups().items(), key=rank)
 
 
-def group(registry: Registry, name: str) -> dict[str, Any] | None:
-    """Return the answer to /apis/NAME, if there is such a group."""
-    versions = registry.groups().get(name)
+def build_group(registry: Registry, name: str) -> dict[str, Any] | None:
+    """Return the answer to /apis/NAME; None if there is no such group."""
+    versions = registry.list_groups().get(name)
     if not versions or not name:
         return None
-    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+    return {"kind": "APIGroup", "apiVersion": "v1", **_describe_group(name, versions)}
 
 
-def _group(name: str, versions: list[str]) -> dict[str, Any]:
+def _describe_group(name: str, versions: list[str]) -> dict[str, Any]:
+    """Return a group with its versions, the preferred version first."""
     entries = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
     return {"name": name, "versions": entries, "preferredVersion": entries[0]}
 
 
-def resource_list(registry: Registry, group_name: str, version: str) -> dict[str, Any] | None:
-    """Return the resources of a group version, if it is served."""
-    group_resources = registry.in_version(group_name, version)
+def build_resource_list(
+    registry: Registry, group_name: str, version: str
+) -> dict[str, Any] | None:
+    """Return the answer to /apis/GROUP/VERSION; None if that version is not served."""
+    group_resources = registry.list_version(group_name, version)
     if not group_resources:
         return None
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
         "groupVersion": group_resources[0].api_version,
-        "resources": [entry for resource in group_resources for entry in _entries(resource)],
+        "resources": [
+            entry for resource in group_resources for entry in _describe_resource(resource)
+        ],
     }
 
 
-def _entries(resource: StoredResource) -> list[dict[str, Any]]:
+def _describe_resource(resource: StoredResource) -> list[dict[str, Any]]:
+    """Return the entries of a resource and its subresources."""
     main: dict[str, Any] = {
         "name": resource.plural,
         "singularName": resource.singular,
@@ -107,7 +116,7 @@ def _entries(resource: StoredResource) -> list[dict[str, Any]]:
     if resource.categories:
         main["categories"] = list(resource.categories)
     if "watch" in resource.verbs:
-        main["storageVersionHash"] = _hash(resource)
+        main["storageVersionHash"] = _read_storage_hash(resource)
     subresources = [
         {
             **{key: value for key, value in entry.items() if key != "storageVersionHash"},
@@ -118,10 +127,11 @@ def _entries(resource: StoredResource) -> list[dict[str, Any]]:
     return [main, *subresources]
 
 
-def _hash(resource: StoredResource) -> str:
+def _read_storage_hash(resource: StoredResource) -> str:
     """Return the hash by which clients see that the stored version of a kind changed."""
     if not resource.rules.custom:
-        # Not every built-in kind is stored in the version in which it is served.
+        # kube-apiserver stores some built-in kinds in another version than the served one, so
+        # the hash comes from its recorded discovery documents.
         known = resources()[resource.api_version]
         return str(
             next(
@@ -135,10 +145,10 @@ def _hash(resource: StoredResource) -> str:
 def aggregate_groups(registry: Registry, *, core: bool) -> dict[str, Any]:
     """Return the aggregated discovery document: the core group for /api, the others for /apis."""
     items = []
-    for name, versions in _in_order(registry):
+    for name, versions in _sort_groups(registry):
         if (name == "") is not core:
             continue
-        entries = [_version(registry, name, version) for version in versions]
+        entries = [_describe_version(registry, name, version) for version in versions]
         items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": entries})
     return {
         "kind": _AGGREGATED,
@@ -148,17 +158,19 @@ def aggregate_groups(registry: Registry, *, core: bool) -> dict[str, Any]:
     }
 
 
-def _version(registry: Registry, group_name: str, version: str) -> dict[str, Any]:
+def _describe_version(registry: Registry, group_name: str, version: str) -> dict[str, Any]:
+    """Return the aggregated entry of one group version."""
     resources = [
-        _aggregated_entry(resource) for resource in registry.in_version(group_name, version)
+        _describe_aggregated(resource) for resource in registry.list_version(group_name, version)
     ]
     return {"version": version, "resources": resources, "freshness": "Current"}
 
 
-def _aggregated_entry(resource: StoredResource) -> dict[str, Any]:
+def _describe_aggregated(resource: StoredResource) -> dict[str, Any]:
+    """Return the aggregated entry of a resource, which includes its subresources."""
     entry: dict[str, Any] = {
         "resource": resource.plural,
-        "responseKind": _kind(resource, {}),
+        "responseKind": _describe_kind(resource, {}),
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
         "verbs": list(resource.verbs),
@@ -171,7 +183,7 @@ def _aggregated_entry(resource: StoredResource) -> dict[str, Any]:
         entry["subresources"] = [
             {
                 "subresource": name,
-                "responseKind": _kind(resource, subresource),
+                "responseKind": _describe_kind(resource, subresource),
                 "verbs": list(subresource["verbs"]),
             }
             for name, subresource in resource.subresources.items()
@@ -179,7 +191,8 @@ def _aggregated_entry(resource: StoredResource) -> dict[str, Any]:
     return entry
 
 
-def _kind(resource: StoredResource, entry: dict[str, Any]) -> dict[str, str]:
+def _describe_kind(resource: StoredResource, entry: dict[str, Any]) -> dict[str, str]:
+    """Return the kind that a subresource answers with; by default it is the resource's kind."""
     return {
         "group": entry.get("group", resource.group),
         "version": entry.get("version", resource.version),

@@ -1,7 +1,7 @@
 """Refusals as Kubernetes words them: one exception that is a `Status` object.
 
-Message, reason, code and details belong together; each function here is one of the error
-constructors of apimachinery's api/errors, with the resource or kind it speaks about.
+Each function returns such an exception and does not raise it. The functions are the error
+constructors of apimachinery's api/errors, with the same message, reason, code and details.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class StatusError(Exception):
         self.reason = reason
         self.details = details
         self.headers = dict(headers or {})
-        # Of the Status itself; an expired page has its continue token here.
+        # The metadata of the Status, where the refusal of an expired page has a continue token.
         self.metadata: dict[str, str] = {}
 
     def body(self) -> dict[str, Any]:
@@ -54,12 +54,12 @@ class StatusError(Exception):
 
 
 def qualify_name(name: str, group: str) -> str:
-    """Return `widgets.lab.example.com`, or the bare name in the core group."""
+    """Return `widgets.lab.example.com` for a group, or just `pods` for the core group."""
     return f"{name}.{group}" if group else name
 
 
 def not_found(resource: str, group: str, name: str) -> StatusError:
-    """Return 404 NotFound: there is no object of that name."""
+    """Return 404 NotFound: there is no object of that name; `resource` is the plural."""
     return StatusError(
         404,
         f"{qualify_name(resource, group)} {quote(name)} not found",
@@ -69,7 +69,7 @@ def not_found(resource: str, group: str, name: str) -> StatusError:
 
 
 def already_exists(resource: str, group: str, name: str, *, deleting: bool = False) -> StatusError:
-    """Return 409 AlreadyExists; `deleting` if the present object waits for its finalizers."""
+    """Return 409 AlreadyExists; `deleting` if the existing object waits for its finalizers."""
     prefix = "object is being deleted: " if deleting else ""
     return StatusError(
         409,
@@ -80,7 +80,10 @@ def already_exists(resource: str, group: str, name: str, *, deleting: bool = Fal
 
 
 def conflict(resource_or_kind: str, group: str, name: str, why: str = MODIFIED) -> StatusError:
-    """Return 409 for a failed precondition; the first argument is a kind in deletions."""
+    """Return 409 for a failed precondition.
+
+    As in kube-apiserver, updates name the resource (plural), and deletions name the kind.
+    """
     return StatusError(
         409,
         f"Operation cannot be fulfilled on {qualify_name(resource_or_kind, group)} "
@@ -107,19 +110,20 @@ def invalid_object(
     )
 
 
-def as_error(cause: FieldCause) -> FieldError:
-    """Return the fault of a manager or its entry as an error like the others."""
-    kind, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
-    return FieldError(kind, cause.field, value=OMITTED, detail=detail)
+def to_field_error(cause: FieldCause) -> FieldError:
+    """Convert an error of `controller.managedfields` to one that `invalid_object` takes."""
+    # The reason is such as FieldValueInvalid, and the message such as "Invalid value: too long".
+    error_type, detail = cause.reason.removeprefix("FieldValue"), cause.message.partition(": ")[2]
+    return FieldError(error_type, cause.field, value=OMITTED, detail=detail)
 
 
-def refused_patch(error: PatchError) -> StatusError:
-    """Return the status of a patch that cannot be applied, with the message of `error`."""
+def build_patch_error(error: PatchError) -> StatusError:
+    """Return the answer to a patch that `controller.managedfields` cannot apply."""
     return StatusError(error.status, str(error), error.reason, details=error.details)
 
 
 def unprocessable() -> StatusError:
-    """Return 422 for a JSON patch that cannot be applied; like the server's, without a reason."""
+    """Return 422 for a JSON patch that cannot be applied; like the real one, it says no cause."""
     return StatusError(
         422,
         "the server rejected our request due to an error in our request",
@@ -134,13 +138,13 @@ def bad_request(message: str) -> StatusError:
 
 
 def forbidden(resource: str, group: str, name: str, why: str) -> StatusError:
-    """Return 403 Forbidden: the user is known, but not allowed."""
-    about = (
+    """Return 403 Forbidden; an empty name stands for a collection."""
+    subject = (
         f"{qualify_name(resource, group)} {quote(name)}" if name else qualify_name(resource, group)
     )
     return StatusError(
         403,
-        f"{about} is forbidden: {why}",
+        f"{subject} is forbidden: {why}",
         "Forbidden",
         details={"name": name, "group": group, "kind": resource},
     )

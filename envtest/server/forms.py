@@ -1,7 +1,7 @@
-"""In which form an answer is wanted: the object, a table of it, or all of discovery at once.
+"""The form of an answer: the object, a table of it, or aggregated discovery.
 
-JSON is the only format that is written. Go clients ask for protobuf before it and get JSON; a
-client that accepts nothing else gets 406.
+The server writes JSON only. Go clients that prefer protobuf and also accept JSON get JSON. A
+client that accepts only protobuf gets 406.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from envtest.server.failures import not_acceptable
 Form = Literal["object", "table", "groups"]
 JSON: Final = "application/json"
 _WILDCARDS: Final = frozenset({JSON, "application/*", "*/*", "*"})
-# Group, version and kind that an entry of an Accept header asks for, and the form that this is.
+# The parameters g, v and as (group, version, kind) of an entry of an Accept header -> the form.
 _FORMS: Final[Mapping[tuple[str, ...], Form]] = {
     ("", "", ""): "object",
     ("meta.k8s.io", "v1", "Table"): "table",
@@ -23,16 +23,16 @@ _FORMS: Final[Mapping[tuple[str, ...], Form]] = {
 
 @remember_results(256)
 def negotiate(accept: str, *supported: Form) -> Form:
-    """Return the first form that the client wants among those that are served.
+    """Return the supported form that the client prefers.
 
     Args:
-        accept: the Accept header; nothing stands for anything.
+        accept: the Accept header; an empty one accepts everything.
         supported: the forms that the answer can have.
 
     Raises:
-        StatusError: 406 when there is none.
+        StatusError: 406 when the client accepts no supported form.
     """
-    entries = sorted(map(_entry, accept.split(",")), key=lambda entry: -entry[1])
+    entries = sorted(map(_parse_entry, accept.split(",")), key=lambda entry: -entry[1])
     for media, _, params in entries:
         target = tuple(params.get(name, "") for name in ("g", "v", "as"))
         form = _FORMS.get(target)
@@ -43,8 +43,11 @@ def negotiate(accept: str, *supported: Form) -> Form:
     raise not_acceptable((JSON,))
 
 
-def _entry(part: str) -> tuple[str, float, Mapping[str, str]]:
-    """Return media type, quality and parameters of one entry of an Accept header."""
+def _parse_entry(part: str) -> tuple[str, float, Mapping[str, str]]:
+    """Return media type, quality and parameters of one entry of an Accept header.
+
+    A quality that is no number counts as 0, which sorts the entry last.
+    """
     media, *rest = (piece.strip() for piece in part.split(";"))
     params = dict(piece.split("=", 1) for piece in rest if "=" in piece)
     try:

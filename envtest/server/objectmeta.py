@@ -1,4 +1,4 @@
-"""The rules of `metadata`: what the server fills in, what a client may change, what is refused.
+"""The rules of `metadata`: fields that the server sets, changes that it allows, and validation.
 
 The order of checks and the texts follow apimachinery's ValidateObjectMeta and its registry's
 BeforeCreate and BeforeUpdate.
@@ -16,7 +16,7 @@ from controller.managedfields import validate_managed_fields
 from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid
 from envtest.schema.names import label_errors, qualified_name_errors
 from envtest.schema.objectmeta import check_annotations, check_labels, check_owners
-from envtest.server.failures import as_error
+from envtest.server.failures import to_field_error
 
 Body = dict[str, Any]
 NameRule = Callable[[str], list[str]]
@@ -33,7 +33,7 @@ _IMMUTABLE = (
     "deletionGracePeriodSeconds",
 )
 
-_MANY: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
+_COLLECTION_CHECKS: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
     ("labels", check_labels),
     ("annotations", check_annotations),
     ("ownerReferences", check_owners),
@@ -41,39 +41,42 @@ _MANY: tuple[tuple[str, Callable[[Any, str, list[FieldError]], None]], ...] = (
 
 
 def timestamp() -> str:
-    """Return the present moment as metadata carries it."""
+    """Return the current time as in metadata: RFC 3339 in UTC, whole seconds."""
     return _rfc3339(int(time.time()))
 
 
 @lru_cache(maxsize=16)
 def _rfc3339(second: int) -> str:
-    """Return a second as text; made once, as hundreds of writes may fall into it."""
+    """Format seconds since the epoch; cached because many writes happen within one second."""
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def path_segment_errors(name: str) -> list[str]:
-    """Return why a name is not one segment of a URL path, the rule for RBAC kinds."""
+    """Return why a name is not one segment of a URL path.
+
+    This is the only rule for names of RBAC kinds, and part of the rules for all others.
+    """
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in name]
 
 
 def drop_deletion(meta: Body) -> None:
-    """Ignore what a client says about the deletion of an object that it only creates."""
+    """Remove fields of a deletion, and selfLink, from an object that a client creates."""
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         meta.pop(name, None)
 
 
-def fill_in(meta: Body) -> None:
-    """Set what the server decides at creation."""
+def fill_in_new(meta: Body) -> None:
+    """Set the fields that the server decides at creation: creationTimestamp, uid, a new name."""
     meta["creationTimestamp"] = timestamp()
     meta["uid"] = str(uuid.uuid4())
     if meta.get("generateName") and not meta.get("name"):
-        meta["name"] = generated_name(meta["generateName"])
+        meta["name"] = generate_name(meta["generateName"])
 
 
-def generated_name(prefix: str) -> str:
-    """Return a prefix with five random characters."""
+def generate_name(prefix: str) -> str:
+    """Return a prefix, cut if it is too long, with five random characters."""
     tail = "".join(secrets.choice(_GENERATED) for _ in range(5))
     return prefix[:_LONGEST_PREFIX] + tail
 
@@ -85,14 +88,16 @@ def check(
 
     Args:
         meta: the metadata.
-        namespaced: whether there has to be a namespace.
+        namespaced: whether the kind is namespaced.
         name_rule: returns the errors of a name.
-        old: the stored object's, for an update. What equals it was validated then.
+        old: the metadata of the stored object, for an update. Values that equal it are not
+            validated again.
     """
     problems: list[FieldError] = []
     old = old or {}
     name, prefix = meta.get("name", ""), meta.get("generateName", "")
     if prefix:
+        # A prefix may end with a dash, as characters follow (apimachinery's maskTrailingDash).
         masked = prefix[:-1] + "a" if prefix.endswith("-") else prefix
         problems += [
             invalid("metadata.generateName", prefix, problem) for problem in name_rule(masked)
@@ -102,20 +107,20 @@ def check(
     elif not name:
         problems.append(build_required_error("metadata.name", "name or generateName is required"))
     if not namespaced or not meta.get("namespace") or meta["namespace"] != old.get("namespace"):
-        problems += _namespace(meta, namespaced=namespaced)
+        problems += _validate_namespace(meta, namespaced=namespaced)
     if meta.get("generation", 0) < 0:
         detail = "must be greater than or equal to 0"
         problems.append(invalid("metadata.generation", meta["generation"], detail))
     _check_lists(meta, old, problems)
-    for finalizer in _if_changed(meta, old, "finalizers") or ():
-        texts = qualified_name_errors(finalizer)
-        problems += [invalid("metadata.finalizers", finalizer, problem) for problem in texts]
+    for finalizer in _get_if_changed(meta, old, "finalizers") or ():
+        name_errors = qualified_name_errors(finalizer)
+        problems += [invalid("metadata.finalizers", finalizer, problem) for problem in name_errors]
     if meta.get("managedFields"):
-        problems += map(as_error, validate_managed_fields({"metadata": meta}))
+        problems += map(to_field_error, validate_managed_fields({"metadata": meta}))
     return problems
 
 
-def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
+def _validate_namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
     namespace = meta.get("namespace", "")
     if not namespaced:
         if namespace:
@@ -129,12 +134,17 @@ def _namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
 
 
 def carry_over(meta: Body, old: Body) -> None:
-    """Restore what an update leaves out and cannot take away."""
+    """Restore fields that an update may leave out, but not remove or change.
+
+    As ValidateObjectMetaAccessorUpdate and BeforeUpdate of apimachinery and apiserver do.
+    """
     meta.setdefault("uid", old.get("uid", ""))
     meta["creationTimestamp"] = old.get("creationTimestamp")
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
-        if name in old and (name == "deletionTimestamp" or name not in meta):
-            meta[name] = old[name]
+    if "deletionTimestamp" in old:
+        meta["deletionTimestamp"] = old["deletionTimestamp"]
+    if "deletionGracePeriodSeconds" in old:
+        # A different value stays, and `check_change` refuses it.
+        meta.setdefault("deletionGracePeriodSeconds", old["deletionGracePeriodSeconds"])
     meta.pop("selfLink", None)
     if "generation" in old:
         meta["generation"] = old["generation"]
@@ -146,9 +156,11 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
     """Validate an update of metadata against the stored metadata."""
     problems: list[FieldError] = []
     if old.get("deletionTimestamp"):
-        before = old.get("finalizers") or ()
+        old_finalizers = old.get("finalizers") or ()
         added = [
-            finalizer for finalizer in meta.get("finalizers") or () if finalizer not in before
+            finalizer
+            for finalizer in meta.get("finalizers") or ()
+            if finalizer not in old_finalizers
         ]
         if added:
             quoted = ", ".join(f'"{finalizer}"' for finalizer in sorted(set(added)))
@@ -169,14 +181,18 @@ def check_change(meta: Body, old: Body) -> list[FieldError]:
 
 
 def _check_lists(meta: Body, old: Body, problems: list[FieldError]) -> None:
-    """Validate the lists and maps of metadata."""
-    for name, validate in _MANY:
-        part = _if_changed(meta, old, name)
+    """Validate labels, annotations and ownerReferences; add their errors to `problems`."""
+    for name, validate in _COLLECTION_CHECKS:
+        part = _get_if_changed(meta, old, name)
         if part:
             validate(part, f"metadata.{name}", problems)
 
 
-def _if_changed(meta: Body, old: Body, name: str) -> Any:
-    """Return a part of metadata, None if it is that of the stored object, which was validated."""
+def _get_if_changed(meta: Body, old: Body, name: str) -> Any:
+    """Return a part of metadata; None if it is the stored object's, which was validated before.
+
+    A merge patch leaves the parts that it does not change as the very same Python objects, so
+    identity is a cheap test. An equal copy is validated again, without harm.
+    """
     part = meta.get(name)
     return None if part is old.get(name) else part

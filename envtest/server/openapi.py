@@ -1,4 +1,4 @@
-"""OpenAPI documents, as far as kubectl reads them: explain, validation and patch support."""
+"""OpenAPI documents with the parts that kubectl reads to explain, validate and patch objects."""
 
 import hashlib
 from collections.abc import Sequence
@@ -32,37 +32,39 @@ class OpenApi:
         self._documents: dict[str, bytes] = {}
 
     def index(self) -> bytes:
-        """Return the answer to /openapi/v3."""
+        """Return the answer to /openapi/v3: the URL of the document of each group version.
+
+        The URL contains a hash of the document, so that clients cache the document by it.
+        """
         self._refresh()
         paths = {}
-        for group, versions in self._registry.groups().items():
+        for group, versions in self._registry.list_groups().items():
             for version in versions:
                 name = f"apis/{group}/{version}" if group else f"api/{version}"
-                digest = hashlib.sha512(self._registry_text(group, version)).hexdigest().upper()
+                document = self.document(group, version) or b""
+                digest = hashlib.sha512(document).hexdigest().upper()
                 paths[name] = {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"}
         return msgspec.json.encode({"paths": paths})
 
     def document(self, group: str, version: str) -> bytes | None:
-        """Return the document of a group version, if it is served."""
+        """Return the document of a group version; None if that version is not served."""
         self._refresh()
         name = f"{group}/{version}"
         if name not in self._documents:
-            resources = self._registry.in_version(group, version)
+            resources = self._registry.list_version(group, version)
             if not resources:
                 return None
-            self._documents[name] = msgspec.json.encode(_document(resources))
+            self._documents[name] = msgspec.json.encode(_build_document(resources))
         return self._documents[name]
 
     def _refresh(self) -> None:
+        """Forget all documents if the registry changed since they were built."""
         if self._generation != self._registry.generation:
             self._generation = self._registry.generation
             self._documents.clear()
 
-    def _registry_text(self, group: str, version: str) -> bytes:
-        return self.document(group, version) or b""
 
-
-def _document(resources: Sequence[StoredResource]) -> dict[str, Any]:
+def _build_document(resources: Sequence[StoredResource]) -> dict[str, Any]:
     """Return the OpenAPI v3 document of one group version."""
     definitions: dict[str, Any] = {}
     for resource in resources:
@@ -72,38 +74,36 @@ def _document(resources: Sequence[StoredResource]) -> dict[str, Any]:
     return {
         "openapi": "3.0.0",
         "info": _INFO,
-        "paths": _paths(resources),
+        "paths": _build_paths(resources),
         "components": {"schemas": definitions},
     }
 
 
-def _gvk(resource: StoredResource) -> dict[str, str]:
-    return {"group": resource.group, "kind": resource.kind, "version": resource.version}
-
-
-def _paths(resources: Sequence[StoredResource]) -> dict[str, Any]:
-    """Return the paths of resources with what is done there."""
+def _build_paths(resources: Sequence[StoredResource]) -> dict[str, Any]:
+    """Return the operations of resources by path."""
     paths: dict[str, Any] = {}
     for resource in resources:
         root = f"/apis/{resource.group}" if resource.group else "/api"
         base = f"{root}/{resource.version}"
-        within = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
-        collection = f"{within}/{resource.plural}"
-        operations = _operations(resource, "object")
-        paths[collection] = _operations(resource, "collection")
+        parent = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
+        collection = f"{parent}/{resource.plural}"
+        operations = _build_operations(resource, "object")
+        paths[collection] = _build_operations(resource, "collection")
         paths[f"{collection}/{{name}}"] = operations
         for name in resource.subresources:
             paths[f"{collection}/{{name}}/{name}"] = operations
     return paths
 
 
-def _operations(resource: StoredResource, scope: str) -> dict[str, Any]:
-    kind = {"type": "string", "uniqueItems": True}
-    parameters = [{"name": name, "in": "query", "schema": kind} for name in _WRITE_PARAMETERS]
+def _build_operations(resource: StoredResource, scope: str) -> dict[str, Any]:
+    """Return the operations on a resource by HTTP method; `scope` is a key of `_ACTIONS`."""
+    schema = {"type": "string", "uniqueItems": True}
+    parameters = [{"name": name, "in": "query", "schema": schema} for name in _WRITE_PARAMETERS]
+    kind = {"group": resource.group, "kind": resource.kind, "version": resource.version}
     return {
         method: {
             "x-kubernetes-action": action,
-            "x-kubernetes-group-version-kind": _gvk(resource),
+            "x-kubernetes-group-version-kind": kind,
             **({"parameters": parameters} if method in {"post", "put", "patch"} else {}),
             "responses": {"200": {"description": "OK"}},
         }
@@ -112,27 +112,29 @@ def _operations(resource: StoredResource, scope: str) -> dict[str, Any]:
 
 
 def _add_builtin(definitions: dict[str, Any], resources: Sequence[StoredResource]) -> None:
-    """Add the schemas of built-in kinds and all that they, or custom kinds, refer to."""
-    todo = [
+    """Add the schemas of built-in kinds, and every schema that kinds refer to."""
+    pending_names = [
         schema_name(resource.group, resource.version, resource.kind)
         for resource in resources
         if not resource.rules.custom
     ]
-    if len(todo) < len(resources):
-        todo += _META
-    known = schemas()
-    while todo:
-        name = todo.pop()
-        if name not in definitions and name in known:
-            definitions[name] = known[name]
-            todo += _references(known[name])
+    # Schemas of custom kinds refer to those of metadata.
+    if len(pending_names) < len(resources):
+        pending_names += _META
+    builtin_schemas = schemas()
+    while pending_names:
+        name = pending_names.pop()
+        if name not in definitions and name in builtin_schemas:
+            definitions[name] = builtin_schemas[name]
+            pending_names += _list_references(builtin_schemas[name])
 
 
-def _references(schema: Any) -> list[str]:
+def _list_references(schema: Any) -> list[str]:
+    """Return the names of all schemas that a schema refers to, at any depth."""
     if isinstance(schema, list):
-        return [name for item in schema for name in _references(item)]
+        return [name for item in schema for name in _list_references(item)]
     if not isinstance(schema, dict):
         return []
     reference = schema.get("$ref")
-    own = [reference.rpartition("/")[2]] if isinstance(reference, str) else []
-    return own + [name for value in schema.values() for name in _references(value)]
+    names = [reference.rpartition("/")[2]] if isinstance(reference, str) else []
+    return names + [name for value in schema.values() for name in _list_references(value)]

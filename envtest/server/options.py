@@ -1,6 +1,7 @@
 """Query parameters: the CreateOptions, PatchOptions, ListOptions and so on of meta/v1.
 
-Each is parsed once, at the edge, with the refusals that the real server has for nonsense.
+Each request's options are parsed once, before its verb runs. Refusals are those of the real
+server.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,17 +11,17 @@ import msgspec
 
 from controller.managedfields import check_manager
 from envtest.schema.errors import FieldError, build_required_error, forbidden, not_supported
-from envtest.server.failures import as_error, bad_request, invalid_object
+from envtest.server.failures import bad_request, invalid_object, to_field_error
 from envtest.server.rules import Rules
 from envtest.server.selectors import FieldSelector, LabelSelector, parse_fields, parse_labels
-from envtest.wire.texts import number_fault
+from envtest.wire.texts import find_number_fault
 
 _FIELD_VALIDATION = ("", "Ignore", "Strict", "Warn")
 META_GROUP = "meta.k8s.io"
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """What CreateOptions, UpdateOptions and PatchOptions have in common."""
+    """The common options of CreateOptions, UpdateOptions and PatchOptions."""
 
     dry_run: bool
     manager: str
@@ -36,17 +37,18 @@ class ListOptions:
     fields: FieldSelector
     limit: int
     token: str
-    # The resourceVersion as it was given: nothing, `0`, a revision, or what is none.
+    # The resourceVersion of the query: empty, `0` or a revision. It is not validated yet.
     version: str
+    # The resourceVersionMatch: empty, `Exact` or `NotOlderThan`.
     match: str
     watch: bool
     bookmarks: bool
     initial_events: bool | None
-    # Seconds; 0 for as long as the server likes.
+    # Seconds; 0 lets the server choose.
     timeout: int
 
 
-def write_options(
+def read_write_options(
     kind: str,
     query: Mapping[str, str],
     dry_runs: Sequence[str],
@@ -67,58 +69,57 @@ def write_options(
         StatusError: 422 when a value is not allowed.
     """
     if not query and not apply:
-        # As most controllers ask: nothing was given, so nothing can be wrong.
-        return WriteOptions(False, _product(agent), field_validation="Warn", force=False)
+        # Most requests of controllers have no options, so there is nothing to validate.
+        return WriteOptions(
+            False, _read_default_manager(agent), field_validation="Warn", force=False
+        )
     validation = query.get("fieldValidation", "")
     manager = query.get("fieldManager", "")
-    force = flag(query, "force")
+    force = read_flag(query, "force")
     problems: list[FieldError] = []
     if kind == "PatchOptions" and force is not None and not apply:
         problems.append(forbidden("force", "may not be specified for non-apply patch"))
     if apply and not manager:
         problems.append(build_required_error("fieldManager", "is required for apply patch"))
-    problems += _manager(manager)
-    problems += dry_run_problems(dry_runs)
+    problems += [to_field_error(cause) for cause in check_manager(manager)]
+    problems += validate_dry_run(dry_runs)
     if validation not in _FIELD_VALIDATION:
         problems.append(not_supported("fieldValidation", validation, _FIELD_VALIDATION))
     if problems:
         raise invalid_object(kind, META_GROUP, name="", problems=problems)
-    field_manager = manager or _product(agent)
+    field_manager = manager or _read_default_manager(agent)
     return WriteOptions(
         bool(dry_runs), field_manager, field_validation=validation or "Warn", force=bool(force)
     )
 
 
-def _product(agent: str) -> str:
-    """Return the default field manager, from the User-Agent."""
+def _read_default_manager(agent: str) -> str:
+    """Return the default field manager: the product of the User-Agent, 128 characters at most."""
     return agent.partition("/")[0][:128]
 
 
-def dry_run_problems(dry_runs: Sequence[str]) -> list[FieldError]:
-    """Check `dryRun`, which has one value."""
+def validate_dry_run(dry_runs: Sequence[str]) -> list[FieldError]:
+    """Return the problems of `dryRun`, whose only allowed value is All."""
     if all(dry_run == "All" for dry_run in dry_runs):
         return []
     return [not_supported("dryRun", list(dry_runs), ("All",))]
 
 
-def _manager(manager: str) -> list[FieldError]:
-    return [as_error(cause) for cause in check_manager(manager)]
-
-
-def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> ListOptions:
+def read_list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> ListOptions:
     """Read the options of a list or watch.
 
     Args:
         query: the query parameters.
-        rules: of the kind, which know by which fields it can be selected.
+        rules: the rules of the kind, which know by which fields it can be selected.
+        watch: whether the request is a watch, which allows other combinations than a list.
 
     Raises:
-        StatusError: 400 or 422 when a value makes no sense, or several do not go together; what
-            stands for a resourceVersion is validated where it is used.
+        StatusError: 400 or 422 for invalid values and for options that exclude each other. The
+            resourceVersion is not validated here, because lists and watches refuse it differently.
     """
-    timeout, limit = number(query, "timeoutSeconds"), number(query, "limit")
+    timeout, limit = read_number(query, "timeoutSeconds"), read_number(query, "limit")
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
-    initial_events = flag(query, "sendInitialEvents")
+    initial_events = read_flag(query, "sendInitialEvents")
     if watch and initial_events is None and not match and version in {"", "0"}:
         # Without a resourceVersion a watch begins with the present objects; a bookmark marks their
         # end for clients that ask for bookmarks.
@@ -131,21 +132,21 @@ def list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) -> List
         version=version,
         match=match,
         watch=watch,
-        bookmarks=bool(flag(query, "allowWatchBookmarks")),
+        bookmarks=bool(read_flag(query, "allowWatchBookmarks")),
         initial_events=initial_events,
         timeout=timeout,
     )
-    problems = _watch_problems(options) if watch else _list_problems(options)
+    problems = _validate_watch(options) if watch else _validate_list(options)
     if problems:
         raise invalid_object("ListOptions", META_GROUP, name="", problems=problems)
     for term in options.fields.terms:
-        if not rules.selectable(term.field):
-            raise bad_request(rules.unselectable(term.field))
+        if not rules.is_selectable(term.field):
+            raise bad_request(rules.describe_unselectable(term.field))
     return options
 
 
-def _list_problems(options: ListOptions) -> list[FieldError]:
-    """Check what does not go together in a list."""
+def _validate_list(options: ListOptions) -> list[FieldError]:
+    """Return the problems of the options of a list that exclude or require each other."""
     problems: list[FieldError] = []
     name, match = "resourceVersionMatch", options.match
     if match:
@@ -166,8 +167,8 @@ def _list_problems(options: ListOptions) -> list[FieldError]:
     return problems
 
 
-def _watch_problems(options: ListOptions) -> list[FieldError]:
-    """Check what does not go together in a watch."""
+def _validate_watch(options: ListOptions) -> list[FieldError]:
+    """Return the problems of the options of a watch that exclude or require each other."""
     problems: list[FieldError] = []
     name, match = "resourceVersionMatch", options.match
     if options.initial_events is not None and match != "NotOlderThan":
@@ -187,17 +188,24 @@ def _watch_problems(options: ListOptions) -> list[FieldError]:
     return problems
 
 
-def flag(query: Mapping[str, str], name: str) -> bool | None:
-    """Read a boolean; None when it is not given. Only `0` and `false` mean no, as in Go's code."""
+def read_flag(query: Mapping[str, str], name: str) -> bool | None:
+    """Return a boolean parameter; None if it is absent.
+
+    Every value but `0` and `false` means true, as in apimachinery's Convert_Slice_string_To_bool.
+    """
     return query[name].lower() not in {"0", "false"} if name in query else None
 
 
-def number(query: Mapping[str, str], name: str) -> int:
-    """Read an integer; 0 when it is not given."""
+def read_number(query: Mapping[str, str], name: str) -> int:
+    """Return an integer parameter; 0 if it is absent.
+
+    Raises:
+        StatusError: 400 if it is not an integer.
+    """
     value = query.get(name)
     if value is None:
         return 0
-    fault = number_fault(value, function="ParseInt")
+    fault = find_number_fault(value, function="ParseInt")
     if fault:
         raise bad_request(fault)
     return int(value)

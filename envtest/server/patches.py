@@ -21,10 +21,10 @@ from envtest.schema import (
 from envtest.schema.errors import invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import Decoded, enforce_field_validation, kind_fault
+from envtest.server.bodies import Decoded, enforce_field_validation, find_kind_fault
 from envtest.server.call import AuthorizedCall, One
-from envtest.server.failures import StatusError, bad_request, invalid_object, refused_patch
-from envtest.server.options import WriteOptions, write_options
+from envtest.server.failures import StatusError, bad_request, build_patch_error, invalid_object
+from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
 from envtest.server.writes import check_names, create_object, update_object
 from envtest.storage import Stored
@@ -46,41 +46,47 @@ def list_patch_types(resource: StoredResource) -> tuple[str, ...]:
 
 async def patch(api: Api, call: AuthorizedCall) -> One:
     """Answer a PATCH on an object or one of its subresources."""
-    kind = call.content_type
-    if kind not in list_patch_types(call.resource):
+    patch_type = call.content_type
+    if patch_type not in list_patch_types(call.resource):
         raise failures.unsupported_media_type(list_patch_types(call.resource))
-    applied = kind == APPLY_PATCH
-    options = write_options(
-        "PatchOptions", call.query, dry_runs=call.dry_runs, agent=call.agent, apply=applied
+    is_apply = patch_type == APPLY_PATCH
+    options = read_write_options(
+        "PatchOptions", call.query, dry_runs=call.dry_runs, agent=call.agent, apply=is_apply
     )
     try:
-        if applied:
+        if is_apply:
             return await _apply_patch(api, call, options)
-        return await _patch(api, call, options)
+        return await _change_existing(api, call, options)
     except PatchError as error:
-        raise refused_patch(error) from error
+        raise build_patch_error(error) from error
 
 
-async def _patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
-    """Change an existing object; a missing object is reported before any fault of the patch."""
-    api.current(call)
-    change, noticed = _reader(call)
+async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
+    """Apply a JSON, merge or strategic merge patch to an object that exists.
+
+    If another write comes in between, the patch is applied to the new state and tried again.
+    """
+    # Called for its 404: kube-apiserver reports a missing object before any fault of the patch.
+    api.get_stored(call)
+    change, complaints = _read_patch(call)
     for attempt in range(_TRIES):
-        stored = api.current(call)
+        stored = api.get_stored(call)
         live = call.resource.load(stored)
-        before = live if _shares(call) else call.resource.load(stored)
-        decoded = Decoded(change(before))
-        if decoded.body.get("metadata") is before["metadata"]:
-            # The server writes into the object's own metadata, never below.
+        original = live if _may_share_parts(call) else call.resource.load(stored)
+        decoded = Decoded(change(original))
+        if decoded.body.get("metadata") is original["metadata"]:
+            # A write sets fields of metadata, but nothing below them. So a shallow copy protects
+            # the original.
             decoded.body["metadata"] = dict(decoded.body["metadata"])
         pinned = _is_pinned(decoded.body, stored)
-        decoded.complaints += noticed
-        # Decoding changes the body; a refusal quotes it as it was. A merge patch, which leaves
-        # alone what it is applied to, is rather applied once more for each refusal.
-        data = b"" if before is live else msgspec.json.encode(decoded.body)
-        quoted = partial(change, before) if before is live else partial(_decode, data)
-        _fit_patched(call.resource, decoded, live=before, quoted=quoted)
-        _judge_patched(call, decoded, options=options, quoted=quoted)
+        decoded.complaints += complaints
+        # Refusals quote the patched object as it was before decoding, which changes it. A merge
+        # patch does not change its original, so it is applied again when there is a refusal.
+        # The result of another patch is encoded beforehand.
+        data = b"" if original is live else msgspec.json.encode(decoded.body)
+        quoted = partial(change, original) if original is live else partial(_decode, data)
+        _fit_patched(call.resource, decoded, live=original, quoted=quoted)
+        _enforce_on_patched(call, decoded, options=options, quoted=quoted)
         check_names(call, decoded.body)
         try:
             return await update_object(
@@ -88,52 +94,61 @@ async def _patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
             )
         except StatusError as error:
             moved = api.table(call.resource).get(call.key) is not stored
+            # A client that sends a resourceVersion wants the conflict. A conflict without another
+            # write, such as a webhook's, would only come again.
             if error.code != 409 or pinned or not moved or attempt == _TRIES - 1:
                 raise
     raise call.resource.conflict(call.info.name)
 
 
-def _shares(call: AuthorizedCall) -> bool:
-    """Return whether the patched object may share with the stored one what the patch leaves alone.
+def _may_share_parts(call: AuthorizedCall) -> bool:
+    """Return whether the patched object may share its unchanged parts with the original.
 
-    A merge patch copies what it changes. The rules of custom resources change nothing below the
-    top of what was decoded before, and know what they need not look at again; the rules of
-    built-in kinds may fill in anything.
+    A merge patch copies the parts that it changes. The rules of custom resources do not change
+    parts that are the very same object in the original, and skip them. The rules of built-in
+    kinds may fill in fields at any depth, which would change the original as well.
     """
     return call.content_type == MERGE_PATCH and call.resource.rules.custom
 
 
 def _is_pinned(body: dict[str, Any], stored: Stored) -> bool:
-    """Return whether a patch asks for another revision than the present one."""
+    """Return whether a patch sets a resourceVersion that is not the current one."""
     meta = body.get("metadata")
     revision = meta.get("resourceVersion") if isinstance(meta, dict) else None
     return bool(revision) and revision != str(stored.revision)
 
 
-def _reader(call: AuthorizedCall) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
-    """Return the change that the body describes, and what was noticed while reading it."""
+def _read_patch(
+    call: AuthorizedCall,
+) -> tuple[Callable[[dict[str, Any]], dict[str, Any]], list[str]]:
+    """Return a function that applies the patch to an object, and complaints about the patch.
+
+    Complaints are duplicate keys and unknown fields of operations.
+    """
     try:
-        content, noticed = read_json(call.data)
+        content, complaints = read_json(call.data)
     except MalformedJSON as error:
         prefix = "" if call.content_type == STRATEGIC_PATCH else "error decoding patch: "
         raise bad_request(f"{prefix}{error}") from None
     if call.content_type == JSON_PATCH:
-        noticed = [f"json patch {problem}" for problem in noticed] + check_operations(content)
-        return lambda body: _object(json_patch(body, content)), noticed
+        complaints = [f"json patch {problem}" for problem in complaints]
+        complaints += check_operations(content)
+        return lambda body: _require_object(json_patch(body, content)), complaints
     if call.content_type == MERGE_PATCH:
-        return lambda body: _object(merge_patch(body, content)), noticed
+        return lambda body: _require_object(merge_patch(body, content)), complaints
     resource = call.resource
     hints = PatchHints.builtin(resource.group, resource.version, resource.kind)
-    return lambda body: _object(strategic_merge(body, content, hints)), noticed
+    return lambda body: _require_object(strategic_merge(body, content, hints)), complaints
 
 
-def _object(value: Any) -> dict[str, Any]:
+def _require_object(value: Any) -> dict[str, Any]:
+    """Return the result of a patch; refuse one that is no object any more."""
     if not isinstance(value, dict):
         raise failures.unprocessable()
     return value
 
 
-# How often a patch without resourceVersion is tried again when another write comes in between.
+# How often a patch is tried while other writes come in between.
 _TRIES = 5
 
 _Quoted = Callable[[], dict[str, Any]]
@@ -145,10 +160,10 @@ def _fit_patched(
     """Decode the patched object as its kind; refuse a patch after which it does not fit.
 
     Args:
-        resource: its kind.
-        decoded: the object.
-        live: the object before the patch; nothing if there was none.
-        quoted: gives the object as it was before decoding, which is what refusals quote.
+        resource: the kind of the object.
+        decoded: the patched object; it is decoded in place.
+        live: the object before the patch; empty if parts of it need not be compared.
+        quoted: returns the patched object as it was before decoding, which refusals quote.
     """
     try:
         unknown = _decode_patched(resource, decoded.body, live)
@@ -165,40 +180,45 @@ def _decode_patched(
 ) -> list[str]:
     """Decode a patched object, in place; return the paths of unknown fields.
 
-    Entries of managedFields that the patch left alone were decoded when they were stored; they are
-    most of an object, so they are not decoded again.
+    managedFields are most of an object. If the patch did not change them, they are taken out
+    while the rest is decoded, because they were decoded when they were stored.
 
     Raises:
-        TypedError: it is of another kind now, or does not fit its own.
-        MalformedObject: an embedded object does not fit.
-        MalformedMetadata: metadata does not fit.
+        TypedError: the patch changed the kind, or the object does not fit its kind.
+        MalformedObject: an embedded object cannot be decoded.
+        MalformedMetadata: metadata cannot be decoded.
     """
     if resource.rules.custom and not body.get("kind"):
         raise TypedError(f"Object 'Kind' is missing in '{json_text(body)}'")
     body["apiVersion"] = body.get("apiVersion") or resource.api_version
     body["kind"] = body.get("kind") or resource.kind
-    if not resource.rules.custom and (fault := kind_fault(resource, body)):
+    if not resource.rules.custom and (fault := find_kind_fault(resource, body)):
         raise TypedError(fault)
     if body.get("metadata") is None:
         body["metadata"] = {}
-    meta, owners = body["metadata"], live.get("metadata", {}).get("managedFields")
-    spared = owners is not None and isinstance(meta, dict) and meta.get("managedFields") is owners
-    if not spared:
+    meta, managed_fields = body["metadata"], live.get("metadata", {}).get("managedFields")
+    is_unchanged = (
+        managed_fields is not None
+        and isinstance(meta, dict)
+        and meta.get("managedFields") is managed_fields
+    )
+    if not is_unchanged:
         return resource.rules.decode_changed(body, live)
     del meta["managedFields"]
     try:
         return resource.rules.decode_changed(body, live)
     finally:
-        body["metadata"]["managedFields"] = owners
+        body["metadata"]["managedFields"] = managed_fields
 
 
-def _judge_patched(
+def _enforce_on_patched(
     call: AuthorizedCall, decoded: Decoded, options: WriteOptions, quoted: _Quoted
 ) -> None:
-    """Refuse, report or ignore what the patched object has no place for.
+    """Treat unknown and duplicate fields of a patched object as fieldValidation says.
 
     Raises:
-        StatusError: 422 under Strict; the patch is to blame, not the object.
+        StatusError: 422 under Strict. `enforce_field_validation` would answer 400, but
+            kube-apiserver calls the patch invalid here.
     """
     if decoded.complaints and options.field_validation == "Strict":
         message = f"strict decoding error: {', '.join(decoded.complaints)}"
@@ -210,11 +230,15 @@ def _judge_patched(
 
 
 async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) -> One:
-    """Create or update what the applier owns."""
+    """Apply a configuration (server-side apply): create the object, or update owned fields.
+
+    If another write comes in between, the configuration is applied to the new state.
+    """
     resource = call.resource
     applied, duplicates = _read_applied(call)
     for attempt in range(_TRIES):
         stored = api.table(resource).get(call.key)
+        # Only the main resource creates objects.
         if stored is None and call.info.subresource:
             raise resource.not_found(call.info.name)
         live = resource.load(stored) if stored else None
@@ -229,8 +253,9 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
             kind=(resource.api_version, resource.kind),
             versions=resource.versions,
         )
-        body = _strict_copy(result)
-        _judge_duplicates(call, options, duplicates)
+        # Decoding changes the body in place. `applied` must stay as it is for another attempt.
+        body = _copy_tree(result)
+        _enforce_on_duplicates(call, options, duplicates)
         decoded = Decoded(body)
         _fit_patched(
             resource, decoded, live={}, quoted=partial(_decode, msgspec.json.encode(body))
@@ -238,10 +263,11 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
         enforce_field_validation(
             resource, decoded, validation=options.field_validation, warnings=call.warnings
         )
-        # Only now: a conflict wins over a wrong name.
+        # After `apply`, because kube-apiserver reports conflicts before a wrong name.
         check_names(call, body)
         if stored is None or live is None:
             _refuse_uid(call, body)
+            # The version of an object that is gone; a new object must not have one.
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body=body, options=options, tracked=True)
         try:
@@ -256,13 +282,14 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
             )
         except StatusError as error:
             moved = api.table(resource).get(call.key) is not stored
+            # A conflict without another write, such as a webhook's, would only come again.
             if error.code != 409 or not moved or attempt == _TRIES - 1:
                 raise
     raise resource.conflict(call.info.name)
 
 
 def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
-    """Refuse to create what was to be applied to one particular object.
+    """Refuse to create an object for a configuration with a uid, which means an existing object.
 
     Raises:
         StatusError: 409.
@@ -276,8 +303,10 @@ def _refuse_uid(call: AuthorizedCall, body: Mapping[str, Any]) -> None:
         )
 
 
-def _judge_duplicates(call: AuthorizedCall, options: WriteOptions, duplicates: list[str]) -> None:
-    """Refuse, report or ignore duplicate keys of an applied document.
+def _enforce_on_duplicates(
+    call: AuthorizedCall, options: WriteOptions, duplicates: list[str]
+) -> None:
+    """Treat duplicate keys of an applied configuration as fieldValidation says.
 
     Raises:
         StatusError: 400 under Strict.
@@ -289,22 +318,23 @@ def _judge_duplicates(call: AuthorizedCall, options: WriteOptions, duplicates: l
     call.warnings += duplicates
 
 
-def _strict_copy(body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object of the same content that shares nothing with others."""
-    copied: dict[str, Any] = _copy(body)
-    return copied
+def _copy_tree(value: Any) -> Any:
+    """Return a copy of a JSON value, in which no two parts are the same Python object.
 
-
-def _copy(value: Any) -> Any:
+    copy.deepcopy would keep two uses of one object as one object.
+    """
     if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
+        return {name: _copy_tree(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_copy(item) for item in value]
+        return [_copy_tree(item) for item in value]
     return value
 
 
 def _read_applied(call: AuthorizedCall) -> tuple[dict[str, Any], list[str]]:
-    """Read the body of an apply: YAML, of which JSON is a part; return complaints with it."""
+    """Return the configuration in the body of an apply, and complaints about duplicate keys.
+
+    The body is YAML, which includes JSON.
+    """
     try:
         content, duplicates = read_yaml(call.data)
     except MalformedYAML as error:

@@ -16,9 +16,10 @@ from envtest.wire.query import Query
 
 _TEXT = "text/plain; charset=utf-8"
 _AGGREGATED = f"{JSON};g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-# kubectl validates a List against the second version of OpenAPI, and takes what is not in it for
-# valid; the server validates each object. As protobuf: fields 1 (swagger) and 2 (info).
+# kubectl validates a List against OpenAPI v2, and accepts kinds that the document does not have.
+# So an empty document is enough, as the server validates each object of the List.
 _SWAGGER = {"swagger": "2.0", "info": {"title": "Kubernetes", "version": "v1.36.2"}, "paths": {}}
+# The same in protobuf: fields 1 (swagger) and 2 (info).
 _SWAGGER_PROTOBUF = b"\x0a\x032.0\x12\x15\x0a\x0aKubernetes\x12\x07v1.36.2"
 _SWAGGER_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _PROBES = ("healthz", "livez", "readyz")
@@ -31,9 +32,10 @@ class Document(msgspec.Struct, frozen=True):
     """An answer that is no object of the API.
 
     Args:
-        media: their type; nothing where there are none.
-        code: its status.
-        headers: that it has on top of those of every answer, or instead of them.
+        data: the body.
+        media: the Content-Type; empty if there is no body.
+        code: the HTTP status.
+        headers: headers in addition to those of every answer; they replace those of that name.
     """
 
     data: bytes
@@ -57,61 +59,62 @@ class Documents:
     def find(
         self, path: str, query: Query, headers: Mapping[str, str], address: str
     ) -> Document | None:
-        """Return a document, if there is one at a path.
+        """Return the document at a path; None if there is none.
 
         Args:
-            path: of the request.
-            query: of the request.
-            headers: of the request; what is accepted and already known counts.
-            address: by which the client reaches the server.
+            path: the path of the request.
+            query: the query of the request.
+            headers: the headers of the request, of which Accept and If-None-Match are used.
+            address: the address by which the client reaches the server.
 
         Raises:
-            StatusError: 406.
+            StatusError: 406 if the client accepts no form of the document.
         """
         accept, known = headers.get("Accept", ""), headers.get("If-None-Match", "")
-        answer = _probe(path, verbose="verbose" in query)
+        answer = _answer_probe(path, verbose="verbose" in query)
         if answer is not None:
             return Document(answer, _TEXT)
         if path.startswith("/openapi/"):
-            return self._open(path, query, accept=accept, known=known)
+            return self._find_openapi(path, query, accept=accept, known=known)
         if path in _ROOTS:
-            return self._root(path.strip("/"), accept, known=known, address=address)
-        body = self._below(path)
+            return self._build_root(path.strip("/"), accept, known=known, address=address)
+        body = self._find_discovery(path)
         if body is None:
             return None
+        # Called for its 406 if the client does not accept JSON.
         negotiate(accept, "object")
         return Document(msgspec.json.encode(body), JSON)
 
-    def _root(self, root: str, accept: str, known: str, address: str) -> Document:
-        """Return the groups, or all that they have at once."""
+    def _build_root(self, root: str, accept: str, known: str, address: str) -> Document:
+        """Return the answer to /api or /apis: the groups, or aggregated discovery if accepted."""
         if negotiate(accept, "groups", "object") == "object":
             index = (
-                discovery.core_versions(address)
+                discovery.build_core_versions(address)
                 if root == "api"
-                else discovery.group_list(self._registry)
+                else discovery.build_group_list(self._registry)
             )
             return Document(msgspec.json.encode(index), JSON)
         data = msgspec.json.encode(discovery.aggregate_groups(self._registry, core=root == "api"))
         headers = {"Vary": "Accept", "Cache-Control": "public"}
         return _tag_document(data, _AGGREGATED, known=known, headers=headers)
 
-    def _below(self, path: str) -> Mapping[str, Any] | None:
-        """Return the discovery document of one group or version, or of the server."""
+    def _find_discovery(self, path: str) -> Mapping[str, Any] | None:
+        """Return the document of a group or group version, of /version or /; None for others."""
         match path.strip("/").split("/"):
             case [""]:
-                return {"paths": self._paths()}
+                return {"paths": self._list_paths()}
             case ["version"]:
                 return discovery.VERSION
             case ["api", version]:
-                return discovery.resource_list(self._registry, "", version)
+                return discovery.build_resource_list(self._registry, "", version)
             case ["apis", group]:
-                return discovery.group(self._registry, group)
+                return discovery.build_group(self._registry, group)
             case ["apis", group, version]:
-                return discovery.resource_list(self._registry, group, version)
+                return discovery.build_resource_list(self._registry, group, version)
             case _:
                 return None
 
-    def _paths(self) -> list[str]:
+    def _list_paths(self) -> list[str]:
         """Return the list of paths, the answer to GET /."""
         paths = {
             "/api",
@@ -121,13 +124,20 @@ class Documents:
             "/version",
             *(f"/{name}" for name in _PROBES),
         }
-        for group, versions in self._registry.groups().items():
+        for group, versions in self._registry.list_groups().items():
             root = f"/apis/{group}" if group else "/api"
             paths |= {root, *(f"{root}/{version}" for version in versions)}
         return sorted(paths)
 
-    def _open(self, path: str, query: Query, accept: str, known: str) -> Document | None:
-        """Return an OpenAPI document; clients keep them by their tags."""
+    def _find_openapi(self, path: str, query: Query, accept: str, known: str) -> Document | None:
+        """Return an OpenAPI document; None if there is none at the path.
+
+        Args:
+            path: the path of the request.
+            query: the query of the request.
+            accept: the Accept header.
+            known: the If-None-Match header: ETags of the versions that the client has.
+        """
         match path.removeprefix("/openapi/").strip("/").split("/"):
             case ["v2"]:
                 if "protobuf" in accept:
@@ -145,7 +155,7 @@ class Documents:
             return None
         headers = {"Vary": "Accept"}
         if query.get("hash"):
-            # What the hash names never changes.
+            # The content for a hash never changes, so clients may keep it.
             expiry = datetime.now(UTC) + timedelta(days=365)
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_datetime(expiry, usegmt=True)
@@ -161,12 +171,10 @@ def _tag_document(data: bytes, media: str, known: str, headers: Mapping[str, str
     return Document(data, media, headers=headers)
 
 
-def _probe(path: str, *, verbose: bool = False) -> bytes | None:
-    """Return the answer of a probe; None where there is no such probe.
+def _answer_probe(path: str, *, verbose: bool = False) -> bytes | None:
+    """Return the answer of a health probe, if asked with the list of checks.
 
-    Args:
-        path: of the request.
-        verbose: whether to list the checks.
+    None if the path is no probe. Probes always succeed, because a server that answers is healthy.
     """
     name = path.removeprefix("/")
     if name not in _PROBES:

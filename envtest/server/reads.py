@@ -1,4 +1,4 @@
-"""GET and LIST: selection, chunks, and reading the past."""
+"""GET and LIST: selectors, pages with continue tokens, and reads of past revisions."""
 
 import base64
 from collections.abc import Iterator, Sequence
@@ -11,10 +11,10 @@ from controller.managedfields.gotext import quote
 from envtest.server.api import Api
 from envtest.server.call import AuthorizedCall, Many, One
 from envtest.server.failures import StatusError, bad_request, build_expired, internal
-from envtest.server.options import ListOptions, list_options
+from envtest.server.options import ListOptions, read_list_options
 from envtest.server.resource import StoredResource
 from envtest.storage import Stored, Table
-from envtest.wire.texts import number_fault
+from envtest.wire.texts import find_number_fault
 
 
 class _Meta(msgspec.Struct):
@@ -27,39 +27,44 @@ class _Labelled(msgspec.Struct):
     metadata: _Meta
 
 
-_labels = msgspec.json.Decoder(_Labelled).decode
+_decode_labels = msgspec.json.Decoder(_Labelled).decode
 
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """What a list found."""
+    """The result of a list, or of one page of it."""
 
     items: Sequence[Stored]
     revision: int
+    # The continue token of the next page; empty on the last page.
     token: str = ""
+    # The number of objects after this page; 0 if there are none, or if it is not known.
     remaining: int = 0
 
 
 async def get(api: Api, call: AuthorizedCall) -> One:
-    """Answer a GET on one object; reads are always of the present.
+    """Answer a GET on one object with its current state.
+
+    A resourceVersion only demands that the state is at least that new.
 
     Raises:
-        StatusError: 400, 500 or 504 when its options make no sense or cannot be met.
+        StatusError: 404 if there is no such object, 500 for a resourceVersion that is no number,
+            504 for one of the future.
     """
     version = call.query.get("resourceVersion", "")
     if version:
-        fault = revision_fault(version)
+        fault = find_revision_fault(version)
         if fault:
             raise internal(fault)
         await wait_until_fresh(api, version)
-        check_not_future(api, int(version))
-    stored = api.current(call)
+        refuse_future_revision(api, int(version))
+    stored = api.get_stored(call)
     return One(200, call.resource, call.resource.json_of(stored))
 
 
 async def list_(api: Api, call: AuthorizedCall) -> Many:
     """Answer a GET on a collection."""
-    options = list_options(call.query, call.resource.rules, watch=False)
+    options = read_list_options(call.query, call.resource.rules, watch=False)
     if options.version:
         await wait_until_fresh(api, options.version)
     selection = select(api, call, options)
@@ -74,37 +79,38 @@ async def list_(api: Api, call: AuthorizedCall) -> Many:
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
-    """Wait a moment for a revision that does not exist yet.
+    """Wait for a revision that does not exist yet, at most for `api.patience`.
 
     Args:
-        api: the state; it says how long that is.
-        version: the resourceVersion of a read; it is validated elsewhere.
+        api: the state.
+        version: the resourceVersion of a read.
     """
-    if number_fault(version):
+    # The caller refuses it, with a text that depends on the verb.
+    if find_number_fault(version):
         return
     with anyio.move_on_after(api.patience):
         while int(version) > api.store.revision:
             await api.store.next_change().wait()
 
 
-def revision_fault(version: str) -> str:
-    """Return why a resourceVersion is none; nothing if it is one."""
-    fault = number_fault(version)
+def find_revision_fault(version: str) -> str:
+    """Return why a resourceVersion cannot be parsed; empty if it can."""
+    fault = find_number_fault(version)
     return f"resourceVersion: Invalid value: {quote(version)}: {fault}" if fault else ""
 
 
-def check_not_future(api: Api, revision: int) -> None:
-    """Refuse a revision that was never given out.
+def refuse_future_revision(api: Api, revision: int) -> None:
+    """Refuse a revision that no write has reached yet.
 
     Raises:
         StatusError: 504 with a hint to try again.
     """
     if revision > api.store.revision:
-        raise too_new(api, revision)
+        raise build_too_new_error(api, revision)
 
 
-def too_new(api: Api, revision: int) -> StatusError:
-    """Return the refusal of a revision that did not come in time."""
+def build_too_new_error(api: Api, revision: int) -> StatusError:
+    """Return 504 for a revision that no write reached in time."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     return StatusError(
         504,
@@ -119,35 +125,37 @@ def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selected:
     """Return the objects that a list asks for.
 
     Raises:
-        StatusError: 400, 410 or 504 when it cannot be answered.
+        StatusError: 400 for an invalid token or resourceVersion, 410 for a revision that is no
+            longer kept, 504 for one of the future.
     """
     resource, table = call.resource, api.table(call.resource)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
     revision, after = _starting_point(api, options, prefix)
     if revision < table.log.floor:
-        raise _too_old(options, after.removeprefix(prefix))
-    matches = selector(resource, options)
-    # What may be as old as it likes comes from a cache, and whole.
+        raise _build_too_old_error(options, after.removeprefix(prefix))
+    matches = SelectionPredicate(resource, options)
+    # For resourceVersion=0 kube-apiserver answers from its watch cache, which ignores the limit.
     limit = 0 if options.version == "0" else options.limit
     items: list[Stored] = []
-    walk = _walk(table, revision, prefix=prefix, after=after)
-    for stored in walk:
+    objects = _iterate_objects(table, revision, prefix=prefix, after=after)
+    for stored in objects:
         if matches(stored):
             items.append(stored)
         if limit and len(items) == limit:
-            # Whether what is left would be selected is not looked at.
-            remaining = sum(1 for _ in walk)
-            counted = 0 if options.labels or options.fields else remaining
+            # As in kube-apiserver, the objects after this page are counted without the selectors.
+            # So with a selector the number is not reported, and the next page may be empty.
+            remaining = sum(1 for _ in objects)
+            reported = 0 if options.labels or options.fields else remaining
             token = write_token(revision, items[-1].key.removeprefix(prefix)) if remaining else ""
-            return Selected(items, revision, token=token, remaining=counted)
+            return Selected(items, revision, token=token, remaining=reported)
     return Selected(items, revision)
 
 
 def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
-    """Return the revision that a list is of, and the key after which it begins.
+    """Return the revision that a list reads, and the key after which it begins.
 
     Raises:
-        StatusError: 400 for a token or revision that is none, 504 for one of the future.
+        StatusError: 400 for an invalid token or resourceVersion, 504 for one of the future.
     """
     if options.token:
         revision, after = read_token(options.token)
@@ -155,24 +163,30 @@ def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, s
             message = "specifying resource version is not allowed when using continue"
             raise bad_request(message)
         if revision < 0:
+            # The token of a 410 continues an expired list with the present objects.
             return api.store.revision, f"{prefix}{after}"
-        check_not_future(api, revision)
+        refuse_future_revision(api, revision)
         return revision, f"{prefix}{after}"
     if not options.version:
         return api.store.revision, ""
-    fault = revision_fault(options.version)
+    fault = find_revision_fault(options.version)
     if fault:
         raise bad_request(f"invalid resource version: {fault}")
     revision = int(options.version)
-    check_not_future(api, revision)
-    # A page of a revision is a page of that one, said or not.
+    refuse_future_revision(api, revision)
+    # With a limit, a resourceVersion other than 0 means exactly that revision, also without
+    # resourceVersionMatch (Kubernetes API concepts, "Resource versions").
     if options.match == "Exact" or (not options.match and options.limit and revision):
         return revision, ""
     return api.store.revision, ""
 
 
-def _too_old(options: ListOptions, after: str) -> StatusError:
-    """Return the refusal; that of a page brings a token for going on with what there is now."""
+def _build_too_old_error(options: ListOptions, after: str) -> StatusError:
+    """Return 410 for a list of a revision that is no longer kept.
+
+    If the list has a continue token, the refusal has a new token, by which the client can continue
+    after the key `after` with the present objects.
+    """
     if options.token:
         refusal = build_expired(
             "The provided continue parameter is too old to display a consistent list result. "
@@ -187,21 +201,33 @@ def _too_old(options: ListOptions, after: str) -> StatusError:
     return build_expired("The resourceVersion for the provided list is too old.")
 
 
-def _walk(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stored]:
-    """Yield objects as they were at a revision, in order."""
-    then = table.at(revision)
+def _iterate_objects(table: Table, revision: int, prefix: str, after: str) -> Iterator[Stored]:
+    """Yield the objects with a key prefix as they were at a revision, in the order of keys.
+
+    Args:
+        table: the objects, with their history.
+        revision: a revision that the history still reaches.
+        prefix: the beginning of the keys: a namespace, or nothing.
+        after: the key after which to begin; empty for the first key.
+    """
+    # Key -> the former state of an object that changed since; None if it did not exist.
+    former_states = table.read_former_states(revision)
     keys: Iterator[str] | list[str] = table.scan(prefix, after)
-    if then:
-        gone = [key for key in then if key.startswith(prefix) and key > after]
-        keys = sorted({*keys, *gone})
+    if former_states:
+        # Objects that were deleted since are no longer among the keys of the table.
+        changed_keys = [key for key in former_states if key.startswith(prefix) and key > after]
+        keys = sorted({*keys, *changed_keys})
     for key in keys:
-        stored = then[key] if key in then else table.get(key)
+        stored = former_states[key] if key in former_states else table.get(key)
         if stored is not None:
             yield stored
 
 
-class selector:  # used like a function
-    """A predicate over stored objects; decodes only what the selectors need."""
+class SelectionPredicate:
+    """Label and field selectors as a function of a stored object.
+
+    Objects are decoded only as far as the selectors need.
+    """
 
     def __init__(self, resource: StoredResource, options: ListOptions) -> None:
         self._resource = resource
@@ -209,8 +235,9 @@ class selector:  # used like a function
         self._fields = options.fields
 
     def __call__(self, stored: Stored) -> bool:
-        """Return whether an object is selected."""
-        if self._labels and not self._labels.matches(_labels(stored.body).metadata.labels):
+        """Return whether both selectors match an object."""
+        labels = self._labels
+        if labels and not labels.matches(_decode_labels(stored.body).metadata.labels):
             return False
         if not self._fields:
             return True
@@ -220,10 +247,12 @@ class selector:  # used like a function
 
 
 class _Token(msgspec.Struct):
-    """A continue token: where the next page begins, and of which revision it is.
+    """A continue token in the real server's format: base64 of this as JSON.
 
-    Tokens are the real server's own: base64 of this as JSON. The key is the one behind which to go
-    on, as it is below the collection that is listed.
+    Attributes:
+        v: the version of the format.
+        rv: the revision that the list reads.
+        start: the last key of the page, relative to the listed collection, with a zero byte.
     """
 
     v: str
@@ -236,16 +265,18 @@ _read_json = msgspec.json.Decoder(_Token).decode
 
 
 def write_token(revision: int, key: str) -> str:
-    """Return a continue token."""
+    """Return a continue token; the next page begins after `key`."""
     data = msgspec.json.encode(_Token(_VERSION, revision, f"{key}\0"))
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def read_token(token: str) -> tuple[int, str]:
-    """Return the revision and the last key of a continue token; below 0 for what there is now.
+    """Return the revision and the last key of a continue token.
+
+    The revision -1 means the present objects.
 
     Raises:
-        StatusError: 400 when it is none of ours.
+        StatusError: 400 when the token cannot be parsed.
     """
     try:
         position = _read_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))

@@ -1,4 +1,4 @@
-"""From an answer to bytes, in the form that the client asked for."""
+"""Encode answers to JSON, in the form that the client asked for."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -20,38 +20,38 @@ def render(answer: Answer, form: Form, include: str = "Metadata") -> tuple[int, 
     """Return the status and the body of an answer.
 
     Args:
-        answer: what a verb returned.
-        form: what the client wants.
+        answer: the answer of a verb.
+        form: the form that the client accepts; it does not count for a `Plain` answer.
         include: the query parameter includeObject, for tables.
     """
     if isinstance(answer, Plain):
         return answer.code, msgspec.json.encode(answer.body)
     if form == "table":
-        data = msgspec.json.encode(_table(answer, include))
+        data = msgspec.json.encode(_build_answer_table(answer, include))
     else:
-        data = answer.body if isinstance(answer, One) else _list(answer)
+        data = answer.body if isinstance(answer, One) else _encode_list(answer)
     return (200 if isinstance(answer, Many) else answer.code), data
 
 
-def _table(answer: One | Many, include: str) -> dict[str, Any]:
-    """Return the table that an answer is shown as.
+def _build_answer_table(answer: One | Many, include: str) -> dict[str, Any]:
+    """Return an answer as a Table.
 
     Raises:
-        StatusError: 400 when `include` is no choice.
+        StatusError: 400 when `include` is not an allowed value.
     """
     check_include(include)
     rules = answer.resource.rules
     if isinstance(answer, One):
         body = _decode(answer.body)
         meta = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
-        return table(rules, [body], meta=meta, include=include)
+        return build_table(rules, [body], meta=meta, include=include)
     head = {"apiVersion": answer.resource.api_version, "kind": answer.resource.kind}
     bodies = ({**head, **_decode(item)} for item in answer.items)
-    return table(rules, bodies, meta=_list_meta(answer), include=include)
+    return build_table(rules, bodies, meta=_build_list_meta(answer), include=include)
 
 
 def check_include(include: str) -> None:
-    """Refuse rows that carry what is none of the choices.
+    """Refuse an includeObject that is not an allowed value.
 
     Raises:
         StatusError: 400.
@@ -63,7 +63,7 @@ def check_include(include: str) -> None:
         )
 
 
-def table(
+def build_table(
     rules: Rules,
     bodies: Iterable[dict[str, Any]],
     *,
@@ -74,11 +74,11 @@ def table(
     """Return a Table.
 
     Args:
-        rules: of the kind: its columns and cells.
+        rules: the rules of the kind, which know its columns and cells.
         bodies: the objects, with apiVersion and kind.
         meta: the table's own metadata.
-        include: `None`, `Metadata` or `Object`: what each row carries of its object.
-        headers: whether to describe the columns; later events of a watch leave that out.
+        include: the part of the object in each row: `None`, `Metadata`, `Object` or empty.
+        headers: whether to describe the columns. In a watch only the first event does.
     """
     columns = [column.as_dict() for column in rules.columns()] if headers else None
     return {
@@ -86,21 +86,23 @@ def table(
         "apiVersion": "meta.k8s.io/v1",
         "metadata": meta,
         "columnDefinitions": columns,
-        "rows": [_row(rules, body, include) for body in bodies],
+        "rows": [_build_row(rules, body, include) for body in bodies],
     }
 
 
-def _row(rules: Rules, body: dict[str, Any], include: str) -> dict[str, Any]:
-    carried: dict[str, Any] | None = None
+def _build_row(rules: Rules, body: dict[str, Any], include: str) -> dict[str, Any]:
+    """Return a row of a Table: the cells, and the part of the object that `include` says."""
+    row_object: dict[str, Any] | None = None
     if include == "Object":
-        carried = body
+        row_object = body
     elif include != "None":
+        # Metadata is the default.
         head = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-        carried = {**head, "metadata": body["metadata"]}
-    return {"cells": rules.cells(body), "object": carried}
+        row_object = {**head, "metadata": body["metadata"]}
+    return {"cells": rules.cells(body), "object": row_object}
 
 
-def _list_meta(answer: Many) -> dict[str, Any]:
+def _build_list_meta(answer: Many) -> dict[str, Any]:
     meta: dict[str, Any] = {"resourceVersion": str(answer.revision)}
     if answer.token:
         meta["continue"] = answer.token
@@ -109,14 +111,18 @@ def _list_meta(answer: Many) -> dict[str, Any]:
     return meta
 
 
-def _list(answer: Many) -> bytes:
-    """Join a list from the bytes of its items; nothing is decoded."""
-    resource, meta = answer.resource, _list_meta(answer)
+def _encode_list(answer: Many) -> bytes:
+    """Encode a list by joining the bytes of its items; nothing is decoded.
+
+    As in kube-apiserver, the list of a custom kind has its keys in alphabetical order, `continue`
+    in any case, and apiVersion and kind in each item.
+    """
+    resource, meta = answer.resource, _build_list_meta(answer)
     names = f'"apiVersion":"{resource.api_version}"', f'"kind":"{resource.list_kind}"'
     if resource.rules.custom:
         encoded_meta = msgspec.json.encode({"continue": "", **meta}, order="sorted")
-        begin = resource.head
-        items = b",".join([begin + item[1:] for item in answer.items])
+        # An item begins with a brace, and the head brings its own.
+        items = b",".join([resource.head + item[1:] for item in answer.items])
         head, kind = names[0].encode(), names[1].encode()
         return b"".join(
             (b"{", head, b',"items":[', items, b"],", kind, b',"metadata":', encoded_meta, b"}")

@@ -1,7 +1,6 @@
-"""What a request is about, read from its path: the API server's RequestInfo.
+"""The verb, resource and object of a request, read from its path: the API server's RequestInfo.
 
-Authorization and routing both work on this, so that what is allowed and what is done can never
-be two different things.
+Authorization and routing both use it, so the action that is done is the one that was allowed.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ _VERBS = {
     "DELETE": "delete",
 }
 # Under a namespace these are subresources of the namespace itself, not resources in it.
-_OF_NAMESPACE = frozenset({"status", "finalize"})
+_NAMESPACE_SUBRESOURCES = frozenset({"status", "finalize"})
 
 
 class RequestInfo(msgspec.Struct, frozen=True, gc=False):
@@ -33,17 +32,19 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     subresource: str = ""
     name: str = ""
     selected: str = ""
-    """The one object that `metadata.name=...` narrows a collection to: a role may allow to list
-    and watch it by resourceNames."""
+    """The name that the field selector `metadata.name=...` demands; empty without one.
+
+    A role that allows an object by resourceNames also allows to list and watch it like this.
+    """
 
     @property
     def described(self) -> str:
-        """Return `widgets/status`, as refusals name what was asked for."""
+        """Return the resource with its subresource, such as `widgets/status`, for refusals."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return the verb, resource and object of a request, or its bare path."""
+    """Return the verb, resource and object of a request; for other paths, path and method."""
     parts = path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
@@ -52,7 +53,7 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
     else:
         return RequestInfo(path, method.lower())
     verb = _VERBS.get(method, "")
-    namespace, rest = _namespace(rest)
+    namespace, rest = _split_namespace(rest)
     resource, name, subresource = [*rest[:3], "", "", ""][:3]
     if len(rest) > 3:
         subresource = "/".join(rest[2:])
@@ -60,8 +61,8 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
         if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
             verb = "watch"
-    narrowed = verb in {"list", "watch"} and not name
-    selected = _read_selected_name(query.get("fieldSelector", "")) if narrowed else ""
+    may_select_name = verb in {"list", "watch"} and not name
+    selected = _read_selected_name(query.get("fieldSelector", "")) if may_select_name else ""
     return RequestInfo(
         path,
         verb,
@@ -77,12 +78,13 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
 
 
 def _read_selected_name(fields: str) -> str:
-    """Return the name that a field selector asks for exactly, if an object can have it.
+    """Return the name that a field selector demands; empty if it demands none, or no valid one.
 
     As RequestInfoFactory does (k8s.io/apiserver/pkg/endpoints/request/requestinfo.go).
     """
     for term in fields.split(","):
         field, equals, value = term.partition("=")
+        # The operator may be `=` or `==`.
         name = value.removeprefix("=")
         if equals and field.strip() == "metadata.name" and _is_segment(name):
             return name
@@ -93,10 +95,13 @@ def _is_segment(name: str) -> bool:
     return name not in {"", ".", ".."} and "/" not in name and "%" not in name
 
 
-def _namespace(rest: list[str]) -> tuple[str, list[str]]:
-    """Split `namespaces/NS/...` off; the namespace's own paths stay with it."""
+def _split_namespace(rest: list[str]) -> tuple[str, list[str]]:
+    """Return the namespace of a path, and the parts after it.
+
+    A path of the namespace object itself keeps all its parts: its resource is `namespaces`.
+    """
     if rest[0] != "namespaces" or len(rest) < 2:
         return "", rest
-    if len(rest) == 2 or (len(rest) == 3 and rest[2] in _OF_NAMESPACE):
+    if len(rest) == 2 or (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
         return rest[1], rest
     return rest[1], rest[2:]

@@ -1,4 +1,4 @@
-"""Resources as they are served: a kind in a version, its names and rules; and all of them."""
+"""Served resources, each a kind in one version with its names and rules, and their registry."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -36,21 +36,23 @@ class StoredResource:
     categories: tuple[str, ...] = ()
     # The warning to clients that use a deprecated version.
     deprecation: str = ""
-    # Where the objects are: another resource's place if they are stored as that (events).
+    # The table that holds the objects. Resources that show the same objects share it: the versions
+    # of a kind, and the two groups of events.
     place: str = ""
-    # How a stored body reads in this version, where that is not as stored.
+    # Convert a body without apiVersion and kind; None if this version is stored as it is.
     to_version: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     to_storage: Callable[[dict[str, Any]], dict[str, Any]] | None = None
-    # The other versions, for the ownership of fields.
+    # Converts objects to other versions, whose managers own fields; None for a single version.
     versions: Versions | None = None
-    # `group/version`, and how every object begins on the wire: asked for all the time.
+    # `group/version`, and the bytes with which each encoded object begins. Computed once.
     api_version: str = field(init=False, repr=False)
     head: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Put together what follows from the names."""
+        """Compute the fields that follow from the names."""
         version = f"{self.group}/{self.version}" if self.group else self.version
         names = [f'"kind":"{self.kind}"', f'"apiVersion":"{version}"']
+        # kube-apiserver encodes custom resources with their keys in alphabetical order.
         if self.rules.custom:
             names.reverse()
         object.__setattr__(self, "api_version", version)
@@ -71,24 +73,27 @@ class StoredResource:
         return self.head + self.body_of(stored)[1:]
 
     def load(self, stored: Stored) -> dict[str, Any]:
-        """Return an object in this version, with apiVersion and kind, free to be changed."""
+        """Return a decoded copy of an object in this version, with apiVersion and kind."""
         body = _decode(stored.body)
         if self.to_version is not None:
             body = self.to_version(body)
         return {"apiVersion": self.api_version, "kind": self.kind, **body}
 
-    def stored_form(self, body: dict[str, Any]) -> dict[str, Any]:
-        """Return the stored form of an object of this version."""
+    def to_stored_form(self, body: dict[str, Any]) -> dict[str, Any]:
+        """Return a copy of an object as it is stored: without apiVersion and kind, converted.
+
+        The metadata is a copy as well, because the store sets its resourceVersion.
+        """
         bare = {name: value for name, value in body.items() if name not in {"apiVersion", "kind"}}
         bare["metadata"] = dict(bare["metadata"])
         return self.to_storage(bare) if self.to_storage else bare
 
     def not_found(self, name: str) -> StatusError:
-        """Return the refusal for a name that nothing has."""
+        """Return 404 for an object of this resource."""
         return failures.not_found(self.plural, self.group, name)
 
     def conflict(self, name: str, why: str = failures.MODIFIED) -> StatusError:
-        """Return the refusal for a precondition that does not hold."""
+        """Return 409 for an object of this resource whose precondition does not hold."""
         return failures.conflict(self.plural, self.group, name=name, why=why)
 
 
@@ -103,7 +108,7 @@ class Registry:
         self.generation = 0
 
     def add(self, resource: StoredResource) -> None:
-        """Serve a resource, or serve it anew."""
+        """Serve a resource, in place of a previous one with the same names."""
         self._resources[resource.group, resource.version, resource.plural] = resource
         versions = self._versions.setdefault(resource.group, [])
         if resource.version not in versions:
@@ -112,7 +117,7 @@ class Registry:
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
-        """Serve no version of a resource any more; groups and versions without any go, too."""
+        """Stop serving all versions of a resource; drop groups and versions that become empty."""
         self._resources = {
             key: resource
             for key, resource in self._resources.items()
@@ -120,10 +125,10 @@ class Registry:
         }
         group_versions = {(key[0], key[1]) for key in self._resources}
         self._versions = {
-            name: kept_versions
+            name: remaining_versions
             for name, versions in self._versions.items()
             if (
-                kept_versions := [
+                remaining_versions := [
                     version for version in versions if (name, version) in group_versions
                 ]
             )
@@ -131,15 +136,15 @@ class Registry:
         self.generation += 1
 
     def find(self, group: str, version: str, plural: str) -> StoredResource | None:
-        """Return a resource, if it is served."""
+        """Return a resource; None if it is not served."""
         return self._resources.get((group, version, plural))
 
-    def groups(self) -> dict[str, list[str]]:
+    def list_groups(self) -> dict[str, list[str]]:
         """Return the versions of each group, preferred first; groups in alphabetical order."""
         return {name: list(self._versions[name]) for name in sorted(self._versions)}
 
-    def in_version(self, group: str, version: str) -> list[StoredResource]:
-        """Return the resources of one group version, by plural."""
+    def list_version(self, group: str, version: str) -> list[StoredResource]:
+        """Return the resources of one group version, sorted by plural."""
         members = [r for r in self if (r.group, r.version) == (group, version)]
         return sorted(members, key=lambda resource: resource.plural)
 
@@ -148,9 +153,12 @@ class Registry:
 
 
 def version_rank(version: str) -> tuple[int, int, int, str]:
-    """Return a sorting key: v2 before v1 before v1beta2 before v1alpha1 before anything else."""
+    """Return a sorting key: v2 before v1 before v1beta2 before v1alpha1 before anything else.
+
+    This is the order of apimachinery's CompareKubeAwareVersionStrings.
+    """
     rest = version.removeprefix("v")
-    number = "".join(char for char in rest[: _digits(rest)])
+    number = "".join(char for char in rest[: _count_digits(rest)])
     if rest == version or not number:
         return (3, 0, 0, version)
     stage = rest[len(number) :]
@@ -161,5 +169,6 @@ def version_rank(version: str) -> tuple[int, int, int, str]:
     return (3, 0, 0, version)
 
 
-def _digits(version: str) -> int:
-    return next((at for at, char in enumerate(version) if not char.isdigit()), len(version))
+def _count_digits(version: str) -> int:
+    """Return the number of digits with which a version without its `v` begins."""
+    return next((index for index, char in enumerate(version) if not char.isdigit()), len(version))

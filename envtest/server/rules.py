@@ -1,7 +1,7 @@
-"""What makes one kind different from another, behind one set of hooks.
+"""The rules by which kinds differ, as hooks of one abstract class.
 
-Storage, patches, deletion and watches are the same for all kinds; defaulting, validation and
-special fields are not. `Rules` holds the answers of a kind without specialities.
+Storage, patches, deletion and watches are the same for all kinds. Defaults, validation and special
+fields differ. The methods of `Rules` that are not abstract fit a kind without special rules.
 """
 
 from abc import ABC, abstractmethod
@@ -38,7 +38,10 @@ class BuiltInColumn:
 
 
 class Rules(ABC):
-    """Hooks of a kind, in the order in which a write meets them."""
+    """Hooks of a kind, in the order in which a write calls them.
+
+    Hooks that return nothing change the object in place. `old` is the stored object.
+    """
 
     # PUT without resourceVersion is allowed.
     unconditional_update = True
@@ -50,58 +53,70 @@ class Rules(ABC):
     custom = False
     # metadata.generation counts changes of anything but metadata and status.
     counts_generations = False
-    # DELETE marks an object in a way of the kind's own, whatever the options say of propagation.
+    # The first DELETE marks the object as the kind needs, and ignores propagationPolicy.
     marks_deletion = False
-    # The group that refusals name, where it is not the resource's own.
+    # The group in refusals of invalid objects; None if it is the resource's group.
     error_group: str | None = None
 
     @abstractmethod
     def decode(self, body: Body) -> list[str]:
-        """Drop what the kind has no place for; return the paths of unknown fields."""
+        """Drop unknown fields and normalize values, in place; return the paths of unknown fields.
+
+        Raises:
+            TypedError: a value has the wrong type.
+            MalformedObject: an embedded object cannot be decoded.
+            MalformedMetadata: metadata cannot be decoded.
+        """
 
     def default(self, body: Body) -> None:  # noqa: B027  # optional
-        """Fill in what a client may leave out."""
+        """Set the default values of absent fields."""
 
     def decode_changed(self, body: Body, old: Body) -> list[str]:  # noqa: ARG002  # optional
-        """Decode like `decode` a body that may share parts with the stored object it replaces.
+        """Decode, as `decode` does, a body that may share parts with the stored object.
 
-        The stored object has been decoded and defaulted, so a kind may skip the parts of `body`
-        that are the very same objects in `old`. By default all of it is decoded.
+        A kind may skip parts that are the very same Python objects in `old`, because these were
+        decoded when they were stored. By default no part is skipped.
         """
         return self.decode(body)
 
     def default_changed(self, body: Body, old: Body) -> None:  # noqa: ARG002  # optional
-        """Default like `default` a body that may share parts with the stored object."""
+        """Set defaults, as `default` does, in a body that may share parts with the stored object.
+
+        Shared parts have their defaults already. By default no part is skipped.
+        """
         self.default(body)
 
     def default_applied(self, body: Body) -> None:
-        """Default like `default` the result of a server-side apply, whose nulls stay."""
+        """Set defaults, as `default` does, in the result of a server-side apply.
+
+        Custom resources keep their nulls here, as in kube-apiserver.
+        """
         self.default(body)
 
-    def warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook
-        """Return warnings for the writer of an object."""
+    def list_warnings(self, body: Body, old: Body | None) -> list[str]:  # noqa: ARG002  # a hook
+        """Return warnings to the client that writes an object; `old` is None for a new object."""
         return []
 
     @abstractmethod
     def model(self) -> FieldModel:
-        """Return the ownable fields, for managedFields and server-side apply."""
+        """Return the fields that managers can own, for managedFields and server-side apply."""
 
     def prepare_create(self, body: Body) -> None:  # noqa: B027  # optional
-        """Drop and set what a client cannot decide at creation."""
+        """Set or drop the fields of a new object that clients cannot decide."""
 
     def complete_new(self, body: Body) -> None:  # noqa: B027  # optional
-        """Set what depends on the name of a new object, which may be a generated one."""
+        """Set fields that depend on the name of a new object, after a name was generated."""
 
     def prepare_update(self, body: Body, old: Body) -> None:  # noqa: B027  # optional
-        """Restore what an update of the main resource cannot change."""
+        """Restore the fields that an update of the main resource cannot change."""
 
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
-        """Restore everything but what a subresource may change."""
+        """Restore all fields but those that an update of the subresource `name` may change."""
         if name == "status":
             keep_only(body, old, "status")
 
     def is_new_generation(self, body: Body, old: Body) -> bool:
-        """Return whether an update changes what the generation counts."""
+        """Return whether an update changes any field but metadata and status."""
         return any(
             body.get(name) != old.get(name)
             for name in body.keys() | old.keys()
@@ -110,11 +125,14 @@ class Rules(ABC):
 
     @abstractmethod
     def check(self, body: Body) -> list[FieldError]:
-        """Validate an object that is to be created, and its metadata where the kind does so."""
+        """Return the errors of a new object.
+
+        The errors of its metadata are included if the kind validates its metadata itself.
+        """
 
     @abstractmethod
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
-        """Validate an update."""
+        """Return the errors of an update of the main resource (empty `subresource`) or another."""
 
     def check_update_with_warnings(
         self,
@@ -123,45 +141,52 @@ class Rules(ABC):
         subresource: str,
         warnings: list[str],  # noqa: ARG002  # optional
     ) -> list[FieldError]:
-        """Validate an update; append to `warnings` what is accepted as it was wrong before."""
+        """Return the errors of an update.
+
+        Errors that the stored object has as well may become warnings, which are added to
+        `warnings` (ratcheting validation).
+        """
         return self.check_update(body, old, subresource)
 
     def begin_deletion(self, body: Body) -> None:  # noqa: B027  # optional
-        """Mark an object whose deletion waits for finalizers."""
+        """Change an object that becomes terminating, such as its phase."""
 
     def is_finished(self, body: Body) -> bool:
-        """Return whether a terminating object may go now."""
+        """Return whether a terminating object can be removed, because no finalizer remains."""
         return not body["metadata"].get("finalizers")
 
-    def selectable(self, field: str) -> bool:
-        """Return whether a field selector may name a field."""
+    def is_selectable(self, field: str) -> bool:
+        """Return whether field selectors may use a field."""
         return field in {"metadata.name", "metadata.namespace"}
 
     def field_value(self, body: Body, field: str) -> str:
         """Return the value that a field selector compares."""
-        return value_at(body, field)
+        return read_field_text(body, field)
 
-    def unselectable(self, field: str) -> str:
-        """Return the refusal of a field that cannot be selected."""
+    def describe_unselectable(self, field: str) -> str:
+        """Return the message that refuses a field selector with this field."""
         return f"field label not supported: {field}"
 
     @abstractmethod
     def columns(self) -> list[BuiltInColumn]:
-        """Return the columns of its tables."""
+        """Return the columns of tables of this kind."""
 
     @abstractmethod
     def cells(self, body: Body) -> Cells:
-        """Return one row of its tables."""
+        """Return the values of an object, one for each column."""
 
 
 def keep_only(body: Body, old: Body, part: str) -> None:
-    """Make a body the old object but for one part, its managedFields and its resourceVersion."""
+    """Restore a body to the old object, in place; keep only one top-level field of it.
+
+    Its managedFields and its resourceVersion are kept as well.
+    """
     meta = body.get("metadata") or {}
-    kept = {name: body[name] for name in (part,) if name in body}
+    kept_part = {part: body[part]} if part in body else {}
     restored = {name: value for name, value in old.items() if name not in {part, "metadata"}}
     body.clear()
     body.update(restored)
-    body.update(kept)
+    body.update(kept_part)
     body["metadata"] = {**old["metadata"], "resourceVersion": meta.get("resourceVersion", "")}
     if "managedFields" in meta:
         body["metadata"]["managedFields"] = meta["managedFields"]
@@ -169,8 +194,8 @@ def keep_only(body: Body, old: Body, part: str) -> None:
         body["metadata"].pop("managedFields", None)
 
 
-def value_at(body: Mapping[str, Any], path: str) -> str:
-    """Return the value that a field selector compares: the text at a dotted path, or nothing."""
+def read_field_text(body: Mapping[str, Any], path: str) -> str:
+    """Return the value at a dotted path as field selectors compare it; empty if it is absent."""
     value: Any = body
     for part in path.split("."):
         if not isinstance(value, dict) or part not in value:

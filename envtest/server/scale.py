@@ -1,7 +1,7 @@
-"""The scale subresource: the number of replicas of an object, whatever its kind calls it.
+"""The scale subresource: the number of replicas of an object, in the same form for all kinds.
 
-Served as far as `kubectl scale` uses it: read, replaced and merge-patched. The writer of a scale
-owns the field of the object that holds the number.
+It supports what `kubectl scale` uses: GET, PUT and merge patches. The writer of a scale becomes
+the manager of the object's own field, such as `spec.replicas`.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from envtest.patching import merge_patch
 from envtest.schema import MalformedJSON, read_json
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
-from envtest.server.bodies import read_as
+from envtest.server.bodies import read_subresource_body
 from envtest.server.call import AuthorizedCall, Plain
 from envtest.server.custom import CustomRules
 from envtest.server.failures import (
@@ -21,7 +21,7 @@ from envtest.server.failures import (
     method_not_allowed,
     unsupported_media_type,
 )
-from envtest.server.options import write_options
+from envtest.server.options import read_write_options
 from envtest.server.patches import MERGE_PATCH
 from envtest.server.resource import StoredResource
 from envtest.server.writes import check_names, update_object
@@ -39,11 +39,11 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
     """Answer a GET, PUT or PATCH of an object's scale.
 
     Raises:
-        StatusError: there is no such object, or the scale makes no sense.
+        StatusError: there is no such object, or the scale is invalid.
     """
-    resource, stored = call.resource, api.current(call)
+    resource, stored = call.resource, api.get_stored(call)
     live = resource.load(stored)
-    present = _scale(resource, live)
+    present = _build_scale(resource, live)
     if call.info.verb == "get":
         return Plain(200, present)
     scale = _read_scale(call, present)
@@ -55,22 +55,23 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
         problem = invalid("spec.replicas", replicas, detail)
         raise invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
-    options = write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
+    options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
     body = resource.load(stored)
-    _set(body, _paths(resource)["specReplicasPath"], replicas)
+    _set_at(body, _find_paths(resource)["specReplicasPath"], replicas)
+    # A scale without resourceVersion applies to the state that was just read.
     body["metadata"]["resourceVersion"] = meta.get("resourceVersion") or str(stored.revision)
     written = await update_object(api, call, stored=stored, live=live, body=body, options=options)
-    return Plain(200, _scale(resource, read_json(written.body)[0]))
+    return Plain(200, _build_scale(resource, read_json(written.body)[0]))
 
 
 def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]:
-    """Return the scale that a client sends, or that its patch makes of the present one.
+    """Return the scale that a client sends; for a patch, the present scale with the patch.
 
     Raises:
-        StatusError: it cannot be read.
+        StatusError: the body cannot be read, or the verb is not supported.
     """
     if call.info.verb == "update":
-        return read_as(call.data, call.content_type, name=_SCHEMA, kind="Scale")
+        return read_subresource_body(call.data, call.content_type, name=_SCHEMA, kind="Scale")
     if call.info.verb != "patch":
         raise method_not_allowed()
     if call.content_type != MERGE_PATCH:
@@ -88,25 +89,28 @@ def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]
     return patched
 
 
-def _paths(resource: StoredResource) -> dict[str, str]:
-    """Return where objects of a resource have their number of replicas and its like."""
+def _find_paths(resource: StoredResource) -> dict[str, str]:
+    """Return the paths of the replicas and the selector in objects of a resource.
+
+    A CRD names its own paths, and labelSelectorPath is optional. Built-in kinds share one set.
+    """
     if isinstance(resource.rules, CustomRules) and resource.rules.scale is not None:
         return {**_PATHS, "labelSelectorPath": "", **resource.rules.scale}
     return _PATHS
 
 
-def _scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, Any]:
+def _build_scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, Any]:
     """Return an object's Scale."""
-    paths, meta = _paths(resource), body["metadata"]
+    paths, meta = _find_paths(resource), body["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    status: dict[str, Any] = {"replicas": _at(body, paths["statusReplicasPath"]) or 0}
-    selector = _at(body, paths["labelSelectorPath"])
+    status: dict[str, Any] = {"replicas": _get_at(body, paths["statusReplicasPath"]) or 0}
+    selector = _get_at(body, paths["labelSelectorPath"])
     if isinstance(selector, dict):
         labels = selector.get("matchLabels") or {}
         selector = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
     if selector:
         status["selector"] = selector
-    replicas = _at(body, paths["specReplicasPath"]) or 0
+    replicas = _get_at(body, paths["specReplicasPath"]) or 0
     return {
         "kind": "Scale",
         "apiVersion": _VERSION,
@@ -116,13 +120,15 @@ def _scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _at(body: Any, path: str) -> Any:
+def _get_at(body: Any, path: str) -> Any:
+    """Return the value at a path such as `.spec.replicas`; None if it is absent."""
     for part in path.strip(".").split("."):
         body = body.get(part) if isinstance(body, dict) else None
     return body
 
 
-def _set(body: dict[str, Any], path: str, value: int) -> None:
+def _set_at(body: dict[str, Any], path: str, value: int) -> None:
+    """Set the value at a path such as `.spec.replicas`; add absent parents."""
     *parents, last = path.strip(".").split(".")
     for part in parents:
         body = body.setdefault(part, {})

@@ -10,18 +10,18 @@ from envtest.schema.errors import FieldError, aggregate_message, invalid
 from envtest.schema.names import label_value_errors, qualified_name_errors
 from envtest.server.failures import StatusError, bad_request
 
-# The terms of a label selector, between commas that are not in brackets; and the parts of one.
+# The commas between terms of a label selector: those that are not in brackets.
 _TERMS = re.compile(r",(?![^(]*\))")
 _TERM = re.compile(
     r"(?P<key>[^\s=!,()<>]+)\s*"
     r"(?:(?P<operator>==|!=|=|>|<)\s*(?P<value>[^\s=!,()<>]*)"
     r"|(?P<among>in|notin)\s*\((?P<values>[^()]*)\))?"
 )
-# The terms of a field selector, between commas that nothing escapes.
+# A term of a field selector: it ends at a comma that is not escaped.
 _PARTS = re.compile(r"(?:[^\\,]|\\(?:.|\Z))+", re.DOTALL)
 _ESCAPES = re.compile(r"\\([\\,=])|\\.|\\|[,=]", re.DOTALL)
-# How a LabelSelector object names them.
-_WORDS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
+# Operator of a LabelSelector object -> operator of a `Requirement`.
+_OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,7 @@ class Requirement:
     """One term of a label selector."""
 
     key: str
+    # One of exists, !, in, notin, =, ==, !=, > and <.
     operator: str
     values: frozenset[str] = frozenset()
 
@@ -45,21 +46,19 @@ class Requirement:
             case "notin" | "!=":
                 return value not in self.values
             case _:
-                return self._compares(value)
+                return self._holds_comparison(value)
 
-    def _compares(self, value: str | None) -> bool:
-        """Decide `>` and `<`, which hold for integers only."""
+    def _holds_comparison(self, value: str | None) -> bool:
+        """Return whether a label is an integer for which `>` or `<` holds."""
         bound = next(iter(self.values))
         if value is None or not re.fullmatch(r"[+-]?\d+", value):
             return False
-        above = int(value) > int(bound)
-        below = int(value) < int(bound)
-        return above if self.operator == ">" else below
+        return int(value) > int(bound) if self.operator == ">" else int(value) < int(bound)
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """All terms must hold; no terms match everything."""
+    """The terms of a label selector, all of which must hold; without terms it matches all."""
 
     requirements: tuple[Requirement, ...] = ()
 
@@ -73,16 +72,16 @@ class LabelSelector:
 
 @dataclass(frozen=True, slots=True)
 class FieldTerm:
-    """One term of a field selector."""
+    """One term of a field selector: a field equals a value, or does not."""
 
     field: str
     value: str
-    equal: bool
+    is_equal: bool
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """All terms must hold; no terms match everything."""
+    """The terms of a field selector, all of which must hold; without terms it matches all."""
 
     terms: tuple[FieldTerm, ...] = ()
 
@@ -91,11 +90,11 @@ class FieldSelector:
 
     def matches(self, value_of: Callable[[str], str]) -> bool:
         """Return whether an object satisfies every term; `value_of` reads one of its fields."""
-        return all((value_of(term.field) == term.value) == term.equal for term in self.terms)
+        return all((value_of(term.field) == term.value) == term.is_equal for term in self.terms)
 
 
-def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
-    """Return the selector that a LabelSelector object stands for."""
+def read_label_selector(selector: Mapping[str, Any]) -> LabelSelector:
+    """Convert a LabelSelector object, with matchLabels and matchExpressions."""
     exact = [
         Requirement(key, "=", frozenset({value}))
         for key, value in (selector.get("matchLabels") or {}).items()
@@ -103,7 +102,7 @@ def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
     others = [
         Requirement(
             expression["key"],
-            _WORDS[expression["operator"]],
+            _OPERATORS[expression["operator"]],
             frozenset(expression.get("values") or ()),
         )
         for expression in selector.get("matchExpressions") or ()
@@ -112,66 +111,69 @@ def label_selector(selector: Mapping[str, Any]) -> LabelSelector:
 
 
 def parse_labels(selector: str) -> LabelSelector:
-    """Parse a label selector.
+    """Parse a label selector of a query.
 
     Raises:
-        StatusError: 400 that says which term makes no sense, and why.
+        StatusError: 400 that says which term cannot be parsed, and why.
     """
     if not selector.strip():
         return LabelSelector()
-    return LabelSelector(tuple(_requirement(term.strip()) for term in _TERMS.split(selector)))
+    return LabelSelector(
+        tuple(_parse_requirement(term.strip()) for term in _TERMS.split(selector))
+    )
 
 
-def _requirement(term: str) -> Requirement:
-    """Parse one term."""
-    absent = term.startswith("!")
+def _parse_requirement(term: str) -> Requirement:
+    """Parse one term of a label selector."""
+    is_negated = term.startswith("!")
     match = _TERM.fullmatch(term.removeprefix("!").strip())
-    if match is None or (absent and (match["operator"] or match["among"])):
-        raise _refuse_requirement(f"{quote(term)} is no term of a label selector")
+    # A leading `!` asks for an absent label, so it cannot have an operator.
+    if match is None or (is_negated and (match["operator"] or match["among"])):
+        raise _build_requirement_error(f"{quote(term)} is no term of a label selector")
     key, operator = match["key"], match["operator"] or match["among"]
     faults = qualified_name_errors(key)
     if faults:
-        raise _refuse_requirement(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
+        raise _build_requirement_error(f"<nil>: Invalid value: {quote(key)}: {'; '.join(faults)}")
     if operator is None:
-        return Requirement(key, "!" if absent else "exists")
+        return Requirement(key, "!" if is_negated else "exists")
     values = [match["value"]] if match["operator"] else match["values"].split(",")
     value_set = frozenset(value.strip() for value in values)
-    problems = _value_problems(key, operator, value_set)
+    problems = _validate_values(key, operator, value_set)
     if problems:
-        raise _refuse_requirement(aggregate_message(problems))
+        raise _build_requirement_error(aggregate_message(problems))
     return Requirement(key, operator, value_set)
 
 
-def _refuse_requirement(why: str) -> StatusError:
+def _build_requirement_error(why: str) -> StatusError:
     return bad_request(f"unable to parse requirement: {why}")
 
 
-def _value_problems(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
-    """Validate the values of a term: all numbers first, then all texts."""
+def _validate_values(key: str, operator: str, values: frozenset[str]) -> list[FieldError]:
+    """Return the errors of the values of a term: those of integers first, then of label values."""
     ordered = sorted(values)
     problems = []
     if operator in {">", "<"}:
         detail = "for 'Gt', 'Lt' operators, the value must be an integer"
         problems += [
-            invalid(f"values[{at}]", value, detail)
-            for at, value in enumerate(ordered)
+            invalid(f"values[{index}]", value, detail)
+            for index, value in enumerate(ordered)
             if not re.fullmatch(r"[+-]?\d+", value)
         ]
-    for at, value in enumerate(ordered):
+    for index, value in enumerate(ordered):
         faults = label_value_errors(value)
         if faults:
-            problems.append(invalid(f"values[{at}][{key}]", value, "; ".join(faults)))
+            problems.append(invalid(f"values[{index}][{key}]", value, "; ".join(faults)))
     return problems
 
 
 def parse_fields(selector: str) -> FieldSelector:
-    """Parse a field selector.
+    """Parse a field selector of a query.
 
     Raises:
-        StatusError: 400 with the real server's sentence.
+        StatusError: 400 if a term cannot be parsed.
     """
     terms = []
-    # Sorted, as the real server has them: it reports the first fault in that order.
+    # The real server sorts the terms, and reports the first fault in that order.
     for part in sorted(_PARTS.findall(selector)):
         if not part:
             continue
@@ -186,11 +188,16 @@ def parse_fields(selector: str) -> FieldSelector:
 
 
 def _unescape_value(value: str) -> str:
-    """Return the value that a text stands for, where backslash, comma and = are escaped."""
+    """Remove the backslashes that escape backslash, comma and `=` in a value.
+
+    Raises:
+        StatusError: 400 for an unescaped comma or `=`, and for any other escape.
+    """
     for match in _ESCAPES.finditer(value):
         if match.group() in {"=", ","}:
             code = ord(match.group())
             raise bad_request(f"invalid field selector: unescaped character in value: {code}")
+        # The group matches only the three characters that may be escaped.
         if match.group(1) is None:
             raise bad_request(f"invalid field selector: invalid escape sequence: {match.group()}")
     return _ESCAPES.sub(r"\1", value)

@@ -1,9 +1,9 @@
-"""Create and update: from a body that fits its kind to an object in the store.
+"""Create and update objects.
 
-One write goes: namespace → defaults → ownership → mutating admission → what the server decides →
-validation → validating admission → preconditions → store. From the preconditions on there is no
-await, so nothing can come between a check and the write. What mutating admission adds has no
-owner.
+The steps of a write: namespace → defaults → managedFields → mutating admission → fields that the
+server sets → validation → validating admission → preconditions → store. After the preconditions
+nothing awaits, so no other write comes between the check and the store. Fields that mutating
+admission adds have no manager.
 """
 
 import copy
@@ -15,22 +15,29 @@ from controller.managedfields import same_except_times, track_update
 from envtest.schema.errors import FieldError, invalid
 from envtest.server import failures, objectmeta
 from envtest.server.api import Api
-from envtest.server.bodies import check_version, enforce_field_validation, fit, read_object
+from envtest.server.bodies import (
+    check_version,
+    enforce_field_validation,
+    fit_to_resource,
+    read_object,
+)
 from envtest.server.call import AuthorizedCall, One
 from envtest.server.failures import StatusError, bad_request, invalid_object
-from envtest.server.options import WriteOptions, write_options
+from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
 from envtest.storage import Stored
-from envtest.wire.texts import number_fault
+from envtest.wire.texts import find_number_fault
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 async def create(api: Api, call: AuthorizedCall) -> One:
     """Answer a POST."""
-    options = write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
+    options = read_write_options(
+        "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
+    )
     decoded = read_object(call.data, call.content_type, call.resource)
-    fit(call.resource, decoded)
+    fit_to_resource(call.resource, decoded)
     enforce_field_validation(
         call.resource, decoded, validation=options.field_validation, warnings=call.warnings
     )
@@ -51,11 +58,15 @@ async def create_object(
     Args:
         api: the state.
         call: the request.
-        body: the object, fitting its kind.
-        options: of the request.
+        body: the object, decoded as its kind.
+        options: the options of the request.
         tracked: whether managedFields are set already, as after an apply.
+
+    Raises:
+        StatusError: the first step that refuses the object; see the module for their order.
     """
     resource, meta = call.resource, body["metadata"]
+    # Their definition is terminating: it waits until no objects remain.
     if resource.place in api.ending:
         name = meta.get("name", "")
         raise failures.creation_while_ending(resource.plural, resource.group, name)
@@ -66,55 +77,54 @@ async def create_object(
         resource.rules.default_applied(body)
     else:
         resource.rules.default(body)
-        _track(call, None, body=body, options=options, subresource="")
+        _track_managers(call, live=None, body=body, options=options, subresource="")
     body = await api.admission.mutate(call, "CREATE", new=body, old=None)
     meta = body["metadata"]
+    # Once more, as a webhook may have changed the namespace.
     _set_namespace(call, meta)
     resource.rules.prepare_create(body)
-    objectmeta.fill_in(meta)
+    objectmeta.fill_in_new(meta)
     resource.rules.complete_new(body)
-    _refuse_invalid(resource, body, _creation_problems(resource, body))
-    call.warnings += resource.rules.warnings(body, None)
+    _refuse_invalid(resource, body, _validate_new(resource, body))
+    call.warnings += resource.rules.list_warnings(body, old=None)
+    # An update or patch that creates its object needs the permission to create as well.
     if call.info.verb != "create":
         api.creation_guard(call, meta["name"])
     await api.admission.validate(call, "CREATE", new=body, old=None)
-    if _is_revision(meta.get("resourceVersion", "")) and not options.dry_run:
+    # kube-apiserver refuses this in its storage, which a dry run does not reach.
+    if _is_stored_revision(meta.get("resourceVersion", "")) and not options.dry_run:
         raise failures.internal("resourceVersion should not be set on objects to be created")
     key = resource.key(meta.get("namespace", ""), meta["name"])
     _refuse_existing(api, resource, key=key, name=meta["name"])
     if options.dry_run:
         return One(201, resource, _encode(body))
-    stored = api.store.write(resource.place, key, resource.stored_form(body))
+    stored = api.store.write(resource.place, key, resource.to_stored_form(body))
     return One(201, resource, resource.json_of(stored))
 
 
 def _set_namespace(call: AuthorizedCall, meta: dict[str, Any]) -> None:
-    """Put the object where the request says, if it says nothing else.
+    """Set the namespace of an object to that of the request; refuse an object with another one.
 
-    What a client says of the namespace of an object that is in none is passed over.
+    The namespace of an object that is not namespaced is dropped.
     """
     if not call.resource.namespaced:
         meta.pop("namespace", None)
         return
     if (meta.get("namespace") or call.info.namespace) != call.info.namespace:
-        raise _other_namespace()
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     meta["namespace"] = call.info.namespace
 
 
-def _other_namespace() -> StatusError:
-    return bad_request(
-        "the namespace of the provided object does not match the namespace sent on the request"
-    )
-
-
-def _track(
+def _track_managers(
     call: AuthorizedCall,
     live: dict[str, Any] | None,
     body: dict[str, Any],
     options: WriteOptions,
     subresource: str,
 ) -> None:
-    """Update managedFields after a write."""
+    """Set the managedFields of `body` for a write that replaces `live` (None: that creates it)."""
     resource = call.resource
     track_update(
         live,
@@ -128,9 +138,11 @@ def _track(
     )
 
 
-def _creation_problems(resource: StoredResource, body: dict[str, Any]) -> list[FieldError]:
-    """Validate a new object: first by its kind's rules, then by those for all metadata."""
+def _validate_new(resource: StoredResource, body: dict[str, Any]) -> list[FieldError]:
+    """Return the errors of a new object: those of its kind, or else those of its metadata."""
     problems = resource.rules.check(body)
+    # Metadata is validated once more in general, as rest.BeforeCreate does. Here any name will
+    # do that is a segment of a path, because the rules of the kind know its names better.
     return problems or objectmeta.check(
         body["metadata"],
         namespaced=resource.namespaced,
@@ -141,8 +153,14 @@ def _creation_problems(resource: StoredResource, body: dict[str, Any]) -> list[F
 def _refuse_invalid(
     resource: StoredResource, body: dict[str, Any], problems: list[FieldError]
 ) -> None:
+    """Refuse an object that has problems, by its kind and group.
+
+    Raises:
+        StatusError: 422.
+    """
     if problems:
         group = resource.rules.error_group
+        # A webhook may have changed the apiVersion; the refusal names the group that it has now.
         if resource.rules.custom and body["apiVersion"] != resource.api_version:
             group = body["apiVersion"].rpartition("/")[0]
         name = body["metadata"].get("name", "")
@@ -152,6 +170,11 @@ def _refuse_invalid(
 
 
 def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) -> None:
+    """Refuse to create an object that exists.
+
+    Raises:
+        StatusError: 409.
+    """
     existing = api.table(resource).get(key)
     if existing is not None:
         deleting = "deletionTimestamp" in resource.load(existing)["metadata"]
@@ -159,11 +182,17 @@ def _refuse_existing(api: Api, resource: StoredResource, key: str, name: str) ->
 
 
 async def update(api: Api, call: AuthorizedCall) -> One:
-    """Answer a PUT on an object or one of its subresources."""
+    """Answer a PUT on an object or one of its subresources.
+
+    If the client sends no resourceVersion and another write comes in between, the update is tried
+    again on the new state.
+    """
     resource, subresource = call.resource, call.info.subresource
-    options = write_options("UpdateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
+    options = read_write_options(
+        "UpdateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
+    )
     decoded = read_object(call.data, call.content_type, resource)
-    fit(resource, decoded)
+    fit_to_resource(resource, decoded)
     enforce_field_validation(
         resource, decoded, validation=options.field_validation, warnings=call.warnings
     )
@@ -173,13 +202,15 @@ async def update(api: Api, call: AuthorizedCall) -> One:
     stored = api.table(resource).get(call.key)
     if stored is None:
         if resource.rules.create_on_update and not subresource:
+            # The version of an object that is gone; a new object must not have one.
             body["metadata"].pop("resourceVersion", None)
             return await create_object(api, call, body=body, options=options)
         raise resource.not_found(call.info.name)
     live = resource.load(stored)
     uid = body["metadata"].get("uid")
     if uid and uid != live["metadata"]["uid"]:
-        raise _wrong_uid(resource, call, expected=uid, actual=live["metadata"]["uid"])
+        raise _build_uid_error(resource, call, expected=uid, actual=live["metadata"]["uid"])
+    # The client wants a conflict if another write comes in between, or the kind demands it.
     if body["metadata"].get("resourceVersion") or not resource.rules.unconditional_update:
         return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     try:
@@ -187,14 +218,15 @@ async def update(api: Api, call: AuthorizedCall) -> One:
             api, call, stored=stored, live=live, body=copy.deepcopy(body), options=options
         )
     except StatusError as error:
+        # A conflict without another write, such as a webhook's, is the answer.
         if error.code != 409 or api.table(resource).get(call.key) is stored:
             raise
-    # Another write came while admission decided; the client sent no resourceVersion.
+    # Another write came while admission decided, so the update begins again.
     return await update(api, call)
 
 
 def check_names(call: AuthorizedCall, body: dict[str, Any]) -> None:
-    """Refuse an object whose name or namespace is not that of the path.
+    """Refuse an object whose name or namespace is not that of the path; set a missing namespace.
 
     Raises:
         StatusError: 400.
@@ -214,9 +246,10 @@ def check_names(call: AuthorizedCall, body: dict[str, Any]) -> None:
         )
 
 
-def _wrong_uid(
+def _build_uid_error(
     resource: StoredResource, call: AuthorizedCall, expected: str, actual: str
 ) -> StatusError:
+    """Return 409 for an update with the uid of another object."""
     return resource.conflict(
         call.info.name,
         f"StorageError: invalid object, Code: 4, Key: /registry/{resource.place}/{call.key}, "
@@ -240,44 +273,52 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     Args:
         api: the state.
         call: the request.
-        stored: what is to be replaced.
-        live: the same, decoded; it is not changed.
-        body: the new object, fitting its kind.
-        options: of the request.
+        stored: the object to be replaced.
+        live: the same object, decoded; it is not changed.
+        body: the new object, decoded as its kind.
+        options: the options of the request.
         tracked: whether managedFields are set already, as after an apply.
 
     Raises:
-        StatusError: 409 when the object has moved on, 422 when the new one breaks rules.
+        StatusError: 409 when another write came in between, 422 when the new object is invalid,
+            or the refusal of admission.
     """
     resource, subresource = call.resource, call.info.subresource
     if tracked:
         resource.rules.default_applied(body)
     else:
         resource.rules.default_changed(body, live)
-        _track(call, live, body=body, options=options, subresource=subresource)
+        _track_managers(call, live, body=body, options=options, subresource=subresource)
     body = await api.admission.mutate(call, "UPDATE", new=body, old=live)
     _check_revision(call, stored, body)
-    _prepare(resource, subresource, body=body, live=live)
-    _refuse_invalid(resource, body, _update_problems(call, body, live))
-    call.warnings += resource.rules.warnings(body, live)
+    _restore_unchangeable(resource, subresource, body=body, live=live)
+    _refuse_invalid(resource, body, _validate_update(call, body, live))
+    call.warnings += resource.rules.list_warnings(body, old=live)
     await api.admission.validate(call, "UPDATE", new=body, old=live)
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
     return _commit(api, call, stored=stored, live=live, body=body, options=options)
 
 
-def _is_revision(revision: str) -> bool:
-    """Return whether a new object claims to be stored; 0 and what is no number do not count."""
-    return bool(revision) and number_fault(revision) is None and int(revision) != 0
+def _is_stored_revision(revision: str) -> bool:
+    """Return whether a resourceVersion is a number above 0, which only stored objects have."""
+    return bool(revision) and find_number_fault(revision) is None and int(revision) != 0
 
 
 def _check_revision(call: AuthorizedCall, stored: Stored, body: dict[str, Any]) -> None:
-    """Check the resourceVersion that the client sent; 0 stands for none."""
+    """Refuse an update with another resourceVersion than the stored one; set a missing one.
+
+    The versions 0 and empty are missing ones.
+
+    Raises:
+        StatusError: 409 for another version, 422 if it is missing and the kind demands one, 500 if
+            it is no number.
+    """
     resource, meta = call.resource, body["metadata"]
     revision = meta.get("resourceVersion", "")
     if revision == str(stored.revision):
         return
-    if revision and (fault := number_fault(revision)):
+    if revision and (fault := find_number_fault(revision)):
         raise failures.internal(fault)
     if not int(revision or 0):
         if not resource.rules.unconditional_update:
@@ -291,25 +332,28 @@ def _check_revision(call: AuthorizedCall, stored: Stored, body: dict[str, Any]) 
         raise resource.conflict(call.info.name)
 
 
-def _prepare(
+def _restore_unchangeable(
     resource: StoredResource, subresource: str, body: dict[str, Any], live: dict[str, Any]
 ) -> None:
-    """Restore what this write cannot change, and raise the generation."""
+    """Restore the fields that this write cannot change; raise the generation if it counts."""
     rules = resource.rules
     if subresource:
         rules.prepare_subresource(subresource, body, live)
     else:
         rules.prepare_update(body, live)
-    meta, before = body["metadata"], live["metadata"]
-    objectmeta.carry_over(meta, before)
+    meta, live_meta = body["metadata"], live["metadata"]
+    objectmeta.carry_over(meta, live_meta)
     if rules.counts_generations and rules.is_new_generation(body, live):
-        meta["generation"] = before.get("generation", 0) + 1
+        meta["generation"] = live_meta.get("generation", 0) + 1
 
 
-def _update_problems(
+def _validate_update(
     call: AuthorizedCall, body: dict[str, Any], live: dict[str, Any]
 ) -> list[FieldError]:
-    """Validate an update by all three sets of rules; an error in metadata is reported by each."""
+    """Return the errors of an update: of its metadata, of changes of metadata, and of its kind.
+
+    As in kube-apiserver, an error may be reported by several of these.
+    """
     resource, subresource, meta = call.resource, call.info.subresource, body["metadata"]
     return [
         *objectmeta.check(
@@ -333,17 +377,22 @@ def _commit(
     body: dict[str, Any],
     options: WriteOptions,
 ) -> One:
-    """Write, or see that there is nothing to write; the last finalizer takes the object along."""
+    """Store an updated object and answer with it.
+
+    Two updates store nothing. One that removes the last finalizer of a terminating object deletes
+    the object. One that changes nothing keeps the stored object.
+    """
     resource = call.resource
-    terminating = "deletionTimestamp" in live["metadata"]
-    if terminating and resource.rules.is_finished(body):
+    is_terminating = "deletionTimestamp" in live["metadata"]
+    if is_terminating and resource.rules.is_finished(body):
         answer = _encode(body)
         if not options.dry_run:
             api.store.delete(resource.place, call.key)
         return One(200, resource, answer)
+    # The times in managedFields are new in each write; they alone are no change.
     if same_except_times(live, body):
         return One(200, resource, resource.json_of(stored))
     if options.dry_run:
         return One(200, resource, _encode(body))
-    written = api.store.write(resource.place, call.key, resource.stored_form(body))
+    written = api.store.write(resource.place, call.key, resource.to_stored_form(body))
     return One(200, resource, resource.json_of(written))

@@ -50,7 +50,7 @@ class Table:
             if key != after:
                 yield key
 
-    def at(self, revision: int) -> dict[str, Stored | None]:
+    def read_former_states(self, revision: int) -> dict[str, Stored | None]:
         """Return, for keys that changed after a revision, what they held then.
 
         Only meaningful for revisions at or above the log's floor.

@@ -11,7 +11,7 @@ from controller.managedfields.gotext import quote
 _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:\d\d)")
 
 
-def base64_fault(encoded: str) -> str | None:
+def find_base64_fault(encoded: str) -> str | None:
     """Return why a text is not base64; None if it is."""
     try:
         base64.b64decode(encoded.replace("\r", "").replace("\n", ""), validate=True)
@@ -20,7 +20,7 @@ def base64_fault(encoded: str) -> str | None:
     return None
 
 
-def time_fault(timestamp: str) -> str | None:
+def find_time_fault(timestamp: str) -> str | None:
     """Return why a text is not an RFC 3339 time; None if it is."""
     try:
         if _TIME.fullmatch(timestamp):
@@ -31,14 +31,14 @@ def time_fault(timestamp: str) -> str | None:
     return f'parsing time {quote(timestamp)} as "2006-01-02T15:04:05Z07:00": cannot parse it'
 
 
-def normal_time(timestamp: str, *, micro: bool = False) -> str:
+def normalize_time(timestamp: str, *, micro: bool = False) -> str:
     """Return a good RFC 3339 time as the server writes it: UTC, whole or micro seconds."""
     moment = datetime.fromisoformat(timestamp).astimezone(UTC)
     # Not strftime, which writes years before 1000 with fewer digits.
     return moment.isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")
 
 
-def number_fault(number: str, *, function: str = "ParseUint") -> str | None:
+def find_number_fault(number: str, *, function: str = "ParseUint") -> str | None:
     """Return strconv's complaint about a number in a query, or None for a good one."""
     sign = "" if function == "ParseUint" else "[+-]?"
     if not re.fullmatch(sign + r"[0-9]+", number):

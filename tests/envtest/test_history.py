@@ -86,7 +86,10 @@ def state(store: Store) -> tuple[Any, ...]:
     """Return all that a client can find out."""
     table = store.table("things")
     present = {key: table.get(key) for key in table.scan()}
-    then = {key: stored and stored.body for key, stored in table.at(table.log.floor).items()}
+    then = {
+        key: stored and stored.body
+        for key, stored in table.read_former_states(table.log.floor).items()
+    }
     return store.revision, present, list_events(table, 0), table.log.floor, then
 
 

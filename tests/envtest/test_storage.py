@@ -30,7 +30,7 @@ def test_every_kept_revision_can_be_read_again(steps: list[tuple[str, bool]]) ->
     table = store.table("things")
     for revision, was in play(store, steps):
         then = {key: table.get(key) for key in table.scan()}
-        then.update(table.at(revision))
+        then.update(table.read_former_states(revision))
         assert {key: stored.revision for key, stored in then.items() if stored} == was
 
 
