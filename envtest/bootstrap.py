@@ -202,8 +202,12 @@ def _metadata(name: str) -> Body:
 
 def _rule(*parts: str) -> Body:
     """Return the PolicyRule of one line of the table."""
-    first, *others = (part.split(" ") for part in parts)
+    first, *other_authenticators = (part.split(" ") for part in parts)
     if len(parts) == 2:
-        return {"verbs": others[0], "nonResourceURLs": first}
+        return {"verbs": other_authenticators[0], "nonResourceURLs": first}
     groups = ["" if group == "_" else group for group in first]
-    return {"verbs": others[1], "apiGroups": groups, "resources": others[0]}
+    return {
+        "verbs": other_authenticators[1],
+        "apiGroups": groups,
+        "resources": other_authenticators[0],
+    }

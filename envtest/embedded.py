@@ -22,8 +22,8 @@ from envtest.access.tokens import (
     ADMIN_GROUP,
     Authenticator,
     TokenFileError,
+    format_token_line,
     parse_token_file,
-    token_line,
 )
 from envtest.admission import Webhooks
 from envtest.bootstrap import bootstrap, publish_address
@@ -92,7 +92,7 @@ class EmbeddedServer:
             self.authenticator.add(token, user)
             if self._kept is not None:
                 before = self._kept.read_text("utf-8") if self._kept.exists() else ""
-                write_private(self._kept, before + token_line(token, user))
+                write_private(self._kept, before + format_token_line(token, user))
         return self._users[name]
 
     def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
@@ -135,7 +135,7 @@ async def serve(  # every setting is named at the call
     api.creation_guard = partial(check_creation, authorizer)
     reviews = Reviews(server.authenticator, authorizer)
     accounts = AccountTokens(api, key)
-    server.authenticator.others.append(accounts.find_user)
+    server.authenticator.other_authenticators.append(accounts.find_user)
     front = Front(
         api,
         server.authenticator,
@@ -146,7 +146,7 @@ async def serve(  # every setting is named at the call
     )
     server.watchers = front.watchers
     runner = web.ServerRunner(
-        front.server(), handle_signals=False, shutdown_timeout=_GRACE_SECONDS
+        front.create_connections(), handle_signals=False, shutdown_timeout=_GRACE_SECONDS
     )
     await runner.setup()
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from envtest.access.tokens import token_line
+from envtest.access.tokens import format_token_line
 from envtest.binaries import real_control_plane
 from envtest.embedded import ADMIN, EmbeddedServer, serve
 from envtest.existing import ExistingControlPlane
@@ -88,7 +88,7 @@ class ControlPlane(Plane):
         if settings.kind == "existing":
             yield ExistingControlPlane.from_environment()
         elif settings.kind == "binaries":
-            token_file = "".join(token_line(token, user) for token, user in known.items())
+            token_file = "".join(format_token_line(token, user) for token, user in known.items())
             async with real_control_plane(
                 settings, data, listen=listen, tokens=token_file, controllers=controllers
             ) as real:

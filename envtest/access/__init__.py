@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: tokens, certificates, RBAC."""
+"""Authentication by tokens and certificates, and authorization by RBAC."""

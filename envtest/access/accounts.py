@@ -1,7 +1,7 @@
-"""Tokens of service accounts: made by TokenRequest, known again by their signature.
+"""Tokens of service accounts: issued for a TokenRequest, and verified by their signature.
 
-A token counts as long as its account lives. Tokens that are bound to a Secret, a Pod or a Node are
-not made: nothing runs here that would need one.
+A token is valid while its service account exists. Tokens that are bound to a Secret, a Pod or a
+Node are not supported, because nothing runs here that needs one.
 """
 
 import base64
@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 
 from controller.managedfields.gotext import quote
-from envtest.access.tokens import CREDENTIAL, Known, TokenRefused
+from envtest.access.tokens import CREDENTIAL, TokenIdentity, TokenRefused
 from envtest.schema.errors import invalid
 from envtest.server.api import Api
 from envtest.server.bodies import read_subresource_body
@@ -34,16 +34,16 @@ from envtest.server.options import read_write_options
 _GROUP = "authentication.k8s.io"
 _VERSION = f"{_GROUP}/v1"
 _KIND = "io.k8s.api.authentication.v1.TokenRequest"
-# Seconds that a token may count.
-_SHORTEST, _USUAL, _LONGEST = 600, 3600, 1 << 32
-_HALF = 32
-_REMEMBERED = 1024
-_SIGNED = ec.ECDSA(hashes.SHA256())
+# Seconds that a token may be valid: at least, by default, at most.
+_SHORTEST_SECONDS, _DEFAULT_SECONDS, _LONGEST_SECONDS = 600, 3600, 1 << 32
+_NUMBER_BYTES = 32
+_MOST_VERIFIED = 1024
+_ALGORITHM = ec.ECDSA(hashes.SHA256())
 _encode = msgspec.json.Encoder().encode
 
 
 class AccountTokens:
-    """Makes and checks tokens of one server."""
+    """Issues and verifies the tokens of one server."""
 
     def __init__(self, api: Api, key: ec.EllipticCurvePrivateKey) -> None:
         self._api = api
@@ -52,31 +52,32 @@ class AccountTokens:
             serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo
         )
         self._key_id = _encode_base64url(hashlib.sha256(public).digest())
-        # The server's address, known once it listens.
+        # The server's URL, set once it listens.
         self.issuer = ""
-        # What tokens say whose signature was found right: that stays so.
-        self._signed: dict[str, dict[str, Any]] = {}
+        # Token -> its claims, for tokens whose signature was verified; a signature stays valid.
+        self._verified_claims: dict[str, dict[str, Any]] = {}
 
     def answer(self, call: AuthorizedCall) -> Plain:
         """Answer a TokenRequest for a service account.
 
         Raises:
-            StatusError: there is no such account, or the request makes no sense.
+            StatusError: there is no such account, or the request is invalid.
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
         account = call.resource.load(self._api.get_stored(call))
+        # Called for its errors: nothing is stored, so the options have no effect.
         read_write_options("CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent)
         body = read_subresource_body(call.data, call.content_type, name=_KIND, kind="TokenRequest")
         spec = body.get("spec") or {}
-        seconds = spec.get("expirationSeconds") or _USUAL
-        if not _SHORTEST <= seconds <= _LONGEST:
-            detail = f"must be between {_SHORTEST} and {_LONGEST} seconds"
+        seconds = spec.get("expirationSeconds") or _DEFAULT_SECONDS
+        if not _SHORTEST_SECONDS <= seconds <= _LONGEST_SECONDS:
+            detail = f"must be between {_SHORTEST_SECONDS} and {_LONGEST_SECONDS} seconds"
             problem = invalid("spec.expirationSeconds", seconds, detail)
             raise invalid_object("TokenRequest", _GROUP, name="", problems=[problem])
         if spec.get("boundObjectRef"):
             raise bad_request("tokens that are bound to an object are not served")
         audiences = spec.get("audiences") or [self.issuer]
-        ends = int(time.time()) + seconds
+        expires = int(time.time()) + seconds
         meta = account["metadata"]
         names = {"name": meta["name"], "namespace": meta["namespace"]}
         return Plain(
@@ -91,18 +92,25 @@ class AccountTokens:
                     "boundObjectRef": None,
                 },
                 "status": {
-                    "token": self._sign(meta, audiences, ends),
-                    "expirationTimestamp": _rfc3339(ends),
+                    "token": self._sign(meta, audiences, expires),
+                    "expirationTimestamp": _rfc3339(expires),
                 },
             },
         )
 
-    def _sign(self, meta: dict[str, Any], audiences: list[str], ends: int) -> str:
+    def _sign(self, meta: dict[str, Any], audiences: list[str], expires: int) -> str:
+        """Return a signed token (JWT) for the service account with this metadata.
+
+        Args:
+            meta: the metadata of the account.
+            audiences: the audiences for which the token is valid.
+            expires: the end of its validity, in seconds since the epoch.
+        """
         namespace, name = meta["namespace"], meta["name"]
         now = int(time.time())
         claims = {
             "aud": audiences,
-            "exp": ends,
+            "exp": expires,
             "iat": now,
             "iss": self.issuer,
             "jti": str(uuid.uuid4()),
@@ -113,23 +121,30 @@ class AccountTokens:
             "nbf": now,
             "sub": f"system:serviceaccount:{namespace}:{name}",
         }
-        head = {"alg": "ES256", "kid": self._key_id}
-        signed = ".".join(_encode_base64url(_encode(part)) for part in (head, claims))
-        r, s = decode_dss_signature(self._key.sign(signed.encode(), _SIGNED))
-        return f"{signed}.{_encode_base64url(r.to_bytes(_HALF, 'big') + s.to_bytes(_HALF, 'big'))}"
+        header = {"alg": "ES256", "kid": self._key_id}
+        signed = ".".join(_encode_base64url(_encode(part)) for part in (header, claims))
+        # A JWT has the two numbers of the signature side by side (RFC 7518, 3.4).
+        r, s = decode_dss_signature(self._key.sign(signed.encode(), _ALGORITHM))
+        signature = r.to_bytes(_NUMBER_BYTES, "big") + s.to_bytes(_NUMBER_BYTES, "big")
+        return f"{signed}.{_encode_base64url(signature)}"
 
-    def find_user(self, token: str, audiences: Sequence[str]) -> Known | None:
+    def find_user(self, token: str, audiences: Sequence[str]) -> TokenIdentity | None:
         """Return the user of a token; None if this server did not sign it.
 
+        Args:
+            token: the token.
+            audiences: the token must be valid for one of these.
+
         Raises:
-            TokenRefused: it is one of ours and does not count, or not any more.
+            TokenRefused: this server signed it, but it is not valid: it has expired, is for other
+                audiences, or its account is gone.
         """
-        claims = self._claims(token)
+        claims = self._read_claims(token)
         if claims is None:
             return None
-        _check_time(claims)
-        meant = [audience for audience in claims["aud"] if audience in audiences]
-        if not meant:
+        _refuse_wrong_time(claims)
+        accepted_audiences = [audience for audience in claims["aud"] if audience in audiences]
+        if not accepted_audiences:
             token_audiences, target_audiences = (
                 " ".join(map(quote, names)) for names in (claims["aud"], audiences)
             )
@@ -137,14 +152,14 @@ class AccountTokens:
                 f"token audiences [{token_audiences}] is invalid "
                 f"for the target audiences [{target_audiences}]"
             )
-        self._check_account(claims["kubernetes.io"])
-        return Known(_user(claims), tuple(meant))
+        self._refuse_changed_account(claims["kubernetes.io"])
+        return TokenIdentity(_build_user(claims), tuple(accepted_audiences))
 
-    def _check_account(self, claims: dict[str, Any]) -> None:
-        """Check that the service account of a token still exists unchanged.
+    def _refuse_changed_account(self, claims: dict[str, Any]) -> None:
+        """Refuse a token whose service account was deleted, or recreated with another uid.
 
         Raises:
-            TokenRefused: it is gone, or another one has its name.
+            TokenRefused: the account of that uid is gone.
         """
         namespace, account = claims["namespace"], claims["serviceaccount"]
         stored = self._api.store.table("serviceaccounts").get(f"{namespace}/{account['name']}")
@@ -156,30 +171,36 @@ class AccountTokens:
                 f"service account UID ({uid}) does not match claim ({account['uid']})"
             )
 
-    def _claims(self, token: str) -> dict[str, Any] | None:
-        """Return the claims of a token of this server; None if it is no such token."""
-        known = self._signed.get(token)
-        if known is not None:
-            return known
+    def _read_claims(self, token: str) -> dict[str, Any] | None:
+        """Return the claims of a token that this server signed; None for any other token."""
+        cached_claims = self._verified_claims.get(token)
+        if cached_claims is not None:
+            return cached_claims
         signed, _, signature = token.rpartition(".")
         try:
-            raw = _plain(signature)
-            numbers = (int.from_bytes(raw[:_HALF], "big"), int.from_bytes(raw[_HALF:], "big"))
+            raw = _decode_base64url(signature)
+            numbers = (
+                int.from_bytes(raw[:_NUMBER_BYTES], "big"),
+                int.from_bytes(raw[_NUMBER_BYTES:], "big"),
+            )
             public = self._key.public_key()
-            public.verify(encode_dss_signature(*numbers), signed.encode(), _SIGNED)
-            claims: dict[str, Any] = msgspec.json.decode(_plain(signed.partition(".")[2]))
+            public.verify(encode_dss_signature(*numbers), signed.encode(), _ALGORITHM)
+            claims: dict[str, Any] = msgspec.json.decode(
+                _decode_base64url(signed.partition(".")[2])
+            )
         except (InvalidSignature, ValueError):
             return None
+        # As in kube-apiserver, the token of another issuer is no token of this server.
         if claims["iss"] != self.issuer:
             return None
-        if len(self._signed) >= _REMEMBERED:
-            del self._signed[next(iter(self._signed))]
-        self._signed[token] = claims
+        if len(self._verified_claims) >= _MOST_VERIFIED:
+            del self._verified_claims[next(iter(self._verified_claims))]
+        self._verified_claims[token] = claims
         return claims
 
 
-def _user(claims: dict[str, Any]) -> User:
-    """Return the user of a token."""
+def _build_user(claims: dict[str, Any]) -> User:
+    """Return the user that a token's claims describe."""
     private = claims["kubernetes.io"]
     namespace, account = private["namespace"], private["serviceaccount"]
     groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
@@ -187,11 +208,11 @@ def _user(claims: dict[str, Any]) -> User:
     return User(name, groups, uid=account["uid"], extra={CREDENTIAL: [f"JTI={claims['jti']}"]})
 
 
-def _check_time(claims: dict[str, Any]) -> None:
-    """Refuse a token whose time is not now.
+def _refuse_wrong_time(claims: dict[str, Any]) -> None:
+    """Refuse a token that has expired or is not valid yet.
 
     Raises:
-        TokenRefused: it has expired, or does not count yet.
+        TokenRefused: now is not within its validity.
     """
     now = time.time()
     if now < claims["nbf"]:
@@ -209,5 +230,5 @@ def _encode_base64url(data: bytes) -> str:
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
-def _plain(encoded: str) -> bytes:
+def _decode_base64url(encoded: str) -> bytes:
     return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))

@@ -1,8 +1,8 @@
-"""ClusterRoles that are made up of others: their rules follow the labels of those.
+"""Aggregated ClusterRoles, whose rules are those of all ClusterRoles that their selectors match.
 
 In a cluster kube-controller-manager does this. Here it belongs to authorization, because without
-it `admin`, `edit` and `view` would grant nothing. It happens in the same turn as the write that it
-follows, so the next request is already authorized by it.
+it `admin`, `edit` and `view` would grant nothing. It runs in the same turn of the event loop as
+the write of a role, so the next request is authorized by the new rules.
 """
 
 from typing import Any
@@ -25,42 +25,49 @@ class Aggregation:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._at_work = False
+        self._is_writing = False
 
     def attach(self) -> None:
         """Aggregate the present roles, then again after each change."""
         self._settle()
         self._api.store.table(_PLACE).listeners.append(self._notice)
 
-    def _notice(self, event: StoredChange) -> None:  # noqa: ARG002  # every change counts
-        if not self._at_work:
+    def _notice(self, event: StoredChange) -> None:  # noqa: ARG002  # any change may matter
+        """Aggregate again after a change, unless it is a write of the aggregation itself."""
+        if not self._is_writing:
             self._settle()
 
     def _settle(self) -> None:
-        """Write until nothing changes: roles that are aggregated may be parts of others."""
-        roles = self._roles()
+        """Update aggregated roles until none changes, as they may be parts of one another."""
+        roles = self._read_roles()
         aggregated = [key for key, body in roles.items() if body.get("aggregationRule")]
-        self._at_work = True
+        self._is_writing = True
         try:
-            while any(self._renew(key, roles) for key in aggregated):
+            while any(self._update_rules(key, roles) for key in aggregated):
                 pass
         finally:
-            self._at_work = False
+            self._is_writing = False
 
-    def _roles(self) -> dict[str, Body]:
+    def _read_roles(self) -> dict[str, Body]:
+        """Return all ClusterRoles by name."""
         table = self._api.store.table(_PLACE)
         entries = ((key, table.get(key)) for key in table.scan())
         return {key: _decode(stored.body) for key, stored in entries if stored}
 
-    def _renew(self, key: str, roles: dict[str, Body]) -> bool:
-        """Set the rules of one role; return whether they changed."""
+    def _update_rules(self, key: str, roles: dict[str, Body]) -> bool:
+        """Set the rules of one aggregated role; return whether they changed.
+
+        Args:
+            key: the name of the role.
+            roles: all roles; a changed role is replaced in it.
+        """
         body = roles[key]
         rules: list[Any] = []
         for raw_selector in body["aggregationRule"].get("clusterRoleSelectors") or ():
             selector = read_label_selector(raw_selector)
-            for name, other in roles.items():
-                if name != key and selector.matches(other["metadata"].get("labels") or {}):
-                    rules += [rule for rule in other.get("rules") or () if rule not in rules]
+            for name, other_role in roles.items():
+                if name != key and selector.matches(other_role["metadata"].get("labels") or {}):
+                    rules += [rule for rule in other_role.get("rules") or () if rule not in rules]
         if rules == (body.get("rules") or []):
             return False
         roles[key] = {**body, "rules": rules}

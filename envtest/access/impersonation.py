@@ -1,14 +1,14 @@
-"""Acting as another user: the Impersonate headers of `kubectl --as`, and who may use them.
+"""Impersonation: the Impersonate headers, as `kubectl --as` sends them, and their authorization.
 
-Each part of the identity needs the verb `impersonate`: users, groups, serviceaccounts, uids and
-userextras. The constrained impersonation of newer servers is not served.
+For each part of the identity the caller needs the verb `impersonate` on a resource: users, groups,
+serviceaccounts, uids or userextras. Constrained impersonation of newer servers is not supported.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from envtest.access.rbac import Authorizer, attributes, refusal
+from envtest.access.rbac import Authorizer, build_refusal, read_attributes
 from envtest.access.tokens import ANONYMOUS, AUTHENTICATED
 from envtest.server.call import User
 from envtest.server.failures import bad_request
@@ -20,7 +20,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 
 class Headers(Protocol):
-    """The headers of a request; names may stand several times."""
+    """The headers of a request; a name may have several values."""
 
     def getall(self, key: str, default: Sequence[str]) -> Sequence[str]:
         """Return all values of a name."""
@@ -32,39 +32,41 @@ class Headers(Protocol):
 
 
 def choose_user(authorizer: Authorizer, user: User, headers: Headers) -> User:
-    """Return the user that a request acts as: its own, unless its headers name another.
+    """Return the user as whom a request acts: the impersonated one, or else the caller.
 
     Args:
         authorizer: decides whether the caller may impersonate.
-        user: who asks.
-        headers: of the request.
+        user: the caller.
+        headers: the headers of the request.
 
     Raises:
-        StatusError: 403 for what the user may not, 400 for groups and the like without a user.
+        StatusError: 403 if the caller may not impersonate a part of the identity, 400 if the
+            headers name groups, a uid or extras but no user.
     """
+    # A fast test that ends nearly all requests here.
     if "impersonate" not in " ".join(headers.keys()).lower():
-        return user  # as nearly always
+        return user
     target = _read_headers(headers)
     if target is None:
         return user
-    for part in _list_requests(target):
-        decision = authorizer.decide(user, attributes(part))
+    for permission in _list_needed_permissions(target):
+        decision = authorizer.decide(user, read_attributes(permission))
         if not decision.allowed:
-            raise refusal(user, part, decision.reason)
-    return User(target.name, _groups(target), uid=target.uid, extra=target.extra)
+            raise build_refusal(user, permission, decision.reason)
+    return User(target.name, _complete_groups(target), uid=target.uid, extra=target.extra)
 
 
 def _read_headers(headers: Headers) -> User | None:
-    """Return the user that the headers name.
+    """Return the user that the headers name, with only the named groups; None if they name none.
 
     Raises:
-        StatusError: 400; they name groups or the like, and no user.
+        StatusError: 400 if they name groups, a uid or extras but no user.
     """
-    name = next(_values(headers, "Impersonate-User"), "")
-    groups = tuple(_values(headers, "Impersonate-Group"))
-    uid = next(_values(headers, "Impersonate-Uid"), "")
+    name = next(_read_values(headers, "Impersonate-User"), "")
+    groups = tuple(_read_values(headers, "Impersonate-Group"))
+    uid = next(_read_values(headers, "Impersonate-Uid"), "")
     extra = {
-        unquote(key[len(_EXTRA) :].lower()): list(_values(headers, key))
+        unquote(key[len(_EXTRA) :].lower()): list(_read_values(headers, key))
         for key in headers.keys()  # noqa: SIM118  # no mapping: names repeat
         if key.lower().startswith(_EXTRA)
     }
@@ -75,35 +77,35 @@ def _read_headers(headers: Headers) -> User | None:
     return None
 
 
-def _values(headers: Headers, name: str) -> Iterator[str]:
-    """Yield the values of a header; bytes that are no text become marks, as in Go's JSON."""
+def _read_values(headers: Headers, name: str) -> Iterator[str]:
+    """Yield the values of a header; invalid UTF-8 becomes U+FFFD, as in Go's JSON."""
     for value in headers.getall(name, ()):
         yield value.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _list_requests(target: User) -> Iterator[RequestInfo]:
-    """Yield the permissions that the caller needs, in the order in which they are checked."""
+def _list_needed_permissions(target: User) -> Iterator[RequestInfo]:
+    """Yield the permissions that the caller needs, in the order of the real server's checks."""
     namespace, _, account = target.name.removeprefix(_ACCOUNT).partition(":")
     if target.name.startswith(_ACCOUNT):
-        yield _part("", "serviceaccounts", account, namespace=namespace)
+        yield _build_permission("", "serviceaccounts", account, namespace=namespace)
     else:
-        yield _part("", "users", target.name)
+        yield _build_permission("", "users", target.name)
     if target.uid:
-        yield _part(_GROUP, "uids", target.uid)
+        yield _build_permission(_GROUP, "uids", target.uid)
     for group in target.groups:
-        yield _part("", "groups", group)
+        yield _build_permission("", "groups", group)
     for key, values in target.extra.items():
         for value in values:
-            yield _part(_GROUP, "userextras", value, subresource=key)
+            yield _build_permission(_GROUP, "userextras", value, subresource=key)
 
 
-def _part(
+def _build_permission(
     group: str, resource: str, name: str, *, namespace: str = "", subresource: str = ""
 ) -> RequestInfo:
-    verb = "impersonate"
+    """Return the permission to impersonate one part of an identity, as a request."""
     return RequestInfo(
         "",
-        verb,
+        "impersonate",
         is_resource=True,
         group=group,
         version="v1",
@@ -114,12 +116,19 @@ def _part(
     )
 
 
-def _groups(target: User) -> tuple[str, ...]:
-    """Return the groups that were asked for, and those that every such user is in."""
+def _complete_groups(target: User) -> tuple[str, ...]:
+    """Return the groups of an impersonated user.
+
+    A service account without requested groups gets those of service accounts. Every user is in
+    system:authenticated or, if anonymous or requested, in system:unauthenticated.
+    """
     groups = target.groups
     if target.name.startswith(_ACCOUNT) and not groups:
         namespace = target.name.removeprefix(_ACCOUNT).partition(":")[0]
         groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
     unauthenticated = ANONYMOUS.groups[0]
-    own = unauthenticated if target.name == ANONYMOUS.name else AUTHENTICATED
-    return groups if own in groups or unauthenticated in groups else (*groups, own)
+    if AUTHENTICATED in groups and target.name != ANONYMOUS.name:
+        return groups
+    if unauthenticated in groups:
+        return groups
+    return (*groups, unauthenticated if target.name == ANONYMOUS.name else AUTHENTICATED)

@@ -21,7 +21,7 @@ _PLACES = tuple(
 
 
 class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
-    """One request, as rules see it."""
+    """The attributes of one request that RBAC rules match."""
 
     verb: str
     group: str = ""
@@ -29,7 +29,7 @@ class AccessAttributes(msgspec.Struct, frozen=True, gc=False):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    # Set for what is no resource.
+    # The path of a request that is not for a resource; None for one that is.
     path: str | None = None
 
 
@@ -37,7 +37,7 @@ Rule = Mapping[str, Any]
 
 
 class AccessDecision(msgspec.Struct, frozen=True, gc=False):
-    """Whether something is allowed, and what is known about why."""
+    """Whether a request is allowed, and the reason as the real server words it; may be empty."""
 
     allowed: bool
     reason: str = ""
@@ -45,166 +45,201 @@ class AccessDecision(msgspec.Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """A binding, as the real server words it in reasons."""
+    """A RoleBinding or ClusterRoleBinding.
+
+    Attributes:
+        title: its description, which reasons quote.
+        role_kind: the kind of its role.
+        role_name: the name of its role.
+        scope: its namespace; empty for the whole cluster.
+        subjects: its subjects.
+    """
 
     title: str
     role_kind: str
     role_name: str
-    home: str
+    scope: str
     subjects: Sequence[Mapping[str, Any]]
 
     @property
     def role(self) -> str:
-        """Return the key of the role."""
-        return f"{self.home}/{self.role_name}" if self.role_kind == "Role" else self.role_name
+        """The key of the role in its table."""
+        return f"{self.scope}/{self.role_name}" if self.role_kind == "Role" else self.role_name
 
     @property
-    def lost(self) -> str:
+    def missing_role_error(self) -> str:
         """The error text for a role that does not exist."""
         return f'{self.role_kind.lower()}.{GROUP} "{self.role_name}" not found'
 
 
-class _Claim(NamedTuple):
-    """A subject of a binding, and which one of which that is among those of its namespace."""
+class _SubjectEntry(NamedTuple):
+    """A subject of a binding.
 
-    place: tuple[int, int]
+    Attributes:
+        order: the number of the binding, and the index of the subject in it.
+        binding: the binding.
+        subject: the subject.
+    """
+
+    order: tuple[int, int]
     binding: _Binding
     subject: Mapping[str, Any]
 
 
 class Authorizer:
-    """Decides by what is stored; the index is rebuilt when one of the four kinds changed."""
+    """Decides by the stored roles and bindings, which it keeps in an index.
+
+    The index is rebuilt at the first decision after one of the four kinds changed.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._seen: tuple[int, ...] = ()
+        # The number of changes of each table at the time of the index.
+        self._indexed_changes: tuple[int, ...] = ()
         self._roles: dict[str, Sequence[Rule]] = {}
-        # By namespace, nothing for everywhere, and by who a subject is.
-        self._claims: dict[str, dict[str, list[_Claim]]] = {}
-        # What was read of each object, so that one change does not mean to read all again.
-        self._read: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
+        # Scope of the binding (see `_Binding`) -> user or group -> subjects.
+        self._subjects: dict[str, dict[str, list[_SubjectEntry]]] = {}
+        # Each object with its decoded form, so that after a change only changed ones are decoded.
+        self._decoded: dict[tuple[str, str], tuple[Stored, Sequence[Rule] | _Binding]] = {}
 
     def is_allowed(self, user: User, access: AccessAttributes) -> bool:
-        """Return whether a user may do something."""
+        """Return whether a user may make a request."""
         return self.decide(user, access).allowed
 
     def decide(self, user: User, access: AccessAttributes) -> AccessDecision:
-        """Return whether a user may do something, and by which binding, or what is missing."""
+        """Decide whether a user may make a request.
+
+        The reason names the binding that allows it, or bound roles that do not exist.
+        """
         if ADMIN_GROUP in user.groups:
             return AccessDecision(allowed=True)
         missing = []
-        for binding, subject in self._of(user, access.namespace):
+        for binding, subject in self._find_bindings(user, access.namespace):
             rules = self._roles.get(binding.role)
             if rules is None:
-                missing.append(binding.lost)
+                missing.append(binding.missing_role_error)
             elif any(_permits(rule, access) for rule in rules):
-                whom = _describe_subject(subject, binding.home)
+                whom = _describe_subject(subject, binding.scope)
                 return AccessDecision(
                     allowed=True, reason=f"RBAC: allowed by {binding.title} to {whom}"
                 )
         if not missing:
             return AccessDecision(allowed=False)
-        return AccessDecision(allowed=False, reason=f"RBAC: {_together(missing)}")
+        return AccessDecision(allowed=False, reason=f"RBAC: {_join_errors(missing)}")
 
     def rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """Yield the rules that hold for a user in a namespace and everywhere."""
-        for binding, _ in self._of(user, namespace):
+        for binding, _ in self._find_bindings(user, namespace):
             yield from self._roles.get(binding.role, ())
 
     def describe_missing_roles(self, user: User, namespace: str) -> str:
         """Describe the bound roles of a user that do not exist; empty if all exist."""
-        lost_roles = [
-            binding.lost
-            for binding, _ in self._of(user, namespace)
+        errors = [
+            binding.missing_role_error
+            for binding, _ in self._find_bindings(user, namespace)
             if binding.role not in self._roles
         ]
-        return _together(lost_roles) if lost_roles else ""
+        return _join_errors(errors) if errors else ""
 
-    def _of(self, user: User, namespace: str) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
-        """Yield the bindings that a user is a subject of, each with that subject.
+    def _find_bindings(
+        self, user: User, namespace: str
+    ) -> Iterator[tuple[_Binding, Mapping[str, Any]]]:
+        """Yield the bindings of a user, each with the first subject that is the user or a group.
 
-        They are those of the whole cluster, and those of a namespace.
+        Bindings of the whole cluster come first, then those of the namespace.
         """
         self._refresh()
-        own = [f"User {user.name}", *(f"Group {group}" for group in user.groups)]
-        for home in ("", namespace) if namespace else ("",):
-            known = self._claims.get(home)
-            if known is None:
+        identities = [f"User {user.name}", *(f"Group {group}" for group in user.groups)]
+        for scope in ("", namespace) if namespace else ("",):
+            subjects_by_identity = self._subjects.get(scope)
+            if subjects_by_identity is None:
                 continue
-            claims = [claim for name in own for claim in known.get(name, ())]
-            claims.sort(key=itemgetter(0))
-            last = -1
-            for claim in claims:
-                # The first subject of a binding that the user is speaks for it.
-                if claim.place[0] != last:
-                    last = claim.place[0]
-                    yield claim.binding, claim.subject
+            entries = [
+                entry
+                for identity in identities
+                for entry in subjects_by_identity.get(identity, ())
+            ]
+            entries.sort(key=itemgetter(0))
+            last_binding = -1
+            for entry in entries:
+                # Of several matching subjects of one binding, only the first is yielded.
+                if entry.order[0] != last_binding:
+                    last_binding = entry.order[0]
+                    yield entry.binding, entry.subject
 
     def _refresh(self) -> None:
-        """Read roles and bindings again, if one has changed since the last read."""
+        """Rebuild the index if a role or binding has changed since it was built."""
         tables = [self._store.table(place) for place in _PLACES]
-        seen = tuple(table.changes for table in tables)
-        if seen == self._seen:
+        current_changes = tuple(table.changes for table in tables)
+        if current_changes == self._indexed_changes:
             return
-        self._seen = seen
-        self._roles, self._claims = {}, {}
-        before, self._read = self._read, {}
+        self._indexed_changes = current_changes
+        self._roles, self._subjects = {}, {}
+        former, self._decoded = self._decoded, {}
         count = 0
         for table in tables:
             for key in table.scan():
                 stored = table.get(key)
                 if stored is None:
                     continue
-                known = before.get((table.place, key))
+                cached = former.get((table.place, key))
                 entry = (
-                    known[1] if known and known[0] is stored else _understood(table.place, stored)
+                    cached[1]
+                    if cached and cached[0] is stored
+                    else _decode_entry(table.place, stored)
                 )
-                self._read[table.place, key] = (stored, entry)
+                self._decoded[table.place, key] = (stored, entry)
                 if isinstance(entry, _Binding):
-                    self._claim(entry, count)
+                    self._index_binding(entry, count)
                     count += 1
                 else:
                     self._roles[key] = entry
 
-    def _claim(self, binding: _Binding, number: int) -> None:
-        known = self._claims.setdefault(binding.home, {})
-        for at, subject in enumerate(binding.subjects):
-            identity = _identity(subject, binding.home)
-            known.setdefault(identity, []).append(_Claim((number, at), binding, subject))
+    def _index_binding(self, binding: _Binding, number: int) -> None:
+        """Add the subjects of a binding to the index; `number` is its position in the index."""
+        subjects_by_identity = self._subjects.setdefault(binding.scope, {})
+        for index, subject in enumerate(binding.subjects):
+            identity = _identify_subject(subject, binding.scope)
+            entry = _SubjectEntry((number, index), binding, subject)
+            subjects_by_identity.setdefault(identity, []).append(entry)
 
 
-def _understood(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
-    """Return the rules of a stored role, or a stored binding."""
+def _decode_entry(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
+    """Return the rules of a stored role, or a stored binding, by the table it comes from."""
     body = msgspec.json.decode(stored.body)
     if place.endswith("roles"):
         return body.get("rules") or []
-    home, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
+    scope, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
     kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]
-    own = f'RoleBinding "{name}/{home}"' if home else f'ClusterRoleBinding "{name}"'
-    title = f'{own} of {kind} "{role}"'
-    return _Binding(title, kind, role_name=role, home=home, subjects=body.get("subjects") or ())
+    described = f'RoleBinding "{name}/{scope}"' if scope else f'ClusterRoleBinding "{name}"'
+    title = f'{described} of {kind} "{role}"'
+    return _Binding(title, kind, role_name=role, scope=scope, subjects=body.get("subjects") or ())
 
 
-def _together(errors: Iterable[str]) -> str:
-    """Return errors as Go's aggregate of them reads: each once, in brackets if they are many."""
-    known = list(dict.fromkeys(errors))
-    return known[0] if len(known) == 1 else f"[{', '.join(known)}]"
+def _join_errors(errors: Iterable[str]) -> str:
+    """Join errors as Go's aggregate does: each once, in brackets if there are several."""
+    unique = list(dict.fromkeys(errors))
+    return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
-def _describe_subject(subject: Mapping[str, Any], home: str) -> str:
+def _describe_subject(subject: Mapping[str, Any], scope: str) -> str:
+    """Return a subject as reasons quote it; an account without namespace is in the binding's."""
     name = subject["name"]
     if subject["kind"] == "ServiceAccount":
-        name = f"{name}/{subject.get('namespace') or home}"
+        name = f"{name}/{subject.get('namespace') or scope}"
     return f'{subject["kind"]} "{name}"'
 
 
-def _identity(subject: Mapping[str, Any], home: str) -> str:
-    """Return the user or group of a subject; empty for a kind of subject that is neither."""
+def _identify_subject(subject: Mapping[str, Any], scope: str) -> str:
+    """Return a subject as `User NAME` or `Group NAME`; empty for subjects of other kinds.
+
+    A service account is the user system:serviceaccount:NAMESPACE:NAME.
+    """
     match subject.get("kind"):
         case "User" | "Group" as kind:
             return f"{kind} {subject['name']}"
         case "ServiceAccount":
-            namespace = subject.get("namespace") or home
+            namespace = subject.get("namespace") or scope
             name = f"system:serviceaccount:{namespace}:{subject['name']}"
             return f"User {name}" if namespace else ""
         case _:
@@ -212,38 +247,42 @@ def _identity(subject: Mapping[str, Any], home: str) -> str:
 
 
 def _permits(rule: Rule, access: AccessAttributes) -> bool:
-    if not _among(rule.get("verbs"), access.verb):
+    """Return whether a rule of a role allows a request."""
+    if not _contains_or_all(rule.get("verbs"), access.verb):
         return False
     if access.path is not None:
         return any(
-            _path_fits(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ()
+            _covers_path(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ()
         )
     names = rule.get("resourceNames")
     return (
-        _among(rule.get("apiGroups"), access.group)
-        and _resource_fits(rule.get("resources") or (), access)
+        _contains_or_all(rule.get("apiGroups"), access.group)
+        and _covers_resource(rule.get("resources") or (), access)
         and (not names or access.name in names)
     )
 
 
-def _among(values: Iterable[str] | None, name: str) -> bool:
+def _contains_or_all(values: Iterable[str] | None, name: str) -> bool:
+    """Return whether a list of a rule contains a name or `*`."""
     return any(value in {"*", name} for value in values or ())
 
 
-def _resource_fits(resources: Iterable[str], access: AccessAttributes) -> bool:
+def _covers_resource(resources: Iterable[str], access: AccessAttributes) -> bool:
+    """Return whether the resources of a rule include that of a request, with its subresource."""
     full = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
-    any_of = {"*", full}
+    covering_resources = {"*", full}
     if access.subresource:
-        any_of.add(f"*/{access.subresource}")
-    return any(resource in any_of for resource in resources)
+        covering_resources.add(f"*/{access.subresource}")
+    return any(resource in covering_resources for resource in resources)
 
 
-def _path_fits(pattern: str, path: str) -> bool:
+def _covers_path(pattern: str, path: str) -> bool:
+    """Return whether a path matches a pattern of nonResourceURLs, which may end with `*`."""
     return path.startswith(pattern.rstrip("*")) if pattern.endswith("*") else pattern == path
 
 
-def attributes(info: RequestInfo) -> AccessAttributes:
-    """Return the access that a request asks for."""
+def read_attributes(info: RequestInfo) -> AccessAttributes:
+    """Return the attributes of a request that RBAC rules match."""
     if not info.is_resource:
         return AccessAttributes(info.verb, path=info.path)
     name = info.name or info.selected
@@ -257,37 +296,37 @@ def attributes(info: RequestInfo) -> AccessAttributes:
     )
 
 
-def refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
+def build_refusal(user: User, info: RequestInfo, reason: str = "") -> StatusError:
     """Return the 403 for a request, in the real server's words.
 
     Args:
-        user: who asked.
-        info: for what.
-        reason: what the authorizer found amiss.
+        user: the user who is refused.
+        info: the request.
+        reason: the reason of the authorizer; may be empty.
     """
-    known = f": {reason}" if reason else ""
+    suffix = f": {reason}" if reason else ""
     if not info.is_resource:
         return StatusError(
             403,
-            f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{known}',
+            f'forbidden: User "{user.name}" cannot {info.verb} path "{info.path}"{suffix}',
             "Forbidden",
             details={},
         )
     where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
     why = (
         f'User "{user.name}" cannot {info.verb} resource "{info.described}" '
-        f'in API group "{info.group}" {where}{known}'
+        f'in API group "{info.group}" {where}{suffix}'
     )
     return forbidden(info.resource, info.group, name=info.name or info.selected, why=why)
 
 
 def check_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> None:
-    """Check the right to create when an apply or update creates its object.
+    """Refuse an apply or update that would create its object, if the user may not create it.
 
     Args:
         authorizer: decides.
         call: the request.
-        name: of the object: unlike in a POST it is known beforehand and counts.
+        name: the name of the object. Unlike in a POST it is known, so resourceNames apply.
 
     Raises:
         StatusError: 403.

@@ -1,4 +1,4 @@
-"""Reviews: questions about who a user is and what they may do. They are never stored."""
+"""Reviews: requests that ask who a user is or what the user may do; nothing is stored."""
 
 from typing import Any
 
@@ -49,55 +49,62 @@ class Reviews:
         spec = body.setdefault("spec", {})
         match call.info.resource:
             case "tokenreviews":
-                status = self._token(spec)
+                status = self._review_token(spec)
             case "selfsubjectreviews":
-                status = {"userInfo": describe(call.user)}
+                status = {"userInfo": describe_user(call.user)}
             case "selfsubjectrulesreviews":
-                status = self._rules(call.user, spec)
+                status = self._review_rules(call.user, spec)
             case "selfsubjectaccessreviews":
-                _refuse(call, _attribute_problems(spec))
-                status = self._access(call.user, spec)
+                _refuse_invalid(call, _validate_attributes(spec))
+                status = self._review_access(call.user, spec)
             case plural:
-                problems = _attribute_problems(spec) + _subject_problems(spec)
+                problems = _validate_attributes(spec) + _validate_subject(spec)
                 if plural == "localsubjectaccessreviews":
-                    problems += _local_problems(spec, call.info.namespace)
-                _refuse(call, problems)
-                status = self._access(_user(spec), spec)
+                    problems += _validate_namespace(spec, call.info.namespace)
+                _refuse_invalid(call, problems)
+                status = self._review_access(_read_user(spec), spec)
         answer = {name: body[name] for name in ("kind", "apiVersion", "metadata")}
         if call.info.resource != "selfsubjectreviews":
             answer["spec"] = spec
         return Plain(201, {**answer, "status": status})
 
-    def _token(self, spec: dict[str, Any]) -> dict[str, Any]:
+    def _review_token(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return the status of a TokenReview: the user of the token, or why it is not valid."""
         token, audiences = spec.get("token", ""), spec.get("audiences") or ()
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
         error = "invalid bearer token"
         try:
-            known = self._authenticator.of_token(token, audiences)
+            known = self._authenticator.find_token_user(token, audiences)
         except TokenRefused as refused:
             known, error = None, f"[{error}, {refused}]"
         if known is None:
             return {"user": {}, "error": error}
         return {
             "authenticated": True,
-            "user": describe(known.user),
+            "user": describe_user(known.user),
             "audiences": list(known.audiences),
         }
 
-    def _access(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
-        of_resource = spec.get("resourceAttributes")
-        of_path = spec.get("nonResourceAttributes") or {}
-        if of_resource is None:
-            access = AccessAttributes(of_path.get("verb", ""), path=of_path.get("path", ""))
+    def _review_access(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return the status of an access review: whether a user may do what the spec names."""
+        resource_attributes = spec.get("resourceAttributes")
+        path_attributes = spec.get("nonResourceAttributes") or {}
+        if resource_attributes is None:
+            access = AccessAttributes(
+                path_attributes.get("verb", ""), path=path_attributes.get("path", "")
+            )
         else:
             names = ("verb", "group", "resource", "subresource", "namespace", "name")
-            access = AccessAttributes(**{name: of_resource.get(name, "") for name in names})
+            access = AccessAttributes(
+                **{name: resource_attributes.get(name, "") for name in names}
+            )
         decision = self._authorizer.decide(user, access)
-        known = {"reason": decision.reason} if decision.reason else {}
-        return {"allowed": decision.allowed, **known}
+        reason = {"reason": decision.reason} if decision.reason else {}
+        return {"allowed": decision.allowed, **reason}
 
-    def _rules(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
+    def _review_rules(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
+        """Return the status of a SelfSubjectRulesReview: the rules of a user in a namespace."""
         namespace = spec.get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
@@ -111,8 +118,8 @@ class Reviews:
         }
 
 
-def _refuse(call: AuthorizedCall, problems: list[FieldError]) -> None:
-    """Refuse a review that cannot be answered.
+def _refuse_invalid(call: AuthorizedCall, problems: list[FieldError]) -> None:
+    """Refuse a review whose spec has problems.
 
     Raises:
         StatusError: 422.
@@ -121,47 +128,50 @@ def _refuse(call: AuthorizedCall, problems: list[FieldError]) -> None:
         raise invalid_object(call.resource.kind, call.resource.group, name="", problems=problems)
 
 
-def _attribute_problems(spec: dict[str, Any]) -> list[FieldError]:
-    """Check that exactly one thing is asked about."""
-    of_resource = spec.get("resourceAttributes") is not None
-    of_path = spec.get("nonResourceAttributes") is not None
-    if of_resource and of_path:
+def _validate_attributes(spec: dict[str, Any]) -> list[FieldError]:
+    """Return the error of a spec that does not have exactly one of its two attributes."""
+    resource_attributes = spec.get("resourceAttributes") is not None
+    path_attributes = spec.get("nonResourceAttributes") is not None
+    if resource_attributes and path_attributes:
         detail = "cannot be specified in combination with resourceAttributes"
         return [invalid("spec.nonResourceAttributes", spec["nonResourceAttributes"], detail)]
-    if not of_resource and not of_path:
+    if not resource_attributes and not path_attributes:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         return [invalid("spec.resourceAttributes", None, detail)]
     return []
 
 
-def _subject_problems(spec: dict[str, Any]) -> list[FieldError]:
+def _validate_subject(spec: dict[str, Any]) -> list[FieldError]:
+    """Return the error of a spec without user and groups."""
     if spec.get("user") or spec.get("groups"):
         return []
     return [invalid("spec.user", "", "at least one of user or group must be specified")]
 
 
-def _local_problems(spec: dict[str, Any], namespace: str) -> list[FieldError]:
-    """Check that a local review asks about its own namespace."""
-    asked = (spec.get("resourceAttributes") or {}).get("namespace", "")
-    if asked == namespace:
+def _validate_namespace(spec: dict[str, Any], namespace: str) -> list[FieldError]:
+    """Return the error of a local review that asks about another namespace than its own."""
+    requested = (spec.get("resourceAttributes") or {}).get("namespace", "")
+    if requested == namespace:
         return []
-    return [invalid("spec.resourceAttributes.namespace", asked, "must match metadata.namespace")]
+    detail = "must match metadata.namespace"
+    return [invalid("spec.resourceAttributes.namespace", requested, detail)]
 
 
-def _user(spec: dict[str, Any]) -> User:
+def _read_user(spec: dict[str, Any]) -> User:
+    """Return the user that the spec of an access review describes."""
     extra = spec.get("extra") or {}
     return User(
         spec.get("user", ""), tuple(spec.get("groups", ())), uid=spec.get("uid", ""), extra=extra
     )
 
 
-def describe(user: User) -> dict[str, Any]:
-    """Return a UserInfo."""
-    described: dict[str, Any] = {"username": user.name}
+def describe_user(user: User) -> dict[str, Any]:
+    """Return a user as a UserInfo of the authentication API; empty fields are left out."""
+    user_info: dict[str, Any] = {"username": user.name}
     if user.uid:
-        described["uid"] = user.uid
+        user_info["uid"] = user.uid
     if user.groups:
-        described["groups"] = list(user.groups)
+        user_info["groups"] = list(user.groups)
     if user.extra:
-        described["extra"] = {key: list(values) for key, values in user.extra.items()}
-    return described
+        user_info["extra"] = {key: list(values) for key, values in user.extra.items()}
+    return user_info

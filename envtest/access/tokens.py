@@ -18,7 +18,7 @@ CREDENTIAL = "authentication.kubernetes.io/credential-id"
 
 
 class TokenFileError(Exception):
-    """A token file that cannot be read; the message names the line and what to write there."""
+    """A token file that cannot be parsed; the message names the line and how to correct it."""
 
 
 class TokenRefused(Exception):
@@ -26,8 +26,8 @@ class TokenRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """The user of a token, and the wanted audiences that it is valid for."""
+class TokenIdentity:
+    """The user of a token, and those of the requested audiences for which it is valid."""
 
     user: User
     audiences: tuple[str, ...]
@@ -35,18 +35,21 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A client's certificate.
+    """A client certificate that TLS has verified.
 
     Args:
-        described: the verified certificate as `ssl` describes it.
-        encoded: the same as DER.
+        described: the certificate as `SSLSocket.getpeercert` returns it.
+        encoded: the certificate in DER.
     """
 
     described: Mapping[str, Any]
     encoded: bytes
 
-    def user(self) -> User | None:
-        """Return whom it is for: common name, organizations, and what it is known by."""
+    def find_user(self) -> User | None:
+        """Return the user of the certificate; None if it has no common name.
+
+        The common name is the user's name, and organizations are the user's groups.
+        """
         names: dict[str, list[str]] = {}
         for group in self.described.get("subject", ()):
             for key, value in group:
@@ -54,17 +57,20 @@ class Certificate:
         name = names.get("commonName", [""])[0]
         if not name:
             return None
-        known_by = [f"X509SHA256={hashlib.sha256(self.encoded).hexdigest()}"]
+        credential = [f"X509SHA256={hashlib.sha256(self.encoded).hexdigest()}"]
         groups = tuple(names.get("organizationName", ()))
-        return User(name, groups, uid="", extra={CREDENTIAL: known_by})
+        return User(name, groups, uid="", extra={CREDENTIAL: credential})
 
 
 def parse_token_file(content: str, source: str = "token file") -> dict[str, User]:
-    """Read kube-apiserver's --token-auth-file format: token,user,uid[,"group1,group2"].
+    """Parse a file for kube-apiserver's --token-auth-file: token,user,uid[,"group1,group2"].
 
     Args:
-        content: of the file.
-        source: its name in error messages.
+        content: the content of the file.
+        source: the name of the file in error messages.
+
+    Returns:
+        The users by their tokens.
 
     Raises:
         TokenFileError: a line has too few columns or an empty token, or a token is listed twice.
@@ -88,7 +94,7 @@ def parse_token_file(content: str, source: str = "token file") -> dict[str, User
     return users
 
 
-def token_line(token: str, user: User) -> str:
+def format_token_line(token: str, user: User) -> str:
     """Return the line of a token file for a user."""
     groups = ',"{}"'.format(",".join(user.groups)) if user.groups else ""
     return f"{token},{user.name},{user.uid or user.name}{groups}\n"
@@ -99,59 +105,73 @@ class Authenticator:
 
     def __init__(self, tokens: Mapping[str, User]) -> None:
         self._tokens = {token: _add_authenticated_group(user) for token, user in tokens.items()}
-        # The same by whole headers, in their usual spelling.
+        # The same users by the whole Authorization header in its usual spelling.
         self._bearers = {f"Bearer {token}": user for token, user in self._tokens.items()}
-        # The names of this server, before which its own tokens count.
+        # The names of this server as an audience of tokens.
         self.audiences: list[str] = []
         # Authenticates tokens that are not in the file, such as those of service accounts.
-        self.others: list[Callable[[str, Sequence[str]], Known | None]] = []
+        self.other_authenticators: list[Callable[[str, Sequence[str]], TokenIdentity | None]] = []
 
     def add(self, token: str, user: User) -> None:
         """Accept another token."""
         self._tokens[token] = self._bearers[f"Bearer {token}"] = _add_authenticated_group(user)
 
-    def of_token(self, token: str, audiences: Sequence[str] = ()) -> Known | None:
-        """Return the user of a token; None for an unknown one.
+    def find_token_user(self, token: str, audiences: Sequence[str] = ()) -> TokenIdentity | None:
+        """Return the user of a token; None for an unknown token.
 
         Args:
-            audiences: before whom it must count, one of these; this server if there are none.
+            token: the token.
+            audiences: the token must be valid for one of these; if empty, for this server.
 
         Raises:
-            TokenRefused: it is known, and does not count.
+            TokenRefused: this server issued the token, but it is not valid.
         """
         targets = audiences or self.audiences
-        written = self._tokens.get(token)
-        if written is not None:
-            here = tuple(audience for audience in targets if audience in self.audiences)
-            return Known(written, here) if here or not targets else None
-        answers = (other(token, targets) for other in self.others)
+        file_user = self._tokens.get(token)
+        # Tokens of the file are valid for this server, and for no other audience.
+        if file_user is not None:
+            accepted_audiences = tuple(
+                audience for audience in targets if audience in self.audiences
+            )
+            return (
+                TokenIdentity(file_user, accepted_audiences)
+                if accepted_audiences or not targets
+                else None
+            )
+        answers = (authenticate(token, targets) for authenticate in self.other_authenticators)
         known = next((answer for answer in answers if answer), None)
         return (
-            None if known is None else Known(_add_authenticated_group(known.user), known.audiences)
+            None
+            if known is None
+            else TokenIdentity(_add_authenticated_group(known.user), known.audiences)
         )
 
-    def of_request(self, authorization: str, certificate: Certificate | None) -> User:
+    def find_request_user(self, authorization: str, certificate: Certificate | None) -> User:
         """Return the user who sends a request.
 
+        A certificate takes precedence over a token. Without both, the user is anonymous.
+
         Args:
-            authorization: the Authorization header, or nothing.
-            certificate: what the client has shown and TLS has verified.
+            authorization: the Authorization header; may be empty.
+            certificate: the client certificate; None if the client has none.
 
         Raises:
-            StatusError: 401 for an unknown token.
+            StatusError: 401 for a token that is unknown or not valid.
         """
-        user = None if certificate is None else certificate.user()
+        user = None if certificate is None else certificate.find_user()
         if user is not None:
             return _add_authenticated_group(user)
-        usual = self._bearers.get(authorization)
-        if usual is not None:
-            return usual
+        cached_user = self._bearers.get(authorization)
+        if cached_user is not None:
+            return cached_user
         scheme, _, token = authorization.strip().partition(" ")
+        # As in kube-apiserver, an Authorization header of another kind is ignored.
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
         try:
-            known = self.of_token(token)
+            known = self.find_token_user(token)
         except TokenRefused:
+            # The client gets a plain 401. A TokenReview reports the reason.
             known = None
         if known is None:
             raise build_unauthorized()
@@ -159,7 +179,7 @@ class Authenticator:
 
 
 def _add_authenticated_group(user: User) -> User:
-    """Return a user with the group system:authenticated."""
+    """Return a user with the group system:authenticated, unless it has it or is anonymous."""
     if user.name == ANONYMOUS.name or {AUTHENTICATED, *ANONYMOUS.groups} & set(user.groups):
         return user
     return replace(user, groups=(*user.groups, AUTHENTICATED))

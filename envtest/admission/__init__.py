@@ -1,4 +1,4 @@
-"""Admission webhooks: who is asked about a write, how, and what becomes of the answer."""
+"""Admission webhooks: which of them a write calls, their requests, and their answers."""
 
 from envtest.admission.webhooks import Webhooks
 

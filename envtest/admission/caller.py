@@ -1,4 +1,4 @@
-"""Sends reviews to webhooks and reads their answers; bounded in time and size."""
+"""Send reviews to webhooks and read their answers, with limits of time and size."""
 
 import base64
 import binascii
@@ -23,12 +23,12 @@ from envtest.server.api import Api
 
 
 class CallFailed(Exception):
-    """A webhook could not be called, or its answer is not valid; the failure policy decides."""
+    """A webhook could not be called, or its answer is invalid; the failurePolicy decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewResponse:
-    """The part of an AdmissionReview that says what shall be; `patch` has the operations."""
+    """The response of an AdmissionReview; `patch` has the operations of its JSON patch."""
 
     allowed: bool
     status: Mapping[str, Any]
@@ -42,61 +42,67 @@ def _read_response(
     """Return the response in a webhook's answer.
 
     Args:
-        code: of the HTTP answer.
-        data: its body.
-        review: what was asked.
-        mutating: whether patches are welcome.
+        code: the HTTP status.
+        data: the body.
+        review: the review that was sent.
+        mutating: whether the webhook may return a patch.
 
     Raises:
-        CallFailed: it says nothing that counts.
+        CallFailed: the answer is an error, cannot be parsed, or does not fit the review.
     """
     if not 200 <= code <= 206:
         content = quote(data.decode("utf-8", "replace").strip())
-        raise _build_failure(
+        raise _build_call_failure(
             f"an error on the server ({content}) has prevented the request from succeeding"
         )
     if not data:
-        raise _build_failure(f"0-length response with status code: {code}")
+        raise _build_call_failure(f"0-length response with status code: {code}")
     try:
         body, _ = read_json(data)
     except MalformedJSON as error:
         message = f"couldn't get version/kind; json parse error: {error}"
-        raise _build_failure(message) from None
+        raise _build_call_failure(message) from None
     version, kind = review["apiVersion"], review["kind"]
     if not isinstance(body, dict):
-        raise _build_failure(f"the answer is no {kind}")
+        raise _build_call_failure(f"the answer is no {kind}")
     if (body.get("apiVersion") or version, body.get("kind") or kind) != (version, kind):
         message = f"expected {version}, Kind={kind}"
-        raise _invalid(f"{message}, got {body.get('apiVersion')}, Kind={body.get('kind')}")
+        raise _build_invalid_answer(
+            f"{message}, got {body.get('apiVersion')}, Kind={body.get('kind')}"
+        )
     response = body.get("response")
     if response is None:
-        raise _invalid("webhook response was absent")
+        raise _build_invalid_answer("webhook response was absent")
     if not isinstance(response, dict) or not isinstance(response.get("status") or {}, dict):
-        raise _invalid("webhook response or its status is no object")
+        raise _build_invalid_answer("webhook response or its status is no object")
     expected, got = review["request"]["uid"], response.get("uid") or ""
     if got != expected:
-        raise _invalid(f"expected response.uid={quote(expected)}, got {quote(str(got))}")
+        raise _build_invalid_answer(
+            f"expected response.uid={quote(expected)}, got {quote(str(got))}"
+        )
     return ReviewResponse(
         allowed=response.get("allowed") is True,
         status=response.get("status") or {},
         warnings=[str(warning) for warning in response.get("warnings") or ()],
-        patch=_operations(response, mutating=mutating),
+        patch=_read_patch(response, mutating=mutating),
     )
 
 
-def _operations(response: Mapping[str, Any], *, mutating: bool) -> list[Any]:
-    """Return the operations of the patch in a response; none if nothing is to be changed.
+def _read_patch(response: Mapping[str, Any], *, mutating: bool) -> list[Any]:
+    """Return the operations of the patch in a response; empty if it has no patch.
 
     Raises:
-        CallFailed: it is no JSON patch, or comes from a hook that may not change anything.
+        CallFailed: it is no JSON patch, or comes from a validating webhook.
     """
     patch = response.get("patch")
     if not patch:
         return []
     if not mutating:
-        raise _invalid("validating webhook may not return response.patch")
+        raise _build_invalid_answer("validating webhook may not return response.patch")
     if response.get("patchType") != "JSONPatch":
-        raise _invalid("webhook returned response.patch but not response.patchType JSONPatch")
+        raise _build_invalid_answer(
+            "webhook returned response.patch but not response.patchType JSONPatch"
+        )
     try:
         operations, _ = read_json(base64.b64decode(patch, validate=True))
     except (MalformedJSON, binascii.Error, TypeError, ValueError) as error:
@@ -106,17 +112,17 @@ def _operations(response: Mapping[str, Any], *, mutating: bool) -> list[Any]:
     return operations or []
 
 
-def _build_failure(why: str) -> CallFailed:
+def _build_call_failure(why: str) -> CallFailed:
     return CallFailed(f"failed to call webhook: {why}")
 
 
-def _invalid(why: str) -> CallFailed:
+def _build_invalid_answer(why: str) -> CallFailed:
     return CallFailed(f"received invalid webhook response: {why}")
 
 
 _SECONDS: Final = 10
 _PORT: Final = 443
-# An answer is a patch at most; the real server reads without end.
+# An answer contains at most a patch. The real server has no limit.
 _ANSWER_LIMIT: Final = 8 * 1024 * 1024
 _HEADERS: Final = {
     "Accept": "application/json, */*",
@@ -143,22 +149,23 @@ class Caller:
         """Send a review and return the response in the answer.
 
         Raises:
-            CallFailed: there is none.
+            CallFailed: there is no valid answer in time.
         """
         client = hook.body.get("clientConfig") or {}
         seconds = int(hook.body.get("timeoutSeconds") or _SECONDS)
-        url, dialled = _addresses(self._api, client, seconds)
+        url, connect_url = _find_addresses(self._api, client, seconds)
+        # The message if the time is up; an error takes its place.
         why: object = "context deadline exceeded"
         with anyio.move_on_after(seconds):
             try:
-                code, data = await self._post(url, dialled, client=client, review=review)
+                code, data = await self._post(url, connect_url, client=client, review=review)
                 return _read_response(code, data, review, mutating=mutating)
             except aiohttp.ClientConnectorCertificateError as error:
                 why = f"tls: failed to verify certificate: {error.certificate_error}"
             except aiohttp.ClientConnectorDNSError as error:
                 why = f"dial tcp: lookup {error.host}: no such host"
             except aiohttp.ClientConnectorError as error:
-                # Its own text shows where an object of ours is in memory.
+                # The error's own message contains the address of a Python object.
                 reason = os.strerror(error.errno or errno.ECONNREFUSED).lower()
                 why = f"dial tcp {error.host}:{error.port}: connect: {reason}"
             except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -166,12 +173,18 @@ class Caller:
         raise CallFailed(f'failed to call webhook: Post "{url}": {why}')
 
     async def _post(
-        self, url: str, dialled: str, client: Mapping[str, Any], review: Mapping[str, Any]
+        self, url: str, connect_url: str, client: Mapping[str, Any], review: Mapping[str, Any]
     ) -> tuple[int, bytes]:
-        """Return status and body of the answer.
+        """Post a review; return status and body of the answer.
+
+        Args:
+            url: the URL by which the webhook is named and its certificate is verified.
+            connect_url: the same URL with the host to connect to.
+            client: the clientConfig of the webhook.
+            review: the review.
 
         Raises:
-            ValueError: the body is too long.
+            ValueError: the body of the answer is too long.
         """
         if self._session is None:
             self._session = aiohttp.ClientSession(
@@ -180,10 +193,10 @@ class Caller:
             )
         parts = urlsplit(url)
         async with self._session.post(
-            dialled,
+            connect_url,
             data=json.dumps(review).encode(),
             headers={**_HEADERS, "Host": parts.netloc},
-            ssl=_trust(str(client.get("caBundle") or "")),
+            ssl=_create_tls(str(client.get("caBundle") or "")),
             server_hostname=parts.hostname,
             allow_redirects=False,
         ) as answer:
@@ -196,11 +209,11 @@ class Caller:
 
 
 @lru_cache(maxsize=256)
-def _trust(bundle: str) -> ssl.SSLContext:
-    """Return TLS settings that trust a caBundle (base64 of PEM), or the system's without one.
+def _create_tls(bundle: str) -> ssl.SSLContext:
+    """Return TLS settings that trust a caBundle (base64 of PEM), or the system's if it is empty.
 
-    Go asks less than Python's defaults: any certificate of the bundle may be the end of a chain,
-    and extensions may be missing. It asks more, too: common names do not count.
+    They are those of Go. Python's defaults are stricter: a chain has to end at a self-signed
+    certificate, and extensions are required. They are also laxer: a common name may be the host.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.hostname_checks_common_name = False
@@ -208,21 +221,26 @@ def _trust(bundle: str) -> ssl.SSLContext:
     if not bundle:
         context.load_default_certs()
         return context
-    # Without a certificate in it no server is trusted, as in Go.
+    # As in Go, a bundle without a valid certificate trusts no server.
     with suppress(ssl.SSLError, ValueError, binascii.Error):
         context.load_verify_locations(cadata=base64.b64decode(bundle).decode("ascii"))
     return context
 
 
-def _addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, str]:
-    """Return the URL of a webhook, and the same with the host that is connected to.
+def _find_addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, str]:
+    """Return the URL of a webhook, and the same URL with the host to connect to.
 
-    A Service is found by its cluster address, as the real server does without a proxy of its own.
-    Behind the embedded server nothing routes cluster addresses; a Service of type ExternalName
-    that names, say, `localhost` is reached on either server.
+    As in the real server, a Service is reached by its cluster IP or, for type ExternalName, by its
+    external name. Nothing routes cluster IPs of the embedded server, so only an ExternalName such
+    as `localhost` is reachable there.
+
+    Args:
+        api: the state, with the Services.
+        client: the clientConfig of the webhook.
+        seconds: the timeout, which the URL tells the webhook.
 
     Raises:
-        CallFailed: the Service does not exist, or leads nowhere.
+        CallFailed: the Service does not exist, or does not have the port.
     """
     if client.get("url"):
         parts = urlsplit(str(client["url"]))
@@ -239,9 +257,9 @@ def _addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[str, 
     if stored is None:
         raise CallFailed(f'failed to call webhook: Post "{url}": service "{name}" not found')
     spec = services.load(stored).get("spec") or {}
-    outside = spec.get("type") == "ExternalName"
-    host = str(spec.get("externalName") if outside else spec.get("clusterIP"))
-    if not outside and all(entry.get("port") != port for entry in spec.get("ports") or ()):
+    is_external = spec.get("type") == "ExternalName"
+    host = str(spec.get("externalName") if is_external else spec.get("clusterIP"))
+    if not is_external and all(entry.get("port") != port for entry in spec.get("ports") or ()):
         message = f'no service port {port} found for service "{name}"'
         raise CallFailed(f'failed to call webhook: Post "{url}": {message}')
     return url, f"https://[{host}]{rest}" if ":" in host else f"https://{host}{rest}"

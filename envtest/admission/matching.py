@@ -1,7 +1,7 @@
-"""Which webhooks are configured, which a write concerns, and the version that they want to see.
+"""The configured webhooks, and the decision which of them a write calls, in which version.
 
-The order of the questions is the real server's: selectors first, then rules, then conditions; it
-matters because each of them may end in a refusal.
+Selectors are tested first, then rules, then match conditions. This order is that of the real
+server, and it matters because each test may refuse the write.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +9,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from envtest.admission.review import AdmissionAttributes, admission_request, in_version, labels
+from envtest.admission.review import (
+    AdmissionAttributes,
+    convert_version,
+    describe_request,
+    get_labels,
+)
 from envtest.schema.cel import CelError, MatchCondition, compile_condition
 from envtest.server.api import Api
 from envtest.server.failures import StatusError, forbidden
@@ -22,54 +27,58 @@ MUTATING = "mutatingwebhookconfigurations"
 VALIDATING = "validatingwebhookconfigurations"
 
 
-@dataclass(frozen=True)  # no slots: the parsed parts are made when they are first needed
+@dataclass(frozen=True)  # without slots, because cached properties need a __dict__
 class Hook:
-    """One entry of a configuration.
+    """One webhook of a configuration.
 
     Attributes:
-        body: the entry, its defaults filled in.
+        body: its entry in `webhooks`, with defaults.
     """
 
     body: Mapping[str, Any]
 
     @property
     def name(self) -> str:
-        """Return its name, which refusals quote."""
+        """The name, which refusals quote."""
         return str(self.body["name"])
 
     @property
     def ignores_failures(self) -> bool:
-        """Return whether a write passes when the hook cannot be asked."""
+        """Whether a write passes if the webhook cannot be called."""
         return self.body.get("failurePolicy") == "Ignore"
 
     @cached_property
     def namespaces(self) -> LabelSelector:
-        """The labels of the namespaces that it wants to see."""
+        """The namespaceSelector; an empty one matches all namespaces."""
         return read_label_selector(self.body.get("namespaceSelector") or {})
 
     @cached_property
     def objects(self) -> LabelSelector:
-        """The labels of the objects that it wants to see."""
+        """The objectSelector; an empty one matches all objects."""
         return read_label_selector(self.body.get("objectSelector") or {})
 
     @cached_property
     def conditions(self) -> Sequence[MatchCondition]:
-        """Its match conditions, compiled."""
+        """The match conditions, compiled."""
         entries = self.body.get("matchConditions") or ()
         return [compile_condition(str(entry["expression"])) for entry in entries]
 
 
 class Configurations:
-    """All webhooks of one server."""
+    """The webhook configurations of one server, parsed and cached."""
 
     def __init__(self, api: Api) -> None:
         self._api = api
+        # Plural -> name of a configuration -> its stored object and webhooks.
         self._parsed: dict[str, dict[str, tuple[Stored, list[Hook]]]] = {}
-        # The hooks of a table, with its count of changes: nearly every write finds both unchanged.
+        # Plural -> the number of changes of its table, and all webhooks. Few writes find a change.
         self._listed: dict[str, tuple[int, Sequence[Hook]]] = {}
 
-    def hooks(self, plural: str) -> Sequence[Hook]:
-        """Return the webhooks of one of the two kinds: by configuration, then as listed."""
+    def list_hooks(self, plural: str) -> Sequence[Hook]:
+        """Return the webhooks of one of the two kinds, in the order in which they are called.
+
+        Configurations are sorted by name; their webhooks keep their order.
+        """
         resource = self._api.registry.find(GROUP, "v1", plural)
         assert resource is not None
         table = self._api.table(resource)
@@ -77,25 +86,24 @@ class Configurations:
         if listed is not None and listed[0] == table.changes:
             return listed[1]
         webhooks: list[Hook] = []
-        before, self._parsed[plural] = self._parsed.get(plural, {}), {}
+        former, self._parsed[plural] = self._parsed.get(plural, {}), {}
         for key in sorted(table.scan()):
             stored = table.get(key)
             if stored is None:
                 continue
-            known = before.get(key)
-            if known is None or known[0] is not stored:
+            parsed = former.get(key)
+            if parsed is None or parsed[0] is not stored:
                 entries = resource.load(stored).get("webhooks") or ()
-                hooks = [Hook(entry) for entry in entries]
-                known = (stored, hooks)
-            self._parsed[plural][key] = known
-            webhooks += known[1]
+                parsed = (stored, [Hook(entry) for entry in entries])
+            self._parsed[plural][key] = parsed
+            webhooks += parsed[1]
         self._listed[plural] = (table.changes, webhooks)
         return webhooks
 
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """A webhook to ask, with the version of the resource that it is asked about."""
+    """A webhook to call, with the version of the resource that it gets."""
 
     hook: Hook
     resource: StoredResource
@@ -107,107 +115,128 @@ class Matcher:
     def __init__(self, api: Api) -> None:
         self._api = api
 
-    def invocation(self, hook: Hook, attributes: AdmissionAttributes) -> Invocation | None:
-        """Return how to call a hook about a write, None if its rules do not match.
+    def find_invocation(self, hook: Hook, attributes: AdmissionAttributes) -> Invocation | None:
+        """Return how to call a webhook about a write; None if it is not called.
 
         Raises:
-            StatusError: a condition cannot be decided and the hook must not be passed over.
+            StatusError: the namespace does not exist, or a match condition cannot be evaluated
+                and the webhook must not be skipped.
         """
-        no_namespace: StatusError | None = None
+        namespace_error: StatusError | None = None
         try:
-            if not self._namespace_fits(hook, attributes):
+            if not self._matches_namespace(hook, attributes):
                 return None
         except StatusError as error:
-            no_namespace = error
-        if not _object_fits(hook, attributes):
+            # As in the real server, the error only counts if all else matches.
+            namespace_error = error
+        if not _matches_object(hook, attributes):
             return None
-        resource = self._resource(hook, attributes)
+        resource = self._find_resource(hook, attributes)
         if resource is None:
             return None
-        if no_namespace is not None:
-            raise no_namespace
+        if namespace_error is not None:
+            raise namespace_error
         if hook.conditions and not _conditions_hold(hook, attributes, resource):
             return None
         return Invocation(hook, resource)
 
-    def _namespace_fits(self, hook: Hook, attributes: AdmissionAttributes) -> bool:
-        """Return whether the labels of the request's namespace match the hook's selector."""
+    def _matches_namespace(self, hook: Hook, attributes: AdmissionAttributes) -> bool:
+        """Return whether the namespaceSelector matches the namespace of a write.
+
+        Writes of cluster-scoped objects always match, except for those of namespaces.
+
+        Raises:
+            StatusError: the namespace does not exist.
+        """
         if not hook.namespaces or not (attributes.namespace or attributes.is_namespace):
             return True
-        written = attributes.operation != "DELETE" and not attributes.subresource
-        if attributes.is_namespace and written:
-            # The stored one does not have the labels yet.
-            return hook.namespaces.matches(labels(attributes.new))
-        home = self._api.registry.find("", "v1", "namespaces")
-        assert home is not None
-        stored = self._api.table(home).get(attributes.namespace)
+        has_new_labels = attributes.operation != "DELETE" and not attributes.subresource
+        if attributes.is_namespace and has_new_labels:
+            # The stored namespace does not have the labels of this write yet.
+            return hook.namespaces.matches(get_labels(attributes.new))
+        namespaces = self._api.registry.find("", "v1", "namespaces")
+        assert namespaces is not None
+        stored = self._api.table(namespaces).get(attributes.namespace)
         if stored is None:
-            raise home.not_found(attributes.namespace)
-        return hook.namespaces.matches(labels(home.load(stored)))
+            raise namespaces.not_found(attributes.namespace)
+        return hook.namespaces.matches(get_labels(namespaces.load(stored)))
 
-    def _resource(self, hook: Hook, attributes: AdmissionAttributes) -> StoredResource | None:
-        """Return the version of the resource that a rule names, the client's own before others."""
+    def _find_resource(self, hook: Hook, attributes: AdmissionAttributes) -> StoredResource | None:
+        """Return the version of the resource that a rule of the webhook names; None if none does.
+
+        The version of the request takes precedence. With matchPolicy Exact, others do not count.
+        """
         request_resource = attributes.call.resource
         rules = hook.body.get("rules") or ()
-        if any(_rule_fits(rule, attributes, request_resource) for rule in rules):
+        if any(_matches_rule(rule, attributes, request_resource) for rule in rules):
             return request_resource
         if hook.body.get("matchPolicy") == "Exact":
             return None
-        others = list(self._equivalents(request_resource, attributes.subresource))
+        others = list(self._iterate_versions(request_resource, attributes.subresource))
         return next(
-            (other for rule in rules for other in others if _rule_fits(rule, attributes, other)),
+            (
+                other
+                for rule in rules
+                for other in others
+                if _matches_rule(rule, attributes, other)
+            ),
             None,
         )
 
-    def _equivalents(
+    def _iterate_versions(
         self, request_resource: StoredResource, subresource: str
     ) -> Iterator[StoredResource]:
+        """Yield the other resources that show the same objects and have the subresource."""
         for other in self._api.registry:
-            has_it = not subresource or subresource in other.subresources
-            if other is not request_resource and other.place == request_resource.place and has_it:
+            has_subresource = not subresource or subresource in other.subresources
+            is_same_place = other.place == request_resource.place
+            if other is not request_resource and is_same_place and has_subresource:
                 yield other
 
 
 def bypasses_webhooks(attributes: AdmissionAttributes) -> bool:
     """Return whether the object is a webhook configuration, whose writes call no webhook.
 
-    Otherwise a broken webhook could not be removed any more.
+    Otherwise a broken webhook could not be removed, because it would refuse its own deletion.
     """
     resource = attributes.call.resource
     return resource.group == GROUP and resource.plural.startswith(("mutating", "validating"))
 
 
-def _object_fits(hook: Hook, attributes: AdmissionAttributes) -> bool:
-    """Return whether the labels fit, before the write or after it."""
+def _matches_object(hook: Hook, attributes: AdmissionAttributes) -> bool:
+    """Return whether the objectSelector matches the object, before the write or after it."""
     if not hook.objects:
         return True
     bodies = [body for body in (attributes.new, attributes.old) if body is not None]
-    return any(hook.objects.matches(labels(body)) for body in bodies)
+    return any(hook.objects.matches(get_labels(body)) for body in bodies)
 
 
-def _rule_fits(
+def _matches_rule(
     rule: Mapping[str, Any], attributes: AdmissionAttributes, resource: StoredResource
 ) -> bool:
+    """Return whether a rule matches a write of a resource in this version."""
     scope = rule.get("scope") or "*"
     return (
         scope in {"*", "Namespaced" if resource.namespaced else "Cluster"}
-        and _among(rule.get("operations"), attributes.operation)
-        and _among(rule.get("apiGroups"), resource.group)
-        and _among(rule.get("apiVersions"), resource.version)
+        and _contains_or_all(rule.get("operations"), attributes.operation)
+        and _contains_or_all(rule.get("apiGroups"), resource.group)
+        and _contains_or_all(rule.get("apiVersions"), resource.version)
         and any(
-            _resource_fits(pattern, resource.plural, attributes.subresource)
+            _matches_resource(pattern, resource.plural, attributes.subresource)
             for pattern in rule.get("resources") or ()
         )
     )
 
 
-def _among(values: list[str] | None, name: str) -> bool:
+def _contains_or_all(values: list[str] | None, name: str) -> bool:
+    """Return whether a list of a rule contains a name or `*`."""
     return any(value in {"*", name} for value in values or ())
 
 
-def _resource_fits(pattern: str, plural: str, subresource: str) -> bool:
-    main, _, sub = pattern.partition("/")
-    return main in {"*", plural} and sub in (subresource, "*")
+def _matches_resource(pattern: str, plural: str, subresource: str) -> bool:
+    """Return whether a pattern such as `pods`, `pods/*` or `*/scale` matches a resource."""
+    plural_pattern, _, subresource_pattern = pattern.partition("/")
+    return plural_pattern in {"*", plural} and subresource_pattern in (subresource, "*")
 
 
 def _conditions_hold(
@@ -223,14 +252,16 @@ def _conditions_hold(
     """
     request_resource = attributes.call.resource
     variables = {
-        "object": in_version(attributes.new, request_resource, resource),
-        "oldObject": in_version(attributes.old, request_resource, resource),
-        "request": admission_request(attributes, resource),
+        "object": convert_version(attributes.new, request_resource, resource),
+        "oldObject": convert_version(attributes.old, request_resource, resource),
+        "request": describe_request(attributes, resource),
         "namespaceObject": None,
     }
     errors: list[str] = []
     for condition in hook.conditions:
         why = condition.failure
+        # A condition that does not compile has no program, and counts as one that cannot be
+        # evaluated.
         if condition.program is not None:
             try:
                 if condition.program.evaluate(variables) is not True:
@@ -243,7 +274,7 @@ def _conditions_hold(
         return True
     if hook.ignores_failures:
         return False
-    said = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
+    joined = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
     raise forbidden(
-        request_resource.plural, request_resource.group, name=attributes.name, why=said
+        request_resource.plural, request_resource.group, name=attributes.name, why=joined
     )

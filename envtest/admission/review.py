@@ -1,11 +1,11 @@
-"""A write under admission: all that rules match on, and its AdmissionReview."""
+"""A write under admission: the attributes that webhooks match, and its AdmissionReview."""
 
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from envtest.access.reviews import describe
+from envtest.access.reviews import describe_user
 from envtest.server.call import AuthorizedCall
 from envtest.server.resource import StoredResource
 
@@ -16,13 +16,13 @@ _NAMESPACES = ("", "namespaces")
 
 @dataclass(frozen=True, slots=True)
 class AdmissionAttributes:
-    """One write; `new` is None for a DELETE, `old` for a CREATE.
+    """The attributes of one write.
 
     Attributes:
-        call: the request; it names the resource as the client wrote it.
+        call: the request; it names the resource in the version of the client.
         operation: CREATE, UPDATE or DELETE.
-        new: the object as it shall be.
-        old: the object as it is.
+        new: the new object; None for a DELETE.
+        old: the stored object; None for a CREATE.
     """
 
     call: AuthorizedCall
@@ -32,67 +32,74 @@ class AdmissionAttributes:
 
     @property
     def is_namespace(self) -> bool:
-        """Return whether the object is a namespace."""
+        """Whether the object is a namespace."""
         return (self.call.resource.group, self.call.resource.plural) == _NAMESPACES
 
     @property
     def name(self) -> str:
-        """Return the object's name; nothing while it is still to be generated."""
+        """The name of the object; empty until it is generated."""
         if self.call.info.name or self.operation == "DELETE":
             return self.call.info.name
-        # That of the client, if it gave one: a webhook may have put another in its place.
-        return self.call.new_name or str(metadata(self.new).get("name") or "")
+        # The name that the client gave takes precedence, as a webhook may have changed it.
+        return self.call.new_name or str(get_metadata(self.new).get("name") or "")
 
     @property
     def namespace(self) -> str:
-        """Return the namespace that is written to; a namespace is taken to be in itself."""
+        """The namespace of the object; a Namespace object counts as being in itself."""
         if self.is_namespace:
             return self.name
         return self.call.info.namespace if self.call.resource.namespaced else ""
 
     @property
     def subresource(self) -> str:
-        """Return `status` or another subresource, or nothing."""
+        """The subresource, such as `status`; empty for the main resource."""
         return self.call.info.subresource
 
     @property
     def dry_run(self) -> bool:
-        """Return whether nothing will be stored."""
+        """Whether the request is a dry run."""
         return bool(self.call.dry_runs)
 
     def replace_object(self, new: Body) -> "AdmissionAttributes":
-        """Return the same write of another object."""
+        """Return the attributes with another new object, which a webhook has patched."""
         return replace(self, new=new)
 
 
-def metadata(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """Return an object's metadata; empty where there is none."""
+def get_metadata(body: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Return the metadata of an object; empty if it has none."""
     meta = (body or {}).get("metadata")
     return meta if isinstance(meta, dict) else {}
 
 
-def labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
-    """Return an object's labels; empty where there are none."""
-    return metadata(body).get("labels") or {}
+def get_labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
+    """Return the labels of an object; empty if it has none."""
+    return get_metadata(body).get("labels") or {}
 
 
-def kind_of(resource: StoredResource, subresource: str) -> dict[str, str]:
-    """Return the kind of a resource's objects, or of those that a subresource takes."""
+def describe_kind(resource: StoredResource, subresource: str) -> dict[str, str]:
+    """Return the kind that requests on a resource, or its subresource, have as body."""
     entry = resource.subresources.get(subresource) or {}
     if entry.get("group") or entry.get("version"):
         return {name: entry.get(name, "") for name in ("group", "version", "kind")}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def in_version(body: Body | None, source: StoredResource, target: StoredResource) -> Body | None:
-    """Return an object of one resource as another version of that resource has it.
+def convert_version(
+    body: Body | None, source: StoredResource, target: StoredResource
+) -> Body | None:
+    """Return an object of a resource in another version of that resource.
 
-    What is of neither, such as a Scale, is the same in all versions.
+    The bodies of some subresources, such as Scale, have an apiVersion of their own and stay.
+
+    Args:
+        body: the object; None stays None.
+        source: the resource in the version of the object.
+        target: the resource in the version of the result.
     """
     if body is None or source is target or body.get("apiVersion") != source.api_version:
         return body
     if source.rules.custom:
-        # Versions of a custom resource differ in their name only: nothing is pruned on the way.
+        # Without conversion webhooks, versions of a custom resource differ only in apiVersion.
         return {**body, "apiVersion": target.api_version}
     bare = source.to_stored_form(body)
     fields = target.to_version(bare) if target.to_version else bare
@@ -103,7 +110,7 @@ _GROUP: Final = "admission.k8s.io"
 _VERSIONS: Final = ("v1", "v1beta1")
 
 
-def admission_review(
+def build_review(
     attributes: AdmissionAttributes, resource: StoredResource, versions: list[str]
 ) -> dict[str, Any]:
     """Return the review of a write.
@@ -111,45 +118,49 @@ def admission_review(
     Args:
         attributes: the write.
         resource: the version of the resource that the webhook wants to see.
-        versions: of AdmissionReview that it accepts, the preferred one first.
+        versions: the versions of AdmissionReview that it accepts, the preferred one first.
     """
     request_resource = attributes.call.resource
     version = next((candidate for candidate in versions if candidate in _VERSIONS), _VERSIONS[0])
     request = {
         "uid": str(uuid.uuid4()),
-        **admission_request(attributes, resource),
-        "object": in_version(attributes.new, request_resource, resource),
-        "oldObject": in_version(attributes.old, request_resource, resource),
+        **describe_request(attributes, resource),
+        "object": convert_version(attributes.new, request_resource, resource),
+        "oldObject": convert_version(attributes.old, request_resource, resource),
     }
     return {"kind": "AdmissionReview", "apiVersion": f"{_GROUP}/{version}", "request": request}
 
 
-def admission_request(attributes: AdmissionAttributes, resource: StoredResource) -> dict[str, Any]:
+def describe_request(attributes: AdmissionAttributes, resource: StoredResource) -> dict[str, Any]:
     """Return the fields of a review that describe the request; empty ones are left out."""
     request_resource, sub = attributes.call.resource, attributes.subresource
     fields: dict[str, Any] = {
-        "kind": kind_of(resource, sub),
-        "resource": _plural(resource),
+        "kind": describe_kind(resource, sub),
+        "resource": _describe_resource(resource),
         "subResource": sub,
-        "requestKind": kind_of(request_resource, sub),
-        "requestResource": _plural(request_resource),
+        "requestKind": describe_kind(request_resource, sub),
+        "requestResource": _describe_resource(request_resource),
         "requestSubResource": sub,
         "name": attributes.name,
         "namespace": attributes.namespace,
         "operation": attributes.operation,
-        "userInfo": describe(attributes.call.user),
+        "userInfo": describe_user(attributes.call.user),
         "dryRun": attributes.dry_run,
-        "options": _options(attributes),
+        "options": _build_options(attributes),
     }
     return {name: value for name, value in fields.items() if value != ""}
 
 
-def _plural(resource: StoredResource) -> dict[str, str]:
+def _describe_resource(resource: StoredResource) -> dict[str, str]:
+    """Return a resource as a GroupVersionResource."""
     return {"group": resource.group, "version": resource.version, "resource": resource.plural}
 
 
-def _options(attributes: AdmissionAttributes) -> dict[str, Any]:
-    """Return CreateOptions, UpdateOptions or DeleteOptions as the client gave them."""
+def _build_options(attributes: AdmissionAttributes) -> dict[str, Any]:
+    """Return the CreateOptions, UpdateOptions or DeleteOptions of the request.
+
+    DeleteOptions come from the body of the request, and the others from its query.
+    """
     call, options = attributes.call, dict(attributes.call.options)
     if attributes.operation != "DELETE":
         for name in ("fieldManager", "fieldValidation"):

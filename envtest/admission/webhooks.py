@@ -1,8 +1,8 @@
-"""Calls webhooks about writes: mutating ones in order, validating ones all at once.
+"""Call webhooks about writes: mutating ones one by one, validating ones concurrently.
 
-Mutating webhooks see an object before the server has given it a uid; validating ones see what will
-be stored, after validation by the schema. Each mutating webhook is asked once: none is asked again
-because of what those after it changed (reinvocationPolicy).
+Mutating webhooks get an object before the server sets its uid. Validating webhooks get the object
+that will be stored, after validation by the schema. Each mutating webhook is called once; the
+reinvocationPolicy is not supported.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from envtest.admission.matching import (
     Matcher,
     bypasses_webhooks,
 )
-from envtest.admission.review import AdmissionAttributes, Body, admission_review, in_version
+from envtest.admission.review import AdmissionAttributes, Body, build_review, convert_version
 from envtest.kinds.typed import TypedError
 from envtest.patching import json_patch
 from envtest.schema import MalformedMetadata, MalformedObject
@@ -51,20 +51,22 @@ class Webhooks:
         """Return the object after all mutating webhooks.
 
         Raises:
-            StatusError: a webhook refuses, or cannot be asked and must be.
+            StatusError: a webhook denies the write, or cannot be called and its failurePolicy is
+                Fail.
         """
-        hooks = self._configurations.hooks(MUTATING)
+        hooks = self._configurations.list_hooks(MUTATING)
         if not hooks:
             return new
         attributes = AdmissionAttributes(call, operation, new=new, old=old)
+        # Later reviews quote the client's name, even if a webhook changes it.
         call.new_name = attributes.name
         if bypasses_webhooks(attributes):
             return new
         for hook in hooks:
-            invocation = self._matcher.invocation(hook, attributes)
+            invocation = self._matcher.find_invocation(hook, attributes)
             if invocation is None:
                 continue
-            response = await self._ask(invocation, attributes, mutating=True)
+            response = await self._call_webhook(invocation, attributes, mutating=True)
             if response is not None and response.patch:
                 new = _apply_patch(new, response.patch, call=call, invocation=invocation)
                 attributes = attributes.replace_object(new)
@@ -73,16 +75,17 @@ class Webhooks:
     async def validate(
         self, call: AuthorizedCall, operation: str, new: Body | None, old: Body | None
     ) -> None:
-        """Ask all validating webhooks at once.
+        """Call all validating webhooks concurrently.
 
         Raises:
-            StatusError: a webhook refuses, or cannot be asked and must be.
+            StatusError: a webhook denies the write, or cannot be called and its failurePolicy is
+                Fail. Of several refusals, the first one to arrive.
         """
-        hooks = self._configurations.hooks(VALIDATING)
+        hooks = self._configurations.list_hooks(VALIDATING)
         attributes = AdmissionAttributes(call, operation, new=new, old=old)
         if not hooks or bypasses_webhooks(attributes):
             return
-        matches = [self._matcher.invocation(hook, attributes) for hook in hooks]
+        matches = [self._matcher.find_invocation(hook, attributes) for hook in hooks]
         invocations = [invocation for invocation in matches if invocation is not None]
         if not invocations:
             return
@@ -96,80 +99,87 @@ class Webhooks:
     async def _validate_by(
         self, invocation: Invocation, attributes: AdmissionAttributes, refusals: list[StatusError]
     ) -> None:
-        """Ask one validating webhook; the first refusal that comes is returned to the client."""
+        """Call one validating webhook; add its refusal to `refusals`.
+
+        The refusal is not raised here, because it would cancel the other calls.
+        """
         try:
-            await self._ask(invocation, attributes, mutating=False)
+            await self._call_webhook(invocation, attributes, mutating=False)
         except StatusError as error:
             refusals.append(error)
 
-    async def _ask(
+    async def _call_webhook(
         self, invocation: Invocation, attributes: AdmissionAttributes, *, mutating: bool
     ) -> ReviewResponse | None:
         """Call a webhook; return its response if it allows the write.
 
-        Returns:
-            None where it cannot be asked and its failure policy lets the write pass.
+        None if it cannot be called and its failurePolicy is Ignore.
 
         Raises:
-            StatusError: it does not allow it, or cannot be asked and must be.
+            StatusError: it denies the write, or cannot be called and its failurePolicy is Fail, or
+                has side effects in a dry run.
         """
         hook = invocation.hook
         if attributes.dry_run and hook.body.get("sideEffects") not in _NO_SIDE_EFFECTS:
             raise bad_request(f"admission webhook {quote(hook.name)} does not support dry run")
         versions: list[str] = list(hook.body.get("admissionReviewVersions") or ())
-        review = admission_review(attributes, invocation.resource, versions)
+        review = build_review(attributes, invocation.resource, versions)
         try:
             response = await self._caller.ask(hook, review, mutating=mutating)
         except CallFailed as error:
             if hook.ignores_failures:
                 return None
-            raise _failure(f"failed calling webhook {quote(hook.name)}: {error}") from None
-        # What has control characters cannot stand in a header.
+            raise _build_internal_error(
+                f"failed calling webhook {quote(hook.name)}: {error}"
+            ) from None
+        # A header cannot contain control characters.
         attributes.call.warnings += [
             warning for warning in response.warnings if warning.isprintable() and warning
         ]
         if not response.allowed:
-            raise _denial(hook, response.status)
+            raise _build_denial(hook, response.status)
         return response
 
 
 def _apply_patch(
     body: Body, operations: list[Any], call: AuthorizedCall, invocation: Invocation
 ) -> Body:
-    """Return an object with a webhook's patch applied, defaults filled in again.
+    """Return an object with a webhook's patch and with defaults, in the version of the request.
+
+    The patch is applied in the version that the webhook got.
 
     Raises:
-        StatusError: 500; the patch does not apply, or makes it something else.
+        StatusError: 500 if the patch cannot be applied, or changes the kind of the object.
     """
-    request_resource, seen = call.resource, invocation.resource
-    original = in_version(body, request_resource, seen) or {}
+    request_resource, webhook_resource = call.resource, invocation.resource
+    original = convert_version(body, request_resource, webhook_resource) or {}
     try:
         patched = json_patch(original, operations)
         if not isinstance(patched, dict) or not isinstance(patched.get("metadata"), dict):
-            raise _failure("the patched object has no metadata")
+            raise _build_internal_error("the patched object has no metadata")
         if any(patched.get(name) != original.get(name) for name in ("apiVersion", "kind")):
-            raise _failure("a webhook may not change apiVersion and kind")
-        seen.rules.decode(patched)
+            raise _build_internal_error("a webhook may not change apiVersion and kind")
+        webhook_resource.rules.decode(patched)
     except (PatchError, TypedError, MalformedObject, MalformedMetadata) as error:
-        raise _failure(str(error)) from None
-    seen.rules.default(patched)
-    return in_version(patched, seen, request_resource) or {}
+        raise _build_internal_error(str(error)) from None
+    webhook_resource.rules.default(patched)
+    return convert_version(patched, webhook_resource, request_resource) or {}
 
 
-def _denial(hook: Hook, status: Mapping[str, Any]) -> StatusError:
-    """Return the refusal that a webhook asks for."""
+def _build_denial(hook: Hook, status: Mapping[str, Any]) -> StatusError:
+    """Return the refusal by a webhook that denies a write, with its status."""
     reason = str(status.get("reason") or "")
     message = status.get("message") or reason
     explanation = f"admission webhook {quote(hook.name)} denied the request"
     explanation += f": {message}" if message else " without explanation"
     code, details = status.get("code"), status.get("details")
-    # Nothing below 400 is a refusal.
-    refusal = code if isinstance(code, int) and code > 400 else 400
-    known = details if isinstance(details, dict) else None
-    return StatusError(refusal, explanation, reason, details=known)
+    # A webhook may send a code that is no refusal; any such code becomes 400.
+    status_code = code if isinstance(code, int) and code > 400 else 400
+    status_details = details if isinstance(details, dict) else None
+    return StatusError(status_code, explanation, reason, details=status_details)
 
 
-def _failure(message: str) -> StatusError:
+def _build_internal_error(message: str) -> StatusError:
     """Return the real server's InternalError."""
     return StatusError(
         500,

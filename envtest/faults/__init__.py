@@ -1,4 +1,4 @@
-"""What networks and overloaded servers do to clients, done on purpose by a proxy."""
+"""A proxy that injects faults of networks and overloaded servers into requests of clients."""
 
 from envtest.faults.calls import Call, Match, Record
 from envtest.faults.fault import (

@@ -1,4 +1,4 @@
-"""What a client asks of the API server, as the server reads it, and records of such requests.
+"""Requests of a client as the API server reads them, rules that match them, and their records.
 
 The verbs and the parts of the path are those of apiserver's RequestInfo
 (k8s.io/apiserver/pkg/endpoints/request/requestinfo.go), which RBAC rules are matched by too.
@@ -14,7 +14,7 @@ import anyio
 from typing_extensions import override
 
 _BY_METHOD = {"POST": "create", "PUT": "update", "PATCH": "patch"}
-# What may follow the name of a namespace without being a resource in it.
+# Subresources of a namespace; any other name there is a resource in the namespace.
 _OF_NAMESPACES = frozenset({"status", "finalize"})
 
 
@@ -23,14 +23,14 @@ class Call:
     """One request.
 
     Args:
-        method: for example `GET`.
-        path: from the server's root, percent-encoded.
-        query: parameters, decoded; the first where one is given twice.
-        body: what came with it.
+        method: the HTTP method, for example `GET`.
+        path: the path from the server's root, percent-encoded.
+        query: the parameters, decoded; of a repeated one, the first value.
+        body: the body.
         verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`;
             for paths that are no resources, the method in small letters.
         group: empty for the core group.
-        version: of the API.
+        version: the version of the API group.
         resource: the plural; empty for paths that are no resources.
         subresource: for example `status`.
         namespace: empty for cluster-wide requests.
@@ -90,19 +90,19 @@ def _verb(method: str, query: Mapping[str, str], *, has_name: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Which requests get a fault; what is left out matches all.
+    """A rule for the requests that get a fault. A field that is None matches every request.
 
     Args:
-        verb: as of `Call`.
+        verb: the verb, see `Call`.
         resource: the plural.
         group: the API group; `""` is the core group.
-        subresource: `""` is the object itself.
-        namespace: of the request; a list of all namespaces has `""`.
-        name: of the object.
-        where: anything else about the request.
-        nth: the first of the matching requests that is struck, counted from 1.
-        times: how many are struck from there on; None for all.
-        chance: how likely each of those is struck, by the proxy's seed.
+        subresource: the subresource; `""` is the object itself.
+        namespace: the namespace; a list of all namespaces has `""`.
+        name: the name of the object.
+        where: a further condition.
+        nth: the number of the first matching request that gets the fault, counted from 1.
+        times: how many requests get the fault from there on; None for all.
+        chance: the probability with which each of them gets it, decided by the proxy's seed.
     """
 
     verb: str | None = None
@@ -132,11 +132,11 @@ class Match:
 
 
 class Count:
-    """Counts the requests that match, and selects those that get the fault.
+    """Counts the requests that match a rule, and selects those that get the fault.
 
     Args:
         match: the rule.
-        randomness: decides where the rule leaves it to chance.
+        randomness: decides with the probability `Match.chance`.
     """
 
     def __init__(self, match: Match, randomness: random.Random) -> None:
@@ -145,7 +145,7 @@ class Count:
         self._admitted = 0
         self._struck = 0
 
-    def takes(self, call: Call) -> bool:
+    def select(self, call: Call) -> bool:
         """Count a request; return whether it gets the fault."""
         match = self._match
         if not match.admits(call):
@@ -163,7 +163,7 @@ T = TypeVar("T")
 
 
 class Record(Sequence[T]):
-    """A list that grows; tasks can wait for its entries."""
+    """A growing list whose entries tasks can wait for."""
 
     def __init__(self) -> None:
         self._entries: list[T] = []
@@ -176,7 +176,7 @@ class Record(Sequence[T]):
         self._grown = anyio.Event()
 
     async def wait(self, count: int = 1, where: Callable[[T], bool] | None = None) -> list[T]:
-        """Wait until there are `count` entries, of those that `where` admits; return them."""
+        """Wait until `count` entries satisfy `where`; return all that do."""
         while True:
             entries = [entry for entry in self._entries if where is None or where(entry)]
             if len(entries) >= count:

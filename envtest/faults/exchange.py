@@ -1,4 +1,4 @@
-"""One request through the proxy: its way to the server, and the faults that strike it."""
+"""One exchange through the proxy: a request, its answer, and the faults that are injected."""
 
 import base64
 import socket
@@ -29,8 +29,9 @@ from envtest.faults.fault import ConnectionTornError, End, Fault, Pause, Step
 from envtest.plane import RunningControlPlane, new_token
 
 _SKIPPED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-# What belongs to one connection and not to the message (RFC 9110, 7.6.1), and what is made anew.
-_OWN = frozenset(
+# Headers that belong to one connection and not to the message (RFC 9110, 7.6.1), and headers that
+# the proxy's client and server set themselves.
+_HOP_HEADERS = frozenset(
     {
         "connection",
         "content-length",
@@ -55,7 +56,10 @@ class _User:
 
 
 class Upstream:
-    """Connections to the server behind the proxy.
+    """Connections to the server behind the proxy, one session for each client certificate.
+
+    Clients authenticate to the proxy by tokens that only the proxy knows. It replaces them by the
+    credentials of the user: a certificate cannot be passed on through the proxy's TLS.
 
     Args:
         plane: the server.
@@ -63,20 +67,22 @@ class Upstream:
 
     def __init__(self, plane: RunningControlPlane) -> None:
         self._plane = plane
+        # User name -> token of the proxy -> credentials.
         self._tokens: dict[str, str] = {}
         self._users: dict[str, _User] = {}
-        self._anonymous = _session(_context(_parts(plane.kubeconfig())[0], None))
+        cluster, _ = _parse_kubeconfig(plane.kubeconfig())
+        self._anonymous = _create_session(_create_tls(cluster, pair=None))
 
-    def token(self, name: str) -> str:
-        """Return the token that stands for a user of the control plane.
+    def get_token(self, name: str) -> str:
+        """Return the proxy's token for a user of the control plane; create it at first.
 
         Raises:
             PlaneError: there is no such user.
         """
         if name not in self._tokens:
-            cluster, user = _parts(self._plane.kubeconfig(name))
-            pair = _pair(user)
-            session = _session(_context(cluster, pair)) if pair else self._anonymous
+            cluster, user = _parse_kubeconfig(self._plane.kubeconfig(name))
+            pair = _read_key_pair(user)
+            session = _create_session(_create_tls(cluster, pair)) if pair else self._anonymous
             self._tokens[name] = new_token()
             self._users[self._tokens[name]] = _User(session, str(user.get("token") or ""))
         return self._tokens[name]
@@ -86,23 +92,23 @@ class Upstream:
     ) -> ClientResponse:
         """Forward a request with the credentials of its user; return the response, body unread.
 
-        A bearer token made by `token` is replaced by the user's client certificate or own token;
-        any other Authorization header is forwarded unchanged. Redirects are not followed.
+        A token of the proxy is replaced by the certificate or token of its user. Any other
+        Authorization header is forwarded unchanged. Redirects are not followed.
 
         Raises:
             aiohttp.ClientError, OSError: the server cannot be reached, or closes the connection.
         """
-        session, sent = self._anonymous, CIMultiDict(headers)
-        kind, _, token = sent.get("Authorization", "").partition(" ")
-        user = self._users.get(token) if kind.lower() == "bearer" else None
+        session, forwarded = self._anonymous, CIMultiDict(headers)
+        scheme, _, token = forwarded.get("Authorization", "").partition(" ")
+        user = self._users.get(token) if scheme.lower() == "bearer" else None
         if user is not None:
             session = user.session
-            del sent["Authorization"]
+            del forwarded["Authorization"]
             if user.token:
-                sent["Authorization"] = f"Bearer {user.token}"
+                forwarded["Authorization"] = f"Bearer {user.token}"
         url = URL(self._plane.url + raw_path, encoded=True)
         return await session.request(
-            method, url, headers=sent, data=body or None, allow_redirects=False
+            method, url, headers=forwarded, data=body or None, allow_redirects=False
         )
 
     async def close(self) -> None:
@@ -111,24 +117,27 @@ class Upstream:
             await session.close()
 
 
-def _parts(kubeconfig: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _parse_kubeconfig(kubeconfig: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the cluster and the user of a kubeconfig that has one of each."""
     document = yaml.safe_load(kubeconfig)
     return document["clusters"][0]["cluster"], document["users"][0]["user"]
 
 
-def _pair(user: dict[str, Any]) -> KeyPair | None:
+def _read_key_pair(user: dict[str, Any]) -> KeyPair | None:
+    """Return the client certificate of a kubeconfig's user; None if it has none."""
     if "client-certificate-data" not in user:
         return None
     fields = ("client-certificate-data", "client-key-data")
     return KeyPair(*(base64.b64decode(user[field]) for field in fields))
 
 
-def _context(cluster: dict[str, Any], pair: KeyPair | None) -> ssl.SSLContext:
+def _create_tls(cluster: dict[str, Any], pair: KeyPair | None) -> ssl.SSLContext:
+    """Return TLS settings that trust a kubeconfig's cluster, with a client certificate or none."""
     return client_tls(base64.b64decode(cluster["certificate-authority-data"]), pair)
 
 
-def _session(context: ssl.SSLContext) -> ClientSession:
+def _create_session(context: ssl.SSLContext) -> ClientSession:
+    """Return a session that changes nothing: no limits, cookies, decompression or own headers."""
     return ClientSession(
         connector=TCPConnector(ssl=context, limit=0),
         timeout=ClientTimeout(),
@@ -139,13 +148,13 @@ def _session(context: ssl.SSLContext) -> ClientSession:
 
 
 class Exchange:
-    """Carries one request to the server and its answer back.
+    """Forwards one request to the server, and its answer to the client.
 
     Args:
-        request: as the proxy received it.
-        call: what it asks for.
-        faults: that strike it, in the order in which they were injected.
-        upstream: the way to the server.
+        request: the request as the proxy received it.
+        call: the same request, parsed.
+        faults: the faults for this request, in the order in which they were injected.
+        upstream: the connections to the server.
     """
 
     def __init__(
@@ -166,6 +175,7 @@ class Exchange:
             return web.Response()
 
     async def _exchange(self) -> web.StreamResponse:
+        """Forward the request and the answer; a fault may answer in the server's place."""
         for fault in self._faults:
             answer = await fault.before()
             if answer is not None:
@@ -174,48 +184,54 @@ class Exchange:
         try:
             for fault in self._faults:
                 await fault.after()
-            return await self._pass_on(response)
+            return await self._send_answer(response)
         finally:
+            # A watch that was not read to its end would keep the connection busy.
             response.close() if self._call.verb == "watch" else response.release()
 
     async def _forward(self) -> ClientResponse:
         headers = _keep_end_to_end_headers(self._request.headers)
-        # What is compressed has no lines.
+        # Faults need the lines of an answer, which a compressed answer does not show.
         headers["Accept-Encoding"] = "identity"
         request = self._request
         return await self._upstream.forward(
             request.method, request.raw_path, headers=headers, body=self._call.body
         )
 
-    async def _pass_on(self, response: ClientResponse) -> web.StreamResponse:
+    async def _send_answer(self, response: ClientResponse) -> web.StreamResponse:
+        """Send the server's answer: a watch line by line, any other answer in one piece."""
         headers = _keep_end_to_end_headers(response.headers)
         if self._call.verb != "watch" or response.status != 200:
             body = await response.read()
             if not self._faults:
                 return web.Response(status=response.status, body=body, headers=headers)
-            return await self._send(response.status, headers, _Whole(body))
-        return await self._send(response.status, headers, _Lines(response))
+            return await self._send_pieces(response.status, headers, _SinglePiece(body))
+        return await self._send_pieces(response.status, headers, _Lines(response))
 
-    async def _send(
+    async def _send_pieces(
         self, status: int, headers: CIMultiDict[str], pieces: AsyncIterator[bytes]
     ) -> web.StreamResponse:
-        """Send an answer piece by piece, each through all faults."""
-        sent = web.StreamResponse(status=status, headers=headers)
-        await sent.prepare(self._request)
-        number, ended = 0, await _take(sent, self._apply_faults(0, b""))
-        while not ended and (piece := await anext(pieces, None)) is not None:
+        """Send an answer piece by piece, after all faults have altered each piece.
+
+        Piece 0 is empty: with it a fault can act before the first piece of the server arrives.
+        """
+        answer = web.StreamResponse(status=status, headers=headers)
+        await answer.prepare(self._request)
+        number, has_ended = 0, await _run_steps(answer, self._apply_faults(0, b""))
+        while not has_ended and (piece := await anext(pieces, None)) is not None:
             number += 1
-            ended = await _take(sent, self._apply_faults(number, piece))
-        return sent
+            has_ended = await _run_steps(answer, self._apply_faults(number, piece))
+        return answer
 
     def _apply_faults(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Return the steps by which a piece is sent after all faults, each of which alters it."""
         steps: Iterator[Step] = iter((piece,))
         for fault in self._faults:
-            steps = _through(fault, number, steps)
+            steps = _alter_steps(fault, number, steps)
         return steps
 
 
-def _through(fault: Fault, number: int, steps: Iterator[Step]) -> Iterator[Step]:
+def _alter_steps(fault: Fault, number: int, steps: Iterator[Step]) -> Iterator[Step]:
     """Yield the steps of an answer after a fault has altered its pieces."""
     for step in steps:
         if isinstance(step, bytes):
@@ -224,8 +240,12 @@ def _through(fault: Fault, number: int, steps: Iterator[Step]) -> Iterator[Step]
             yield step
 
 
-async def _take(sent: web.StreamResponse, steps: Iterator[Step]) -> bool:
-    """Do what the steps say; return whether the answer ends here."""
+async def _run_steps(answer: web.StreamResponse, steps: Iterator[Step]) -> bool:
+    """Send bytes, wait, or end the answer, as the steps say; return whether it ended.
+
+    Raises:
+        ConnectionTornError: the connection has to be reset.
+    """
     for step in steps:
         match step:
             case Pause():
@@ -237,8 +257,9 @@ async def _take(sent: web.StreamResponse, steps: Iterator[Step]) -> bool:
             case End.SILENCE:
                 await anyio.sleep_forever()
             case bytes():
+                # Piece 0, and pieces that a fault has emptied, have nothing to send.
                 if step:
-                    await sent.write(step)
+                    await answer.write(step)
     return False
 
 
@@ -249,37 +270,44 @@ def reset(request: web.BaseRequest) -> None:
         return
     sock = transport.get_extra_info("socket")
     if sock is not None:
-        # A linger time of zero: closing drops what is unsent and resets (socket(7)).
+        # With a linger time of zero, closing drops unsent data and sends RST (socket(7)).
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     transport.abort()
 
 
 def _keep_end_to_end_headers(headers: CIMultiDictProxy[str]) -> CIMultiDict[str]:
+    """Return the headers without those of `_HOP_HEADERS`."""
     return CIMultiDict(
-        (name, value) for name, value in headers.items() if name.lower() not in _OWN
+        (name, value) for name, value in headers.items() if name.lower() not in _HOP_HEADERS
     )
 
 
-class _Whole(AsyncIterator[bytes]):
-    """A body in one piece."""
+class _SinglePiece(AsyncIterator[bytes]):
+    """An iterator with one piece, a whole body."""
 
     def __init__(self, body: bytes) -> None:
-        self._left: bytes | None = body
+        self._remaining: bytes | None = body
 
     @override
     async def __anext__(self) -> bytes:
-        piece, self._left = self._left, None
+        piece, self._remaining = self._remaining, None
         if piece is None:
             raise StopAsyncIteration
         return piece
 
 
 class _Lines(AsyncIterator[bytes]):
-    """The lines of a watch, with their ends; the reader's own readline has a limit."""
+    """The lines of a watch with their line ends, of any length.
+
+    aiohttp's own readline has a limit, which large events exceed. An incomplete last line is
+    dropped.
+    """
 
     def __init__(self, response: ClientResponse) -> None:
         self._content = response.content
+        # Complete lines in reverse order, so that `pop` returns the next one.
         self._lines: list[bytes] = []
+        # The chunks of the line that is not complete yet.
         self._rest: list[bytes] = []
 
     @override
@@ -291,7 +319,7 @@ class _Lines(AsyncIterator[bytes]):
             first, newline, rest = chunk.partition(b"\n")
             self._rest.append(first)
             if newline:
-                *lines, last = (b"".join(self._rest) + b"\n" + rest).split(b"\n")
+                *lines, incomplete = (b"".join(self._rest) + b"\n" + rest).split(b"\n")
                 self._lines = [line + b"\n" for line in reversed(lines)]
-                self._rest = [last]
+                self._rest = [incomplete]
         return self._lines.pop()

@@ -1,4 +1,4 @@
-"""What a fault can do to one exchange: keep the request, answer in its place, spoil the answer."""
+"""Faults of one exchange: delay the request, answer in the server's place, or alter the answer."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,32 +11,32 @@ from typing_extensions import override
 
 
 class End(Enum):
-    """How an answer stops before its end."""
+    """How an answer ends too early."""
 
     CLOSED = auto()
-    """In good order, as if it were whole."""
+    """The answer ends regularly, as if it were complete."""
     RESET = auto()
-    """The connection is torn down (RST)."""
+    """The connection is reset (RST)."""
     SILENCE = auto()
     """Nothing more arrives and the connection stays open, as when a network drops packets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for `seconds`, then for the event `until`, if one is given."""
+    """A wait of `seconds`, and then for the event `until` if it is given."""
 
     seconds: float = 0.0
     until: anyio.Event | None = None
 
     async def wait(self) -> None:
-        """Wait."""
+        """Wait for both."""
         await anyio.sleep(self.seconds)
         if self.until is not None:
             await self.until.wait()
 
 
 Step = bytes | Pause | End
-"""Something to send, to wait for, or the end."""
+"""A step of an answer: bytes to send, a pause, or an early end."""
 
 
 class ConnectionTornError(Exception):
@@ -45,7 +45,7 @@ class ConnectionTornError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer that the proxy gives itself."""
+    """An answer that the proxy sends in the server's place."""
 
     status: int
     body: bytes
@@ -55,11 +55,12 @@ class Answer:
 
 
 class Fault:
-    """Does nothing; each fault overrides the method for its moment.
+    """A fault that does nothing; each subclass overrides the method for its moment.
 
     Attributes:
-        watches_only: it is about events, and strikes no other requests.
-        instead: it answers, or refuses, in the server's place: the request never runs.
+        watches_only: whether the fault alters events, so that only watches get it.
+        instead: whether the fault answers or resets in the server's place, so that the request
+            never reaches the server.
     """
 
     watches_only: ClassVar[bool] = False
@@ -81,20 +82,20 @@ class Fault:
         """
 
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:  # noqa: ARG002 - some count
-        """Return a piece of the answer as the client gets it.
+        """Yield the steps by which a piece of the answer is sent.
 
         Args:
-            number: 0 for the empty piece before the first, which others need to see, too; then
-                counted from 1.
-            piece: one line of a watch with its end, or the whole body of any other answer.
+            number: the number of the piece, counted from 1. Number 0 is an empty piece before the
+                first, which must be yielded so that other faults get it, too.
+            piece: a line of a watch with its end, or the whole body of any other answer.
         """
         yield piece
 
 
-def status(
+def encode_status(
     code: int, reason: str, message: str, details: Mapping[str, object] | None = None
 ) -> bytes:
-    """Return a Status of a failure, as JSON."""
+    """Return a Status with status Failure, as JSON."""
     body: dict[str, object] = {
         "kind": "Status",
         "apiVersion": "v1",
@@ -109,9 +110,9 @@ def status(
     return msgspec.json.encode({**body, "code": code})
 
 
-def event(kind: str, body: object) -> bytes:
-    """Return a line of a watch."""
-    return msgspec.json.encode({"type": kind, "object": body}) + b"\n"
+def encode_event(event_type: str, body: object) -> bytes:
+    """Return an event as a line of a watch."""
+    return msgspec.json.encode({"type": event_type, "object": body}) + b"\n"
 
 
 _HTML = {"Content-Type": "text/html"}
@@ -119,7 +120,7 @@ _HTML = {"Content-Type": "text/html"}
 
 @dataclass(frozen=True, slots=True)
 class LateRequest(Fault):
-    """The request waits on its way to the server; it runs late, even if the client gave up."""
+    """The request reaches the server late, even if the client has given up."""
 
     pause: Pause
 
@@ -131,7 +132,7 @@ class LateRequest(Fault):
 
 @dataclass(frozen=True, slots=True)
 class LateAnswer(Fault):
-    """The request runs at once; its answer waits on its way back."""
+    """The request reaches the server at once, and its answer reaches the client late."""
 
     pause: Pause
 
@@ -142,13 +143,13 @@ class LateAnswer(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Refusal(Fault):
-    """The request does not run; a Status comes in its place, as an API server words it.
+    """The request does not reach the server; the client gets a Status, as from an API server.
 
     Args:
         code: the HTTP status.
-        reason: the Status' reason; may be empty.
-        message: the Status' message.
-        retry_after: seconds in the Retry-After header; none without.
+        reason: the reason of the Status; may be empty.
+        message: the message of the Status.
+        retry_after: seconds of the Retry-After header; None for no such header.
     """
 
     code: int
@@ -166,7 +167,7 @@ class Refusal(Fault):
             details["retryAfterSeconds"] = self.retry_after
         return Answer(
             self.code,
-            status(self.code, self.reason, message=self.message, details=details or None),
+            encode_status(self.code, self.reason, message=self.message, details=details or None),
             headers,
         )
 
@@ -200,7 +201,7 @@ def forbidden(subject: str = "it") -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class GatewayPage(Fault):
-    """The request does not run; a page for people comes, as of a load balancer.
+    """The request does not reach the server; the client gets HTML, as from a load balancer.
 
     Args:
         code: the HTTP status.
@@ -228,7 +229,7 @@ class RefusedConnection(Fault):
 
 @dataclass(frozen=True, slots=True)
 class LostAnswer(Fault):
-    """The request runs; the connection is reset before a byte of the answer."""
+    """The server answers, but the connection is reset before the client gets a byte."""
 
     @override
     async def after(self) -> None:
@@ -237,12 +238,13 @@ class LostAnswer(Fault):
 
 @dataclass(frozen=True, slots=True)
 class CutAnswer(Fault):
-    """The answer stops in the middle: after `pieces` whole ones and some bytes of the next.
+    """The answer ends in the middle of a piece.
 
     Args:
-        size: bytes of the piece that is cut.
-        pieces: whole lines of a watch before that; other answers are one piece.
-        end: what follows.
+        size: the number of bytes that the client gets of the piece that is cut.
+        pieces: the number of whole pieces before it: lines of a watch. Any other answer is a
+            single piece.
+        end: how the answer ends.
     """
 
     size: int = 10
@@ -260,11 +262,11 @@ class CutAnswer(Fault):
 
 @dataclass(frozen=True, slots=True)
 class SlowAnswer(Fault):
-    """The answer comes in small pieces with pauses.
+    """The answer arrives in small chunks with pauses.
 
     Args:
-        size: bytes of each drop.
-        pause: between drops.
+        size: the number of bytes of each chunk.
+        pause: the pause after each chunk.
     """
 
     size: int = 1
@@ -272,6 +274,7 @@ class SlowAnswer(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        # The empty piece before the first has no chunks.
         if not number:
             yield piece
         for start in range(0, len(piece), self.size):

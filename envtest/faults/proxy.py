@@ -1,12 +1,12 @@
-"""A TLS proxy in front of a control plane that does to its traffic what networks do.
+"""A TLS proxy in front of a control plane that injects faults into its traffic.
 
     async with Proxy.before(plane) as proxy:
         with proxy.inject(half_open(), Match(verb="watch", resource="pods", times=1)) as fault:
             ...                         # clients that use proxy.kubeconfig()
             await fault.struck.wait()
 
-Without faults it passes on everything, unchanged except for the credentials. Nothing in it is left
-to chance but what a match leaves to the seed.
+Without faults it forwards everything unchanged, except for the credentials. Its only random
+decisions are those of `Match.chance`, which the seed makes repeatable.
 """
 
 import random
@@ -36,11 +36,11 @@ EVERYTHING = Match()
 
 
 class Injection:
-    """A fault that is in force.
+    """A fault that is injected into matching requests.
 
     Attributes:
-        fault: what it does.
-        struck: the requests that it was done to, in order.
+        fault: the fault.
+        struck: the requests that got it, in order.
     """
 
     def __init__(self, fault: Fault, match: Match, randomness: random.Random) -> None:
@@ -48,23 +48,23 @@ class Injection:
         self.struck: Record[Call] = Record()
         self._count = Count(match, randomness)
 
-    def takes(self, call: Call) -> bool:
+    def select(self, call: Call) -> bool:
         """Return whether a request gets the fault, and record it if so."""
         if self.fault.watches_only and call.verb != "watch":
             return False
-        if not self._count.takes(call):
+        if not self._count.select(call):
             return False
         self.struck.add(call)
         return True
 
 
 class Proxy(RunningControlPlane):
-    """The control plane as seen through an unreliable network. Made by `before`.
+    """The control plane as clients see it through an unreliable network. `before` creates it.
 
     Attributes:
-        calls: all requests that arrived, in order, whatever became of them.
-        done: those of them that are over, in the order in which they ended.
-        injected: every fault that struck, with the request it struck, in order.
+        calls: all requests that arrived, in order.
+        done: the requests that have ended, in the order of their ends.
+        injected: each fault that a request got, with that request, in order.
     """
 
     def __init__(self, plane: RunningControlPlane, seed: int) -> None:
@@ -78,9 +78,10 @@ class Proxy(RunningControlPlane):
         self._authority = Authority.create()
         self._upstream = Upstream(plane)
         self._seed = seed
-        self._made = 0
+        self._injection_count = 0
         self._injections: list[Injection] = []
-        # What is under way, with the connection that it ends with.
+        # The scope of each request that has not ended -> the client's connection for a watch,
+        # which ends with it; None for other requests.
         self._open: dict[anyio.CancelScope, RequestHandler | None] = {}
 
     @classmethod
@@ -90,7 +91,7 @@ class Proxy(RunningControlPlane):
 
         Args:
             plane: embedded or real.
-            seed: decides where a match leaves it to chance.
+            seed: decides about `Match.chance`.
         """
         proxy = cls(plane, seed)
         async with AsyncExitStack() as stack:
@@ -98,7 +99,9 @@ class Proxy(RunningControlPlane):
             runner = web.ServerRunner(server, shutdown_timeout=_GRACE_SECONDS)
             stack.push_async_callback(proxy._close, runner)
             await runner.setup()
-            site = web.TCPSite(runner, _HOST, 0, ssl_context=proxy._server_tls(), backlog=512)
+            site = web.TCPSite(
+                runner, _HOST, 0, ssl_context=proxy._create_server_tls(), backlog=512
+            )
             await site.start()
             proxy.url = f"https://{_HOST}:{runner.addresses[0][1]}"
             yield proxy
@@ -111,8 +114,8 @@ class Proxy(RunningControlPlane):
         silent. Several faults may apply to one request, in the order in which they were injected;
         after one that answers in the server's place, no later one applies.
         """
-        self._made += 1
-        randomness = random.Random(f"{self._seed}/{self._made}")  # noqa: S311 - repeatable
+        self._injection_count += 1
+        randomness = random.Random(f"{self._seed}/{self._injection_count}")  # noqa: S311 - repeatable
         injection = Injection(fault, match, randomness)
         self._injections.append(injection)
         try:
@@ -123,7 +126,7 @@ class Proxy(RunningControlPlane):
     @override
     def kubeconfig(self, user: str = "admin") -> str:
         authority = self._authority.pair.certificate
-        return kubeconfig(self.url, authority, user, token=self._upstream.token(user))
+        return kubeconfig(self.url, authority, user, token=self._upstream.get_token(user))
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
@@ -136,9 +139,10 @@ class Proxy(RunningControlPlane):
 
     @override
     def admin_headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._upstream.token('admin')}"}
+        return {"Authorization": f"Bearer {self._upstream.get_token('admin')}"}
 
-    def _server_tls(self) -> ssl.SSLContext:
+    def _create_server_tls(self) -> ssl.SSLContext:
+        """Return TLS settings with a certificate of the proxy's own authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
             pair = self._authority.server(_HOST, "localhost")
@@ -146,12 +150,17 @@ class Proxy(RunningControlPlane):
         return context
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Forward a request; a watch ends with its connection, others run to their end."""
+        """Forward a request.
+
+        A watch ends with the client's connection. Other requests go on without it, as on a server
+        that does not notice.
+        """
         body = await request.content.read()
         query = {name: request.query[name] for name in request.query}
         call = read_call(request.method, request.rel_url.raw_path, query=query, body=body)
         self.calls.add(call)
-        exchange = Exchange(request, call, faults=self._faults_for(call), upstream=self._upstream)
+        faults = self._select_faults(call)
+        exchange = Exchange(request, call, faults=faults, upstream=self._upstream)
         with anyio.CancelScope() as scope:
             self._open[scope] = request.protocol if call.verb == "watch" else None
             try:
@@ -159,29 +168,30 @@ class Proxy(RunningControlPlane):
             finally:
                 del self._open[scope]
                 self.done.add(call)
-        # Cancelled, by _end_watch or by the end of the proxy.
+        # The scope was cancelled, by _end_watch or by the end of the proxy.
         reset(request)
         return web.Response()
 
-    def _faults_for(self, call: Call) -> list[Fault]:
+    def _select_faults(self, call: Call) -> list[Fault]:
         """Return the faults to inject into a request, and record them."""
         faults: list[Fault] = []
         for injection in self._injections:
-            if injection.takes(call):
+            if injection.select(call):
                 faults.append(injection.fault)
                 self.injected.add((injection.fault, call))
+                # The request does not reach the server, so later faults have nothing to act on.
                 if injection.fault.instead:
                     break
         return faults
 
     def _end_watch(self, connection: RequestHandler) -> None:
-        """End the watch whose client has gone."""
+        """End the watch of a client that has closed its connection."""
         for scope, owner in self._open.items():
             if owner is connection:
                 scope.cancel()
 
     async def _close(self, runner: web.ServerRunner) -> None:
-        """End all that is open, then the server, then the connections behind it."""
+        """End all requests, then the server, then the connections to the control plane."""
         with anyio.CancelScope(shield=True):
             for scope in self._open:
                 scope.cancel()

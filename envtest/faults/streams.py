@@ -1,4 +1,4 @@
-"""Faults of watches: silent, closed, with events missing, cut or made up."""
+"""Faults of watches: silence, early ends, and events that are missing, cut or invented."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,21 +7,22 @@ from typing import ClassVar
 import msgspec
 from typing_extensions import override
 
-from envtest.faults.fault import Answer, End, Fault, Step, event, status
+from envtest.faults.fault import Answer, End, Fault, Step, encode_event, encode_status
 
-# As the server writes them; read as text, since an earlier fault may have cut the line.
+# Parts of events as the server writes them. They are searched as text, because an earlier fault
+# may have cut the line.
 _BOOKMARK = b'{"type":"BOOKMARK"'
 _INITIAL_END = b'"k8s.io/initial-events-end":"true"'
-_EXPIRED = msgspec.Raw(status(410, "Expired", "too old resource version: 1 (2)"))
+_EXPIRED = msgspec.Raw(encode_status(410, "Expired", "too old resource version: 1 (2)"))
 
 
 @dataclass(frozen=True, slots=True)
 class StopAfter(Fault):
-    """The watch stops after some events.
+    """The watch ends after some events.
 
     Args:
-        events: that arrive, bookmarks included.
-        end: how it stops; `End.SILENCE` is the half-open connection.
+        events: the number of events that arrive, bookmarks included.
+        end: how it ends; `End.SILENCE` is a half-open connection.
     """
 
     events: int = 0
@@ -36,13 +37,13 @@ class StopAfter(Fault):
 
 
 def half_open(events: int = 0) -> StopAfter:
-    """Return the fault of a connection that stays open but silent after some events."""
+    """Return a fault that leaves the connection open but silent after some events."""
     return StopAfter(events, End.SILENCE)
 
 
 @dataclass(frozen=True, slots=True)
 class ClosedAtOnce(Fault):
-    """The watch is answered with 200 and closed in good order; the server is not asked."""
+    """The client gets an empty watch with status 200; the request does not reach the server."""
 
     watches_only: ClassVar[bool] = True
     instead: ClassVar[bool] = True
@@ -54,12 +55,12 @@ class ClosedAtOnce(Fault):
 
 @dataclass(frozen=True, slots=True)
 class DroppedEvents(Fault):
-    """Events are lost in the connection's last moments: the server sent them, none arrived.
+    """Events that the server sent just before the connection ends do not arrive.
 
     Args:
-        events: that arrive before.
-        dropped: that do not; with the last of them the connection ends.
-        end: how.
+        events: the number of events that arrive.
+        dropped: the number of events after them that do not; with the last one the watch ends.
+        end: how the watch ends.
     """
 
     events: int = 0
@@ -77,10 +78,10 @@ class DroppedEvents(Fault):
 
 @dataclass(frozen=True, slots=True)
 class SwallowedBookmarks(Fault):
-    """Bookmarks do not arrive, as through proxies that hold back small pieces.
+    """Bookmarks do not arrive, as behind a proxy that holds back small chunks.
 
     Args:
-        initial_end_only: swallow only the one that ends a streamed list.
+        initial_end_only: whether only the bookmark after the initial events is dropped.
     """
 
     initial_end_only: bool = False
@@ -92,6 +93,7 @@ class SwallowedBookmarks(Fault):
             yield piece
 
     def _is_swallowed(self, piece: bytes) -> bool:
+        """Return whether a line is a bookmark that is dropped."""
         if not piece.startswith(_BOOKMARK):
             return False
         return not self.initial_end_only or _INITIAL_END in piece
@@ -99,11 +101,11 @@ class SwallowedBookmarks(Fault):
 
 @dataclass(frozen=True, slots=True)
 class TruncatedEvent(Fault):
-    """One line is cut short, but ended as if it were whole.
+    """One line is cut, but has its line end, as if it were complete.
 
     Args:
-        events: whole ones before it.
-        size: bytes of the cut one that arrive.
+        events: the number of complete events before it.
+        size: the number of bytes of the cut event that arrive.
     """
 
     events: int = 0
@@ -120,9 +122,9 @@ class InsertedEvent(Fault):
     """A line arrives that the server did not send.
 
     Args:
-        line: with its end.
-        events: that arrive before it.
-        end: how the watch ends right after it; None if it goes on.
+        line: the line with its end.
+        events: the number of events that arrive before it.
+        end: how the watch ends after it; None if it continues.
     """
 
     line: bytes
@@ -140,27 +142,27 @@ class InsertedEvent(Fault):
 
 
 def expired_event(events: int = 0) -> InsertedEvent:
-    """Return the fault of a watch that ends with 410 in an ERROR event."""
-    return InsertedEvent(event("ERROR", _EXPIRED), events, End.CLOSED)
+    """Return a fault that ends a watch with an ERROR event of code 410."""
+    return InsertedEvent(encode_event("ERROR", _EXPIRED), events, End.CLOSED)
 
 
 def unknown_event(events: int = 0) -> InsertedEvent:
-    """Return the fault of an event whose type is unknown."""
-    return InsertedEvent(event("RENAMED", {"metadata": {"name": "odd"}}), events)
+    """Return a fault that inserts an event of an unknown type."""
+    return InsertedEvent(encode_event("RENAMED", {"metadata": {"name": "odd"}}), events)
 
 
 def error_without_reason(events: int = 0) -> InsertedEvent:
-    """Return the fault of a watch that ends with an ERROR event without a reason."""
+    """Return a fault that ends a watch with an ERROR event whose Status has no reason."""
     body = {"kind": "Status", "apiVersion": "v1", "metadata": {}}
-    return InsertedEvent(event("ERROR", body), events, End.CLOSED)
+    return InsertedEvent(encode_event("ERROR", body), events, End.CLOSED)
 
 
 @dataclass(frozen=True, slots=True)
 class LargeEvents(Fault):
-    """Objects arrive larger than etcd would hold: an annotation is added to each.
+    """Objects arrive larger than etcd stores them: each gets a long annotation.
 
     Args:
-        size: of the annotation, in bytes.
+        size: the length of the annotation in bytes.
     """
 
     size: int = 5 * 1024 * 1024
@@ -171,7 +173,7 @@ class LargeEvents(Fault):
         if not number or piece.startswith(_BOOKMARK):
             yield piece
             return
-        sent = msgspec.json.decode(piece)
-        metadata = sent["object"].setdefault("metadata", {})
+        event = msgspec.json.decode(piece)
+        metadata = event["object"].setdefault("metadata", {})
         metadata["annotations"] = {**metadata.get("annotations", {}), "weight": "x" * self.size}
-        yield event(sent["type"], sent["object"])
+        yield encode_event(event["type"], event["object"])

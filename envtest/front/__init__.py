@@ -1,1 +1,1 @@
-"""The HTTP front: who asks and whether it may, which verb is meant, and the answer's bytes."""
+"""The HTTP front: authentication, authorization, routing to verbs, and the bytes of answers."""

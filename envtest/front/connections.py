@@ -1,9 +1,9 @@
-"""Connections: how long each may take, how much a body may hold, what ends with a connection.
+"""Connections of clients: their deadlines, the limit of bodies, and the end of their watches.
 
-The deadlines are those of Go's server under kube-apiserver: 32 seconds for the head of a request,
-90 for an idle connection. A body is given as long as a head. A watcher that does not read costs
-nothing but its connection, since watches hold no queue; it is dropped all the same once a single
-write has waited too long, as the real server drops clients that do not keep up.
+The deadlines are those of Go's server in kube-apiserver: 32 seconds for the head of a request, 90
+seconds for an idle connection. The body has the same deadline as the head. A client that does not
+read its watch costs only its connection, because watches have no queue. It is disconnected after
+a single write has waited too long, as the real server disconnects slow clients.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from typing_extensions import override
 from envtest.server.bodies import BODY_LIMIT
 from envtest.server.failures import StatusError, too_large
 
-# Go takes a mebibyte of headers.
+# Go's limit for the head of a request.
 _HEADER_LIMIT = 1024 * 1024
-# How long to go on reading, and forgetting, the body of a request that was refused.
+# How long the body of a refused request is read and dropped, so that the client gets the answer.
 _LINGERING_SECONDS = 1.0
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -33,10 +33,10 @@ class Deadlines:
     """How long clients may take, in seconds.
 
     Args:
-        head: for the line and headers of a connection's first request.
-        body: for a body, once its head is there.
-        idle: between requests.
-        write: for taking a piece of a watch.
+        head: for sending the request line and headers of a connection's first request.
+        body: for sending a body, counted from its head.
+        idle: between two requests.
+        write: for receiving a chunk of a watch.
     """
 
     head: float = 32.0
@@ -46,7 +46,7 @@ class Deadlines:
 
 
 class Watchers:
-    """The watches that are open, each with the connection that it ends with."""
+    """The open watches, each with the client's connection, at whose end the watch ends."""
 
     def __init__(self) -> None:
         self._open: dict[anyio.CancelScope, RequestHandler] = {}
@@ -61,6 +61,7 @@ class Watchers:
             await self._changed.wait()
 
     def _notify(self) -> None:
+        """Wake the tasks that wait for a number of watches."""
         changed, self._changed = self._changed, anyio.Event()
         changed.set()
 
@@ -77,26 +78,26 @@ class Watchers:
                 self._notify()
 
     def end_watches(self, connection: RequestHandler) -> None:
-        """End the watches of a connection that is gone."""
+        """End the watches of a connection that is closed."""
         for scope, owner in self._open.items():
             if owner is connection:
                 scope.cancel()
 
 
 class Connections(web.Server):
-    """Accepts connections and hands requests over.
+    """A server that accepts connections and passes their requests to a handler.
 
     Args:
         handler: answers requests.
-        watchers: end their watches when a connection is closed.
-        deadlines: that clients have to keep.
+        watchers: the open watches; those of a closed connection are ended.
+        deadlines: the deadlines of clients.
     """
 
     def __init__(self, handler: Handler, watchers: Watchers, deadlines: Deadlines) -> None:
         super().__init__(
-            self._begin,
+            self._handle_head,
             access_log=None,
-            # A body is what was sent, as for Go: nothing small becomes something large here.
+            # As in Go, bodies are not decompressed, so that a small one cannot become large.
             auto_decompress=False,
             keepalive_timeout=deadlines.idle,
             lingering_time=_LINGERING_SECONDS,
@@ -106,11 +107,12 @@ class Connections(web.Server):
         self._answer = handler
         self._watchers = watchers
         self._head_seconds = deadlines.head
-        # Connections that have not sent a whole head yet, with what will close them.
-        self._silent: dict[RequestHandler, asyncio.TimerHandle] = {}
+        # Connections that have not sent a complete head yet, with the timer that closes them.
+        self._head_timers: dict[RequestHandler, asyncio.TimerHandle] = {}
 
-    async def _begin(self, request: web.BaseRequest) -> web.StreamResponse:
-        timer = self._silent.pop(request.protocol, None)
+    async def _handle_head(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Stop the timer for the head, which is complete now, and answer the request."""
+        timer = self._head_timers.pop(request.protocol, None)
         if timer is not None:
             timer.cancel()
         return await self._answer(request)
@@ -118,12 +120,12 @@ class Connections(web.Server):
     @override
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self._silent[handler] = self._loop.call_later(self._head_seconds, transport.abort)
+        self._head_timers[handler] = self._loop.call_later(self._head_seconds, transport.abort)
 
     @override
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        timer = self._silent.pop(handler, None)
+        timer = self._head_timers.pop(handler, None)
         if timer is not None:
             timer.cancel()
         self._watchers.end_watches(handler)
@@ -134,19 +136,19 @@ class ClientGoneError(Exception):
 
 
 async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
-    """Read a body up to the limit.
+    """Read the body of a request, up to the limit.
 
     Args:
-        request: of which the head is there.
-        seconds: that the body may take.
+        request: a request whose head was read.
+        seconds: how long the body may take.
 
     Raises:
-        StatusError: 413; 504 when it takes too long.
-        ClientGoneError: it will never come.
+        StatusError: 413 if it is too large, 504 if it takes too long.
+        ClientGoneError: the client closed the connection.
     """
     content = request.content
     if content.is_eof() and content.total_bytes <= BODY_LIMIT:
-        # It came with its head, as small ones do.
+        # Most small bodies arrive together with the head.
         return content.read_nowait()
     if (request.content_length or 0) > BODY_LIMIT:
         raise too_large(BODY_LIMIT)
@@ -155,7 +157,7 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
     await _send_continue(request)
     try:
         with anyio.move_on_after(seconds):
-            return await _read_body(request)
+            return await _read_limited_body(request)
     except (ConnectionError, web.RequestPayloadError) as error:
         raise ClientGoneError from error
     # The refusal of kube-apiserver's timeout filter.
@@ -164,15 +166,16 @@ async def read_body(request: web.BaseRequest, seconds: float) -> bytes:
 
 
 async def _send_continue(request: web.BaseRequest) -> None:
-    """Tell a client that waits for it to send the body, as curl does with large ones."""
-    asked = request.headers.get("Expect", "").lower() == "100-continue"
-    if asked and request.version == HttpVersion11:
+    """Send "100 Continue" to a client that waits for it, as curl does before large bodies."""
+    awaits_continue = request.headers.get("Expect", "").lower() == "100-continue"
+    if awaits_continue and request.version == HttpVersion11:
         await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        # What was sent is no part of the answer yet.
+        # aiohttp must not take these bytes for the beginning of the answer.
         request.writer.output_size = 0
 
 
-async def _read_body(request: web.BaseRequest) -> bytes:
+async def _read_limited_body(request: web.BaseRequest) -> bytes:
+    """Read a body chunk by chunk; refuse it once it exceeds the limit."""
     chunks: list[bytes] = []
     size = 0
     async for chunk in request.content.iter_any():

@@ -1,4 +1,4 @@
-"""From a request to the verb that answers it, or to the refusal of a verb that there is not."""
+"""Routing of requests to the verbs that answer them, and refusals of verbs that do not exist."""
 
 from collections.abc import Awaitable, Callable
 
@@ -20,7 +20,7 @@ from envtest.server.resource import StoredResource
 from envtest.server.scale import answer_scale
 from envtest.server.writes import create, update
 
-# Verbs that need not name a namespace.
+# Verbs on namespaced resources whose path need not have a namespace.
 _ACROSS_NAMESPACES = frozenset({"list", "watch"})
 
 Verb = Callable[[Api, AuthorizedCall], Awaitable[Answer]]
@@ -42,41 +42,48 @@ def check_served(resource: StoredResource, info: RequestInfo, method: str) -> No
     Raises:
         StatusError: 404 or 405.
     """
-    _check_verb(resource, info)
-    # Built-in resources have routes for the methods that they name; custom ones for verbs.
+    _refuse_unsupported_verb(resource, info)
+    # HEAD is the verb get. kube-apiserver routes custom resources by verb, but built-in ones by
+    # method, and HEAD has no route.
     if not resource.rules.custom and method == "HEAD":
         raise method_not_allowed()
 
 
-def _check_verb(resource: StoredResource, info: RequestInfo) -> None:
-    """Raise StatusError if the resource does not support the verb of a request."""
+def _refuse_unsupported_verb(resource: StoredResource, info: RequestInfo) -> None:
+    """Refuse a request whose verb the resource, or its subresource, does not have.
+
+    Raises:
+        StatusError: 404 for an unknown subresource, 405 for a verb, 400 for a missing name. As in
+            kube-apiserver, custom and built-in resources differ in the code and the message.
+    """
     if info.subresource:
         if info.subresource not in resource.subresources:
-            raise resource.not_found(info.name) if resource.rules.custom else no_such_path()
-        allowed = info.verb in resource.subresources[info.subresource]["verbs"]
+            raise resource.not_found(info.name) if resource.rules.custom else build_missing_path()
+        is_allowed = info.verb in resource.subresources[info.subresource]["verbs"]
     else:
-        allowed = info.verb in resource.verbs
+        is_allowed = info.verb in resource.verbs
+    # A POST to the path of an object; kube-apiserver has no such route for built-in resources.
     if info.verb == "create" and info.name and not info.subresource and not resource.rules.custom:
-        allowed = False
+        is_allowed = False
     if not info.name and info.verb in {"update", "patch"}:
         if resource.rules.custom:
             raise bad_request("name must be provided")
-        allowed = False
+        is_allowed = False
     if resource.namespaced and not info.namespace and info.verb not in _ACROSS_NAMESPACES:
-        allowed = False
-    if not allowed:
+        is_allowed = False
+    if not is_allowed:
         if resource.rules.custom:
             raise method_not_supported(info.verb, resource.plural, resource.group)
         raise method_not_allowed()
 
 
 def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
-    """Return whether a path's namespace does not fit the scope of the resource; it gets a 404.
+    """Return whether the namespace in a path does not fit the scope of the resource.
 
-    Either the resource is cluster-scoped and the path has a namespace (that of a Namespace's own
-    path is its name), or it is namespaced and the path lacks one. Allowed without one: list and
-    watch of custom resources, and any collection of built-in ones (`check_served` refuses the
-    other verbs).
+    A path with a namespace does not fit a cluster-scoped resource, except for the path of a
+    Namespace itself. A path without one does not fit a namespaced resource, with two exceptions:
+    list and watch of custom resources, and all collections of built-in ones, whose other verbs
+    `check_served` refuses with another code.
     """
     if not resource.namespaced:
         return bool(info.namespace) and (info.resource, info.namespace) != (
@@ -90,8 +97,8 @@ def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
     return bool(info.name)
 
 
-def no_such_path() -> StatusError:
-    """Return the 404 of a served group for a path that it does not have."""
+def build_missing_path() -> StatusError:
+    """Return 404 for a path that does not exist within a built-in group."""
     return StatusError(
         404, "the server could not find the requested resource", "NotFound", details={}
     )
@@ -100,7 +107,7 @@ def no_such_path() -> StatusError:
 async def answer(
     api: Api, reviews: Reviews, accounts: AccountTokens, call: AuthorizedCall
 ) -> Answer:
-    """Answer a request on a resource; watches are streamed elsewhere."""
+    """Answer a request on a resource, except for watches, which are streamed."""
     if call.info.described == "serviceaccounts/token" and not call.info.group:
         return accounts.answer(call)
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):

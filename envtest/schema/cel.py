@@ -1,9 +1,10 @@
-"""CEL by a library: rules of custom resources, and match conditions of webhooks.
+"""CEL expressions, by a library: rules of custom resources, and match conditions of webhooks.
 
-The library brings the language, its texts and its optional values. Of what Kubernetes adds, the
-functions on IP addresses and networks, isSorted and sum are here; an expression that calls others
-is refused, with a sentence that says so. Nothing limits what an expression may cost, and lists of
-type set and map are compared with their order.
+The library has the language, functions on strings, and optional values. This module adds some of
+Kubernetes' functions: those on IP addresses and networks, isSorted and sum. An expression that
+calls another function is refused, with a message that names these limits. Unlike in
+kube-apiserver, an expression has no cost limit, and lists of type set and map are compared
+including their order.
 """
 
 import functools
@@ -23,12 +24,12 @@ _Type = cel.Type
 _IP: Final = _Type.AbstractType("net.IP")
 _CIDR: Final = _Type.AbstractType("net.CIDR")
 _LITERAL: Final = r"""[rR]?(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
-_OLD: Final = re.compile(rf"{_LITERAL}|(?<![.\w])(oldSelf)\b", re.DOTALL)
+_OLD_SELF: Final = re.compile(rf"{_LITERAL}|(?<![.\w])(oldSelf)\b", re.DOTALL)
 _UNDEFINED: Final = re.compile(r"undefined field '(\w+)'")
 _CODED: Final = re.compile(r"[A-Z_]+: (.*?)(?: \[[A-Z_]+\])?", re.DOTALL)
 # The library's own words for a rule that reads a missing field.
 _NO_KEY: Final = re.compile(r'Key not found in map : "(.*)"', re.DOTALL)
-_KNOWN: Final = (
+_KNOWN_FUNCTIONS: Final = (
     "; the embedded server knows the functions of CEL, of its libraries of texts and optional "
     "values, and of Kubernetes' own ip, isIP, cidr, isCIDR, their methods, isSorted, and sum of "
     "integers"
@@ -36,20 +37,20 @@ _KNOWN: Final = (
 
 
 class CelError(Exception):
-    """An expression that does not compile, or that has no value."""
+    """An expression that cannot be compiled or evaluated."""
 
 
-def _message(error: object) -> str:
-    """Return an error of the library without the code that stands around it."""
+def _strip_code(error: object) -> str:
+    """Return the message of a library error, without the status code around it."""
     match = _CODED.fullmatch(str(error))
     return match[1] if match else str(error)
 
 
-def _address(literal: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """Return an address.
+def _parse_address(literal: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    """Parse an IP address by Kubernetes' rules.
 
     Raises:
-        ValueError: it is none, has a zone, or is an IPv4 address written as one of IPv6.
+        ValueError: it cannot be parsed, has a zone, or is an IPv4-mapped IPv6 address.
     """
     address = ipaddress.ip_address(literal)
     if "%" in literal or (address.version == 6 and address.ipv4_mapped is not None):
@@ -57,20 +58,23 @@ def _address(literal: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     return address
 
 
-def _interface(literal: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
-    """Return a network with the address that it was written with.
+def _parse_network(literal: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
+    """Parse a network; the address keeps its host bits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it cannot be parsed, or its prefix length has leading zeros.
     """
     address, _, length = literal.partition("/")
-    _address(address)
+    # Called for the ValueError of addresses that only Python accepts.
+    _parse_address(address)
     if not (length.isascii() and length.isdigit() and str(int(length)) == length):
         raise ValueError(f"{literal!r} is not a CIDR")
     return ipaddress.ip_interface(literal)
 
 
-def _is(read: Callable[[str], object]) -> Callable[[str], bool]:
+def _build_check(read: Callable[[str], object]) -> Callable[[str], bool]:
+    """Return a function that says whether `read` accepts a literal."""
+
     def is_valid(literal: str) -> bool:
         try:
             read(literal)
@@ -82,27 +86,33 @@ def _is(read: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _contains_ip(cidr: str, address: str) -> bool:
-    return _address(address) in _interface(cidr).network
+    return _parse_address(address) in _parse_network(cidr).network
 
 
 def _contains_cidr(cidr: str, other: str) -> bool:
-    outer, inner = _interface(cidr).network, _interface(other)
+    outer, inner = _parse_network(cidr).network, _parse_network(other)
     return inner.ip in outer and inner.network.prefixlen >= outer.prefixlen
 
 
-# Name, whether it is a method, types of its arguments, of its result, and what it does.
+# Name, whether it is a method, argument types, result type, implementation.
 _Function = tuple[str, bool, tuple[Any, ...], Any, Callable[..., Any]]
 _FUNCTIONS: Final[tuple[_Function, ...]] = (
     ("isSorted", True, (_Type.List(_Type.DYN),), _Type.BOOL, lambda items: items == sorted(items)),
     ("sum", True, (_Type.List(_Type.INT),), _Type.INT, sum),
-    ("isIP", False, (_Type.STRING,), _Type.BOOL, _is(_address)),
-    ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _is(_interface)),
-    ("ip", False, (_Type.STRING,), _IP, lambda literal: str(_address(literal))),
-    ("ip", True, (_CIDR,), _IP, lambda cidr: str(_interface(cidr).ip)),
-    ("family", True, (_IP,), _Type.INT, lambda address: _address(address).version),
-    ("cidr", False, (_Type.STRING,), _CIDR, lambda literal: str(_interface(literal))),
-    ("prefixLength", True, (_CIDR,), _Type.INT, lambda cidr: _interface(cidr).network.prefixlen),
-    ("masked", True, (_CIDR,), _CIDR, lambda cidr: str(_interface(cidr).network)),
+    ("isIP", False, (_Type.STRING,), _Type.BOOL, _build_check(_parse_address)),
+    ("isCIDR", False, (_Type.STRING,), _Type.BOOL, _build_check(_parse_network)),
+    ("ip", False, (_Type.STRING,), _IP, lambda literal: str(_parse_address(literal))),
+    ("ip", True, (_CIDR,), _IP, lambda cidr: str(_parse_network(cidr).ip)),
+    ("family", True, (_IP,), _Type.INT, lambda address: _parse_address(address).version),
+    ("cidr", False, (_Type.STRING,), _CIDR, lambda literal: str(_parse_network(literal))),
+    (
+        "prefixLength",
+        True,
+        (_CIDR,),
+        _Type.INT,
+        lambda cidr: _parse_network(cidr).network.prefixlen,
+    ),
+    ("masked", True, (_CIDR,), _CIDR, lambda cidr: str(_parse_network(cidr).network)),
     ("containsIP", True, (_CIDR, _Type.STRING), _Type.BOOL, _contains_ip),
     ("containsIP", True, (_CIDR, _IP), _Type.BOOL, _contains_ip),
     ("containsCIDR", True, (_CIDR, _Type.STRING), _Type.BOOL, _contains_cidr),
@@ -112,132 +122,150 @@ _FUNCTIONS: Final[tuple[_Function, ...]] = (
 
 @functools.cache
 def _declare_functions(*, checked: bool) -> list[Any]:
-    """Return the declarations of our functions.
+    """Return the declarations of the functions in `_FUNCTIONS`.
 
-    A value of a type of its own cannot be made in Python, so where expressions are evaluated
-    addresses and networks are texts; where they are checked they are not.
+    Args:
+        checked: whether expressions are type-checked with them. Then addresses and networks have
+            types of their own. For evaluation they are strings, because Python code cannot create
+            values of such types.
     """
     overloads: dict[str, dict[str, Any]] = {}
-    for name, member, parameters, result, run in _FUNCTIONS:
-        kinds = [*parameters, result]
+    for name, is_member, parameters, result, run in _FUNCTIONS:
+        types = [*parameters, result]
         if not checked:
-            kinds = [_Type.STRING if kind in (_IP, _CIDR) else kind for kind in kinds]
-        number = f"{name}_{member}_{'_'.join(kind.name() for kind in kinds)}"
-        overload = cel.Overload(number, kinds[-1], kinds[:-1], is_member=member, impl=run)
+            types = [_Type.STRING if cel_type in (_IP, _CIDR) else cel_type for cel_type in types]
+        number = f"{name}_{is_member}_{'_'.join(cel_type.name() for cel_type in types)}"
+        overload = cel.Overload(number, types[-1], types[:-1], is_member=is_member, impl=run)
         overloads.setdefault(name, {})[number] = overload
     return [
         cel.FunctionDecl(name, list(variants.values())) for name, variants in overloads.items()
     ]
 
 
-def _environment(variables: Mapping[str, Any], pool: Any = None, *, checked: bool = True) -> Any:
+def _create_environment(
+    variables: Mapping[str, Any], pool: Any = None, *, checked: bool = True
+) -> Any:
+    """Return an environment with these variables; `checked` as in `_declare_functions`."""
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
     functions = _declare_functions(checked=checked)
     return cel.NewEnv(pool, variables=variables, extensions=extensions, functions=functions)
 
 
 @functools.cache
-def _evaluating() -> Any:
-    return _environment({}, checked=False)
+def _get_evaluation_environment() -> Any:
+    return _create_environment({}, checked=False)
 
 
 @remember_results(1024)
-def _expression(source: str) -> Any:
-    """Compile an expression; each server that a process starts asks for those of the same kinds.
+def _compile_expression(source: str) -> Any:
+    """Compile an expression, without a type check.
+
+    Cached, because each server that a test process starts compiles the same expressions.
 
     Raises:
-        CelError: it is none.
+        CelError: it cannot be parsed.
     """
     try:
-        return _evaluating().compile(source, disable_check=True)
+        return _get_evaluation_environment().compile(source, disable_check=True)
     except RuntimeError as error:
-        raise CelError(_message(error)) from error
+        raise CelError(_strip_code(error)) from error
 
 
 class Program:
-    """An expression, ready to be evaluated any number of times."""
+    """A compiled expression."""
 
     __slots__ = ("_expression",)
 
     def __init__(self, source: str) -> None:
-        """Read an expression.
+        """Compile an expression.
 
         Raises:
-            CelError: it is none.
+            CelError: it cannot be parsed.
         """
-        self._expression = _expression(source)
+        self._expression = _compile_expression(source)
 
     def evaluate(self, variables: Mapping[str, Any]) -> Any:
-        """Return the value.
+        """Return the value of the expression.
 
         Raises:
-            CelError: it has none.
+            CelError: the evaluation fails, for example because a field is missing.
         """
         result = self._expression.eval(data=variables)
         if result.type() == _Type.ERROR:
-            raise CelError(_NO_KEY.sub(r"no such key: \1", _message(result.plain_value())))
+            # kube-apiserver words a missing field differently.
+            raise CelError(_NO_KEY.sub(r"no such key: \1", _strip_code(result.plain_value())))
         return result.plain_value()
 
 
-def reads_old(source: str) -> bool:
-    """Return whether a rule compares with the old value."""
-    return any(match[1] for match in _OLD.finditer(source))
+def reads_old_self(source: str) -> bool:
+    """Return whether a rule reads oldSelf, outside of string literals."""
+    return any(match[1] for match in _OLD_SELF.finditer(source))
 
 
-def with_optional_old(source: str) -> str:
-    """Return a rule whose oldSelf is optional: the library takes no such values from Python."""
-    return _OLD.sub(lambda match: "old[?'self']" if match[1] else match[0], source)
+def rewrite_optional_old(source: str) -> str:
+    """Rewrite a rule with an optional oldSelf to read it as `old[?'self']`.
+
+    Python code cannot pass an optional value to the library. So the caller passes a map `old`,
+    which is empty if there is no old value.
+    """
+    return _OLD_SELF.sub(lambda match: "old[?'self']" if match[1] else match[0], source)
 
 
 class Checker:
-    """Evaluates the expressions of one schema node."""
+    """Type-checks the expressions of one schema node."""
 
     def __init__(self, schema: Mapping[str, Any], *, root: bool) -> None:
-        """Describe a node.
+        """Derive the types of a node.
 
         Args:
-            schema: the node.
-            root: whether it is a whole object's, so that apiVersion, kind and names are visible.
+            schema: the schema of the node.
+            root: whether the node is a whole object, whose apiVersion, kind and names rules see.
         """
         self._types = Types(schema, root=root)
-        # By whether the old value is optional. To make one, and what it works out for the first
-        # rule, takes longer than the rule.
+        # Whether oldSelf is optional -> the environment, created once because that takes longer
+        # than checking a rule.
         self._environments: dict[bool, Any] = {}
 
     @property
-    def typed(self) -> bool:
-        """Whether the schema has a type, without which a node can have no rules."""
+    def has_type(self) -> bool:
+        """Whether the schema has a type; only then can the node have rules."""
         return self._types.type is not None
 
-    def rule_failure(self, source: str, *, optional_old: bool) -> str:
-        """Return why a rule does not compile, or ""."""
-        said = "cel expression must evaluate to a bool"
-        return self._failure(source, _Type.BOOL, said, optional_old=optional_old)
+    def find_rule_failure(self, source: str, *, optional_old: bool) -> str:
+        """Return why a rule does not compile; empty if it does."""
+        message = "cel expression must evaluate to a bool"
+        return self._find_failure(source, _Type.BOOL, message, optional_old=optional_old)
 
-    def message_failure(self, source: str, *, optional_old: bool) -> str:
-        """Return why an expression for a message does not compile, or ""."""
-        said = "must evaluate to a string"
-        return self._failure(source, _Type.STRING, said, optional_old=optional_old)
+    def find_message_failure(self, source: str, *, optional_old: bool) -> str:
+        """Return why an expression for a message does not compile; empty if it does."""
+        message = "must evaluate to a string"
+        return self._find_failure(source, _Type.STRING, message, optional_old=optional_old)
 
-    def _failure(
-        self, source: str, expected_type: Any, otherwise: str, *, optional_old: bool
+    def _find_failure(
+        self, source: str, expected_type: Any, wrong_type_message: str, *, optional_old: bool
     ) -> str:
         if optional_old not in self._environments:
-            kind = self._types.type
-            old = {"old": _Type.Map(_Type.STRING, kind)} if optional_old else {"oldSelf": kind}
-            environment = _environment({"self": kind, **old}, self._types.pool)
+            cel_type = self._types.type
+            old = (
+                {"old": _Type.Map(_Type.STRING, cel_type)}
+                if optional_old
+                else {"oldSelf": cel_type}
+            )
+            environment = _create_environment({"self": cel_type, **old}, self._types.pool)
             self._environments[optional_old] = environment
         if optional_old:
-            source = with_optional_old(source)
-        return _compile_failure(
+            source = rewrite_optional_old(source)
+        return _find_compile_failure(
             self._environments[optional_old],
             source,
             expected_type=expected_type,
-            otherwise=otherwise,
+            wrong_type_message=wrong_type_message,
         )
 
 
-def _compile_failure(environment: Any, source: str, expected_type: Any, otherwise: str) -> str:
+def _find_compile_failure(
+    environment: Any, source: str, expected_type: Any, wrong_type_message: str
+) -> str:
     """Return why an expression does not compile, or "".
 
     Args:
@@ -249,21 +277,22 @@ def _compile_failure(environment: Any, source: str, expected_type: Any, otherwis
     try:
         result_type = environment.compile(source).return_type()
     except RuntimeError as error:
-        said = _message(error)
-        if "undeclared reference" in said:
-            said += _KNOWN
-        for name in _UNDEFINED.findall(said):
+        message = _strip_code(error)
+        if "undeclared reference" in message:
+            message += _KNOWN_FUNCTIONS
+        for name in _UNDEFINED.findall(message):
             if name in RESERVED:
-                said += f"; CEL reserves the word {name}: write __{name}__"
-        return f"compilation failed: {said}"
+                message += f"; CEL reserves the word {name}: write __{name}__"
+        return f"compilation failed: {message}"
+    # The type of a dynamic value is only known when it is evaluated.
     if result_type in (expected_type, _Type.DYN):
         return ""
-    return otherwise.format(result_type.name().lower())
+    return wrong_type_message.format(result_type.name().lower())
 
 
 @dataclass(frozen=True, slots=True)
 class MatchCondition:
-    """A match condition; `program` is None where it does not compile, which `failure` explains."""
+    """A match condition; if it does not compile, `program` is None and `failure` says why."""
 
     expression: str
     program: Program | None
@@ -271,16 +300,19 @@ class MatchCondition:
 
 
 @functools.cache
-def _conditions() -> Any:
+def _get_condition_environment() -> Any:
     known = ("object", "oldObject", "request", "namespaceObject")
-    return _environment(dict.fromkeys(known, _Type.DYN))
+    return _create_environment(dict.fromkeys(known, _Type.DYN))
 
 
 @functools.lru_cache(maxsize=256)
 def compile_condition(expression: str) -> MatchCondition:
-    """Compile a match condition; if that fails, the result holds the error."""
-    otherwise = "must evaluate to bool but got {}"
-    failure = _compile_failure(
-        _conditions(), expression, expected_type=_Type.BOOL, otherwise=otherwise
+    """Compile a match condition; if that fails, the result has the error."""
+    wrong_type_message = "must evaluate to bool but got {}"
+    failure = _find_compile_failure(
+        _get_condition_environment(),
+        expression,
+        expected_type=_Type.BOOL,
+        wrong_type_message=wrong_type_message,
     )
     return MatchCondition(expression, None if failure else Program(expression), failure)

@@ -1,9 +1,9 @@
-"""The types of a schema for the CEL library: the type of `self`, and how JSON becomes its values.
+"""The types of a schema for the CEL library: the type of `self`, and values from decoded JSON.
 
-A rule is checked against messages of protocol buffers that are made of the schema, so a field
-that does not exist and a comparison of a text with a number are refused where the rule is made.
-It is evaluated over plain maps and lists: to make messages of every object would cost more than
-the rules.
+A rule is type-checked when its CRD is created, by protocol buffer messages that are built from the
+schema. So a rule with an unknown field, or one that compares a string with a number, is refused.
+A rule is evaluated over plain maps and lists, because building a message of every object would
+take longer than the rules.
 """
 
 import base64
@@ -54,8 +54,8 @@ _TIMES: Final = {
 _PACKAGES: Final = (struct_pb2, timestamp_pb2, duration_pb2)
 
 
-def escape(name: str) -> str | None:
-    """Return the name of a field inside expressions; None where it cannot be written at all."""
+def escape_name(name: str) -> str | None:
+    """Return the name of a field in expressions; None if CEL has no way to write it."""
     if name in RESERVED:
         return f"__{name}__"
     if not _IDENTIFIER.fullmatch(name):
@@ -66,17 +66,17 @@ def escape(name: str) -> str | None:
 
 
 def is_dynamic(schema: _Schema) -> bool:
-    """Return whether a value has no type that can be checked.
+    """Return whether the type of a value is not checked.
 
-    A number is among them, as Kubernetes lets one be compared with integers and the library's
-    checker does not.
+    Numbers are not checked, because Kubernetes allows comparing them with integers and the
+    library's checker does not.
     """
-    kind = schema.get("type")
-    return bool(schema.get("x-kubernetes-int-or-string")) or kind == "number"
+    schema_type = schema.get("type")
+    return bool(schema.get("x-kubernetes-int-or-string")) or schema_type == "number"
 
 
 class Types:
-    """The types of one schema node and of all below it."""
+    """The CEL type of one schema node, and a pool with the messages that it consists of."""
 
     def __init__(self, schema: _Schema, *, root: bool) -> None:
         self._file = descriptor_pb2.FileDescriptorProto(
@@ -85,23 +85,31 @@ class Types:
             dependency=[package.DESCRIPTOR.name for package in _PACKAGES],
         )
         self._names: set[str] = set()
-        self.type = self._variable(schema, "object", root=root)
+        self.type = self._describe_variable(schema, "object", root=root)
         self.pool = descriptor_pool.DescriptorPool()
         for package in _PACKAGES:
             self.pool.AddSerializedFile(package.DESCRIPTOR.serialized_pb)
         self.pool.Add(self._file)
 
-    def _variable(self, schema: object, path: str, *, root: bool) -> Any:
-        """Return the type that a value has as a variable; None where the schema has none."""
+    def _describe_variable(self, schema: object, path: str, *, root: bool) -> Any:
+        """Return the type of a value as a CEL variable; None if the schema names no type.
+
+        Args:
+            schema: the schema of the value.
+            path: the name for its message, if it is an object.
+            root: whether it is a whole object, with apiVersion, kind and metadata.
+        """
         if not isinstance(schema, Mapping):
             return None
-        kind = schema.get("type")
-        if kind == "array":
-            item = self._variable(schema.get("items"), f"{path}_item", root=_embeds(schema))
+        schema_type = schema.get("type")
+        if schema_type == "array":
+            item = self._describe_variable(
+                schema.get("items"), f"{path}_item", root=_is_embedded(schema)
+            )
             return None if item is None else cel.Type.List(item)
-        if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        if schema_type == "object" and isinstance(schema.get("additionalProperties"), Mapping):
             value = schema["additionalProperties"]
-            item = self._variable(value, f"{path}_value", root=_embeds(value))
+            item = self._describe_variable(value, f"{path}_value", root=_is_embedded(value))
             return None if item is None else cel.Type.Map(cel.Type.STRING, item)
         value_type, message = self._describe_single(schema, path, root=root)
         if value_type == _Field.TYPE_MESSAGE:
@@ -109,34 +117,34 @@ class Types:
         return _CEL.get(value_type)
 
     def _describe_single(self, schema: _Schema, path: str, *, root: bool) -> tuple[int, str]:
-        """Return the type of a value that is neither a list nor a map.
+        """Return the protocol buffer type of a value that is neither a list nor a map.
 
         Args:
-            schema: of the value.
-            path: the name of its message, if it is an object.
+            schema: the schema of the value.
+            path: the name for its message, if it is an object.
             root: whether it is a whole object, with apiVersion, kind and metadata.
 
         Returns:
-            The type in protocol buffers (0 if the schema names none), and of a message its name.
+            The type (0 if the schema names none), and the name of the message if it is one.
         """
-        kind, form = schema.get("type") or "", schema.get("format") or ""
+        schema_type, string_format = schema.get("type") or "", schema.get("format") or ""
         if is_dynamic(schema):
             return _Field.TYPE_MESSAGE, _ANY
-        if kind == "object":
+        if schema_type == "object":
             return _Field.TYPE_MESSAGE, self._add_message(schema, path, root=root)
-        if kind == "string" and form in _TIMES:
-            return _Field.TYPE_MESSAGE, f".google.protobuf.{_TIMES[form].capitalize()}"
-        if kind == "string" and form == "byte":
+        if schema_type == "string" and string_format in _TIMES:
+            return _Field.TYPE_MESSAGE, f".google.protobuf.{_TIMES[string_format].capitalize()}"
+        if schema_type == "string" and string_format == "byte":
             return _Field.TYPE_BYTES, ""
-        return _SCALARS.get(kind, 0), ""
+        return _SCALARS.get(schema_type, 0), ""
 
     def _add_message(self, schema: _Schema, path: str, *, root: bool) -> str:
         """Add the message of an object's schema to the file; return its name."""
         message = self._file.message_type.add(name=self._take_unused_name(path))
         fields = {}
         for name, child in (schema.get("properties") or {}).items():
-            if (written := escape(name)) is not None:
-                fields[written] = child
+            if (escaped := escape_name(name)) is not None:
+                fields[escaped] = child
         if root:
             fields |= _VISIBLE
         for name, child in fields.items():
@@ -144,22 +152,24 @@ class Types:
         return f".{message.name}"
 
     def _take_unused_name(self, name: str) -> str:
+        """Return a message name that no other message has, and reserve it."""
         while name in self._names:
             name += "_"
         self._names.add(name)
         return name
 
     def _add_field(self, message: Any, name: str, schema: _Schema, path: str) -> None:
-        """Add a field to a message; none if the schema has no type for it.
+        """Add a field to a message, unless the schema names no type for it.
 
-        A list is a repeated field. So is a map, of messages that each have a key and a value.
+        A list becomes a repeated field. A map becomes a repeated field of entries, each a message
+        with a key and a value.
         """
-        kind, additional = schema.get("type"), schema.get("additionalProperties")
+        schema_type, additional = schema.get("type"), schema.get("additionalProperties")
         label = _Field.LABEL_OPTIONAL
-        if kind == "array" and isinstance(schema.get("items"), Mapping):
+        if schema_type == "array" and isinstance(schema.get("items"), Mapping):
             value_type, value_message = self._describe_member(schema["items"], f"{path}_item")
             label = _Field.LABEL_REPEATED
-        elif kind == "object" and isinstance(additional, Mapping):
+        elif schema_type == "object" and isinstance(additional, Mapping):
             value_type, value_message = self._describe_member(additional, f"{path}_value")
             if value_type:
                 entry = _add_map_entry(
@@ -168,7 +178,9 @@ class Types:
                 value_type, value_message = _Field.TYPE_MESSAGE, entry or _ANY_MAP
                 label = _Field.LABEL_REPEATED if entry else label
         else:
-            value_type, value_message = self._describe_single(schema, path, root=_embeds(schema))
+            value_type, value_message = self._describe_single(
+                schema, path, root=_is_embedded(schema)
+            )
         if value_type:
             message.field.add(
                 name=name,
@@ -180,31 +192,31 @@ class Types:
             )
 
     def _describe_member(self, schema: _Schema, path: str) -> tuple[int, str]:
-        """Return the type of a list's items or a map's values, as `_describe_single` does.
+        """Return type and message name of the items of a list or the values of a map.
 
-        A list or a map in a list or map is untyped: protocol buffers cannot nest them.
+        Protocol buffers cannot nest lists and maps, so an inner list or map is untyped.
         """
-        kind = schema.get("type")
-        if kind == "array":
+        schema_type = schema.get("type")
+        if schema_type == "array":
             return _Field.TYPE_MESSAGE, _ANY_LIST
-        if kind == "object" and isinstance(schema.get("additionalProperties"), Mapping):
+        if schema_type == "object" and isinstance(schema.get("additionalProperties"), Mapping):
             return _Field.TYPE_MESSAGE, _ANY_MAP
-        return self._describe_single(schema, path, root=_embeds(schema))
+        return self._describe_single(schema, path, root=_is_embedded(schema))
 
 
 def _add_map_entry(message: Any, field: str, *, value_type: int, value_message: str) -> str:
-    """Add the message that the entries of a map are.
+    """Add the message for the entries of a map.
 
     Args:
-        message: has the map as a field.
+        message: the message that has the map as a field.
         field: the name of that field.
         value_type: the type of the map's values.
-        value_message: the name of their message; empty if they are none.
+        value_message: the name of their message; empty if they are no messages.
 
     Returns:
         The name of the added message; empty if another field's entries have that name.
     """
-    # The name is the one that protoc would give it; the library insists on it.
+    # The library accepts only the name that protoc gives to such a message.
     parts = [part[:1].upper() + part[1:] for part in field.split("_")]
     name = f"{''.join(parts)}Entry"
     if any(nested.name == name for nested in message.nested_type):
@@ -220,7 +232,7 @@ def _add_map_entry(message: Any, field: str, *, value_type: int, value_message: 
 
 
 _TEXT: Final = {"type": "string"}
-# What rules see of every whole object, whatever its schema says.
+# The fields of every whole object that rules see, whatever its schema says.
 _METADATA: Final = {"type": "object", "properties": {"name": _TEXT, "generateName": _TEXT}}
 _VISIBLE: Final[Mapping[str, _Schema]] = {
     "apiVersion": _TEXT,
@@ -229,32 +241,47 @@ _VISIBLE: Final[Mapping[str, _Schema]] = {
 }
 
 
-def _embeds(schema: _Schema) -> bool:
+def _is_embedded(schema: _Schema) -> bool:
     return bool(schema.get("x-kubernetes-embedded-resource"))
 
 
-def converter(schema: object, *, root: bool) -> Convert | None:
-    """Return a function that turns decoded JSON into values for rules; None where JSON will do."""
+def build_converter(schema: object, *, root: bool) -> Convert | None:
+    """Return a function that converts decoded JSON to values for rules.
+
+    None if decoded JSON needs no conversion.
+
+    Args:
+        schema: the schema of the values.
+        root: whether they are whole objects, with apiVersion, kind and metadata.
+    """
     if not isinstance(schema, Mapping):
         return None
-    kind = schema.get("type")
-    if kind == "number":
+    schema_type = schema.get("type")
+    if schema_type == "number":
+        # JSON has one type for numbers, and CEL has two; bool is a subclass of int.
         return lambda value: float(value) if type(value) is int else value
-    if kind == "string":
-        return _text_converter(schema.get("format") or "")
-    if kind == "array":
-        return _member_converter(converter(schema.get("items"), root=False))
+    if schema_type == "string":
+        return _build_text_converter(schema.get("format") or "")
+    if schema_type == "array":
+        return _build_member_converter(build_converter(schema.get("items"), root=False))
     additional = schema.get("additionalProperties")
     if isinstance(additional, Mapping):
-        return _member_converter(converter(additional, root=False))
-    return _object_converter(schema, root=root or _embeds(schema))
+        return _build_member_converter(build_converter(additional, root=False))
+    return _build_object_converter(schema, root=root or _is_embedded(schema))
 
 
-def _object_converter(schema: _Schema, *, root: bool) -> Convert | None:
-    """Return a function that escapes field names for CEL; None if there is none to escape."""
+def _build_object_converter(schema: _Schema, *, root: bool) -> Convert | None:
+    """Return a function that converts an object: it escapes names and converts fields.
+
+    Fields that are not in the schema, and those that CEL cannot name, are left out. None if the
+    function would change nothing that rules see.
+    """
     fields = {**(schema.get("properties") or {}), **(_VISIBLE if root else {})}
     parts = {
-        name: (escape(name), _names if child is _METADATA else converter(child, root=False))
+        name: (
+            escape_name(name),
+            _select_names if child is _METADATA else build_converter(child, root=False),
+        )
         for name, child in fields.items()
     }
     if not root and all(part == (name, None) for name, part in parts.items()):
@@ -265,21 +292,25 @@ def _object_converter(schema: _Schema, *, root: bool) -> Convert | None:
             return value
         out = {}
         for name, item in value.items():
-            written, inner = parts.get(name, (None, None))
-            if written is not None:
-                out[written] = item if inner is None else inner(item)
+            escaped, convert_field = parts.get(name, (None, None))
+            if escaped is not None:
+                out[escaped] = item if convert_field is None else convert_field(item)
         return out
 
     return convert
 
 
-def _names(metadata: Any) -> Any:
-    """Return the part of an object's metadata that rules see."""
+def _select_names(metadata: Any) -> Any:
+    """Return metadata reduced to the fields that rules see."""
     visible = _METADATA["properties"]
     return {name: metadata[name] for name in visible if name in metadata}
 
 
-def _member_converter(convert: Convert | None) -> Convert | None:
+def _build_member_converter(convert: Convert | None) -> Convert | None:
+    """Return a function that converts all items of a list or values of a map.
+
+    None if they need no conversion, so `convert` is None.
+    """
     if convert is None:
         return None
 
@@ -291,24 +322,26 @@ def _member_converter(convert: Convert | None) -> Convert | None:
     return convert_members
 
 
-def _text_converter(form: str) -> Convert | None:
-    if form == "byte":
-        return _bytes
-    return {"timestamp": _timestamp, "duration": _duration}.get(_TIMES.get(form, ""))
+def _build_text_converter(string_format: str) -> Convert | None:
+    if string_format == "byte":
+        return _to_bytes
+    return {"timestamp": _to_timestamp, "duration": _to_duration}.get(
+        _TIMES.get(string_format, "")
+    )
 
 
-def _bytes(value: Any) -> Any:
+def _to_bytes(value: Any) -> Any:
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError, ValueError):
         return value
 
 
-# Inside of maps the library takes times as messages only. What is no time stays a text, and a rule
-# that reads it as one fails.
+# In maps the library accepts times only as messages. A value that is no time stays a string, and a
+# rule that uses it as a time fails.
 
 
-def _timestamp(value: Any) -> Any:
+def _to_timestamp(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     timestamp = timestamp_pb2.Timestamp()
@@ -319,8 +352,10 @@ def _timestamp(value: Any) -> Any:
     return timestamp
 
 
-def _duration(value: Any) -> Any:
-    result = _read_duration().eval(data={"text": value}) if isinstance(value, str) else None
+def _to_duration(value: Any) -> Any:
+    result = (
+        _compile_duration_reader().eval(data={"text": value}) if isinstance(value, str) else None
+    )
     if result is None or result.type() == cel.Type.ERROR:
         return value
     duration = duration_pb2.Duration()
@@ -329,6 +364,6 @@ def _duration(value: Any) -> Any:
 
 
 @functools.cache
-def _read_duration() -> Any:
-    """Return the library's own reader of durations, which takes them as Go writes them."""
+def _compile_duration_reader() -> Any:
+    """Compile an expression that parses durations in Go's notation, such as 1h30m."""
     return cel.NewEnv(variables={"text": cel.Type.STRING}).compile("duration(text)")

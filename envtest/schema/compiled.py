@@ -1,7 +1,4 @@
-"""A schema made ready for use.
-
-Pruning, defaulting and validation of objects of one kind and version.
-"""
+"""Compiled schemas, which prune, default and validate objects of one kind and version."""
 
 from __future__ import annotations
 
@@ -31,9 +28,9 @@ _RULES_SKIPPED: Final = invalid(
     "validation",
 )
 
-# How many schemas are kept for the next server that is given them, and how long their JSON may be.
-# Tests start a server each, with the same kinds: to check and to compile those of one product took
-# most of the time until they were served.
+# The number of schemas that are cached for the next server, and the longest JSON of one. Most
+# tests start a server of their own with the same kinds. Validating and compiling their schemas
+# took most of the time until they were served.
 KEPT: Final = 64
 LONGEST_KEPT: Final = 1 << 16
 
@@ -49,7 +46,7 @@ class CompiledSchema:
         self._shape = Shape(open_api_v3_schema)
         self._embedded = EmbeddedNode.compile(open_api_v3_schema)
 
-    # Made when they are first needed: a version that is never used needs none of these.
+    # Built on first use, because many versions are never used.
 
     @cached_property
     def _prune(self) -> PruneNode:
@@ -79,17 +76,17 @@ class CompiledSchema:
     def compile(open_api_v3_schema: Mapping[str, Any]) -> CompiledSchema:
         """Compile the `openAPIV3Schema` of a CRD version that `validate_crd` has accepted.
 
-        The same schema may give the same object: it does not change, and has a copy of its own.
+        Equal schemas may share one object, which never changes and has its own copy of the schema.
         """
         return _compile_json(msgspec.json.encode(open_api_v3_schema).decode())
 
     def prune(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> list[str]:
-        """Drop unknown fields and bring metadata into shape, in place.
+        """Drop unknown fields and normalize metadata, in place.
 
         Args:
             obj: the object.
-            old: an object that has been through this and `default`; what both share (the very
-                same value, as a merge patch leaves it) is spared a second look.
+            old: an object that was pruned and defaulted. Parts of `obj` that are the very same
+                Python object there, as after a merge patch, are skipped.
 
         Returns:
             The paths of the dropped fields in the server's order: metadata's, then those of the
@@ -98,8 +95,8 @@ class CompiledSchema:
         Raises:
             MalformedObject: an embedded object has an apiVersion, kind or metadata of the wrong
                 type.
-            MalformedMetadata: metadata has a field of the wrong type. Both texts are the server's,
-                to be put behind `Widget in version "v1" cannot be handled as a Widget: `.
+            MalformedMetadata: metadata has a field of the wrong type. The messages of both are the
+                server's; they follow `Widget in version "v1" cannot be handled as a Widget: `.
         """
         metadata = obj.get("metadata")
         problems: list[str] = []
@@ -113,16 +110,17 @@ class CompiledSchema:
         return problems + unknown
 
     def default(self, obj: dict[str, Any], old: Mapping[str, Any] = _NOTHING) -> None:
-        """Fill in defaults and drop nulls that mean «not there», in place.
+        """Set defaults, and drop nulls where the schema does not allow null, in place.
 
         Args:
             obj: the object.
-            old: as for `prune`.
+            old: an object that was pruned and defaulted; parts that are the same Python object
+                there are skipped.
         """
         self._defaults.apply(obj, old)
 
     def default_applied(self, obj: dict[str, Any]) -> None:
-        """Fill in defaults after a server-side apply, in place; nulls stay."""
+        """Set defaults after a server-side apply, in place; nulls without a default stay."""
         self._applied_defaults.apply(obj)
 
     def validate(
@@ -138,12 +136,13 @@ class CompiledSchema:
 
         Args:
             obj: the object, pruned and defaulted.
-            old: what it replaces. Errors in parts that did not change are then forgiven, and rules
-                that compare with the old state are evaluated.
-            first: errors found before (metadata, scale); they come first in the answer and decide
-                with the others whether rules are evaluated at all.
-            also: errors found before that come after those of the values.
-            warnings: receives the messages of rules that an unchanged part breaks.
+            old: the object that it replaces; None for a new one. Errors in unchanged parts are
+                then no errors, and rules that read oldSelf are evaluated.
+            first: errors of the caller that come first in the result. Like all others, they decide
+                whether rules are evaluated.
+            also: errors of the caller that come after those of the values.
+            warnings: a list to which the messages of rules are added that an unchanged part
+                breaks.
 
         Returns:
             The errors; empty when the object is valid.
@@ -151,12 +150,13 @@ class CompiledSchema:
         pair = None if old is None else Pair(self._shape, obj, old)
         errors: list[FieldError] = []
         self._values.check(obj, "", out=errors, pair=pair)
-        out = [*first, *_once(errors), *also]
+        out = [*first, *_drop_repeated(errors), *also]
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
         if self._lists is not None:
             self._check_lists(obj, old, out)
         if self._rules is not None:
+            # Rules may rely on the schema: they are not evaluated over values of another shape.
             if out and any(error.blocks_rules for error in out):
                 out.append(_RULES_SKIPPED)
             else:
@@ -166,14 +166,15 @@ class CompiledSchema:
     def _check_lists(
         self, obj: Mapping[str, Any], old: Mapping[str, Any] | None, out: list[FieldError]
     ) -> None:
+        """Append the errors of set and map lists, unless the old object has such errors, too."""
         assert self._lists is not None
         errors: list[FieldError] = []
         self._lists.check(obj, "", errors)
         if errors and old is not None:
-            # An object that was wrong before may stay wrong in this respect.
-            before: list[FieldError] = []
-            self._lists.check(old, "", before)
-            if before:
+            # Ratcheting: an update need not correct lists that were stored with duplicates.
+            old_errors: list[FieldError] = []
+            self._lists.check(old, "", old_errors)
+            if old_errors:
                 return
         out += errors
 
@@ -184,12 +185,12 @@ def _compile_json(schema_json: str) -> CompiledSchema:
     return CompiledSchema(msgspec.json.decode(schema_json))
 
 
-def _once(errors: list[FieldError]) -> list[FieldError]:
-    """Return each error once, as a value may fail the same check in several branches."""
-    seen: dict[tuple[str, str, str], FieldError] = {}
+def _drop_repeated(errors: list[FieldError]) -> list[FieldError]:
+    """Return each error once; a value may fail the same check in several branches of a schema."""
+    unique: dict[tuple[str, str, str], FieldError] = {}
     for error in errors:
-        seen.setdefault((error.kind, error.field, error.detail), error)
-    return list(seen.values())
+        unique.setdefault((error.error_type, error.field, error.detail), error)
+    return list(unique.values())
 
 
 __all__ = ["CompiledSchema", "MalformedObject"]

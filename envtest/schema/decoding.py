@@ -1,7 +1,7 @@
 """Decoding of request bodies: JSON and YAML, with detection of duplicate fields.
 
-Numbers come as the server stores them: integers that fit 64 bits stay `int`, 1.0 becomes 1, and
-every other number is a `float`.
+Numbers are decoded as the server stores them. Integers of at most 64 bits are `int`, 1.0 becomes
+1, and every other number is a `float`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import Any, ClassVar, Final
 import msgspec
 import yaml
 
-# Objects nested deeper than this are refused: no schema in use comes near, and every later step
-# (pruning, defaulting, validation) recurses.
+# Values nested deeper than this are refused, because every later step (pruning, defaulting,
+# validation) recurses. No schema in use is nearly as deep.
 SUPPORTED_DEPTH: Final = 250
 _MAX_REPORTED: Final = 100
-# What aliases may add to what a YAML text holds.
+# How many nodes aliases may add to those that a YAML text spells out.
 _SPARE_NODES: Final = 100_000
 _encode = msgspec.json.Encoder().encode
 _INT64_MAX: Final = 2**63 - 1
-# From here on a whole number is no integer to the server.
+# The server does not convert whole floats from here on to integers.
 _TOO_LARGE: Final = 2.0**63
-# Digits that may be more than 64 bits hold, once all digits look alike: a search for `\d{19}`
-# takes ten times as long.
-_ALIKE: Final = bytes.maketrans(b"123456789", b"0" * 9)
+# Numbers of 19 digits may need more than 64 bits. To find them, all digits are mapped to 0 and 19
+# zeros are searched, which takes a tenth of the time of a search for `\d{19}`.
+_DIGITS_TO_ZERO: Final = bytes.maketrans(b"123456789", b"0" * 9)
 _LONG_NUMBER: Final = b"0" * 19
 _LONE_SURROGATE = re.compile(
     rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F][0-9a-fA-F]{2})"
@@ -37,15 +37,15 @@ _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 
 
 class MalformedJSON(ValueError):
-    """A body that is no JSON document; the text says what is wrong."""
+    """A body that is no JSON document; the message says why."""
 
 
 class MalformedYAML(ValueError):
-    """A body that is no YAML document; the text says what is wrong."""
+    """A body that is no YAML document; the message says why."""
 
 
 def read_json(data: bytes) -> tuple[Any, list[str]]:
-    """Decode `data`; the last value of a duplicate field counts.
+    """Decode a JSON document; of a duplicate field, the last value is used.
 
     Args:
         data: one JSON document. Invalid UTF-8 and lone surrogates become U+FFFD, as in the server.
@@ -55,44 +55,45 @@ def read_json(data: bytes) -> tuple[Any, list[str]]:
         order.
 
     Raises:
-        MalformedJSON: the text is no JSON.
+        MalformedJSON: the document cannot be parsed.
     """
-    plain = _plain(data)
-    return (plain, []) if plain is not None else _strict(data)
+    plain = _decode_plain(data)
+    return (plain, []) if plain is not None else _decode_strictly(data)
 
 
-def _strict(data: bytes) -> tuple[Any, list[str]]:
+def _decode_strictly(data: bytes) -> tuple[Any, list[str]]:
+    """Return the value of a JSON document, and messages about its duplicate fields."""
     if b"\\u" in data:
         data = _LONE_SURROGATE.sub(rb"\\ufffd", data)
-    _bound_depth(data)
+    _refuse_deep_json(data)
     content = data.decode("utf-8", "replace")
-    pairs = _Pairs()
+    pairs = _ObjectBuilder()
     try:
         value = json.loads(
             content,
             object_pairs_hook=pairs,
-            parse_int=_integer,
+            parse_int=_parse_integer,
             parse_float=_normalize_number,
-            parse_constant=_constant,
+            parse_constant=_refuse_constant,
         )
     except ValueError as error:
         raise MalformedJSON(str(error)) from error
-    return value, (_duplicates(content) if pairs.repeated else [])
+    return value, (_list_duplicates(content) if pairs.has_repeated_names else [])
 
 
-def _plain(data: bytes) -> Any | None:
-    """Decode what is written as the fast encoder would write it; None for everything else.
+def _decode_plain(data: bytes) -> Any | None:
+    """Decode a document that the fast encoder would write exactly like this; None for others.
 
-    Text that comes back byte by byte has no duplicate fields and no odd numbers, escapes or
-    spaces, so both decoders agree about it. Programs mostly write such text, and this takes a
-    quarter of the time of the strict reading.
+    Such a document has no duplicate fields, unusual numbers, escapes or spaces, so the fast and
+    the strict decoder agree about it. Most programs write such documents, and this takes a quarter
+    of the time of the strict decoder.
     """
-    # Spaced text is read strictly: writing it again by `json` to compare saves little.
-    if b" " in data[:16] or _LONG_NUMBER in data.translate(_ALIKE):
+    # The comparison would fail for text with spaces and may fail for long numbers.
+    if b" " in data[:16] or _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO):
         return None
-    # What opens has to be closed, so a short text that can be read is not deep.
+    # Each level takes two bytes, an opening and a closing bracket, so short text is not too deep.
     if len(data) > 2 * SUPPORTED_DEPTH:
-        _bound_depth(data)
+        _refuse_deep_json(data)
     try:
         value = _decode(data)
         return value if _encode(value) == data else None
@@ -101,6 +102,11 @@ def _plain(data: bytes) -> Any | None:
 
 
 def _normalize_number(literal: float | str) -> float:
+    """Return a number as the server stores it: a whole number below 2**63 as `int`.
+
+    Raises:
+        ValueError: the number is too large for a float.
+    """
     number = float(literal)
     if math.isinf(number):
         raise ValueError(f"cannot unmarshal number {literal} into Go value of type float64")
@@ -110,14 +116,17 @@ def _normalize_number(literal: float | str) -> float:
 _decode = msgspec.json.Decoder(float_hook=_normalize_number).decode
 
 
-def _integer(literal: str) -> float:
+def _parse_integer(literal: str) -> float:
+    """Return an integer of at most 64 bits as `int`, and a larger one as `float`."""
+    # Longer than any 64-bit integer with its sign; int() takes quadratic time for long literals.
     if len(literal) > 20:
         return _normalize_number(literal)
     value = int(literal)
     return value if -_INT64_MAX - 1 <= value <= _INT64_MAX else float(value)
 
 
-def _constant(literal: str) -> float:
+def _refuse_constant(literal: str) -> float:
+    """Refuse NaN and Infinity, which Python's decoder accepts."""
     raise ValueError(f"{literal} is no JSON number")
 
 
@@ -127,12 +136,13 @@ def snippet(data: bytes) -> str:
     return (beginning + (" ..." if len(data) > 30 else "")) or "<empty>"
 
 
-def _bound_depth(data: bytes) -> None:
-    """Refuse what is nested too deep before anything recurses into it.
+def _refuse_deep_json(data: bytes) -> None:
+    """Refuse a document that is nested too deep, before a decoder recurses into it.
 
     Raises:
-        MalformedJSON: it is.
+        MalformedJSON: it is nested too deep.
     """
+    # Fewer brackets than levels: no need to find out which of them are in strings.
     if data.count(b"[") + data.count(b"{") <= SUPPORTED_DEPTH:
         return
     depth = 0
@@ -146,31 +156,35 @@ def _bound_depth(data: bytes) -> None:
             depth -= 1
 
 
-class _Pairs:
-    """Builds objects and notices repeated names; a second, slower reading finds their paths."""
+class _ObjectBuilder:
+    """Builds objects, and notes whether any had repeated names.
+
+    Paths of repeated names are found by a second, slower pass, `_list_duplicates`.
+    """
 
     def __init__(self) -> None:
-        self.repeated = False
+        self.has_repeated_names = False
 
     def __call__(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         members = dict(pairs)
         if len(members) != len(pairs):
-            self.repeated = True
+            self.has_repeated_names = True
         return members
 
 
-class _Seen(list[tuple[str, Any]]):
+class _Members(list[tuple[str, Any]]):
     """The members of one object in document order, repeated names included."""
 
 
-def _duplicates(content: str) -> list[str]:
-    paths = dict.fromkeys(_list_repeated_keys(json.loads(content, object_pairs_hook=_Seen), ""))
+def _list_duplicates(content: str) -> list[str]:
+    """Return a message for each path with a duplicate field, in document order."""
+    paths = dict.fromkeys(_list_repeated_keys(json.loads(content, object_pairs_hook=_Members), ""))
     return [f'duplicate field "{path}"' for path in list(paths)[:_MAX_REPORTED]]
 
 
 def _list_repeated_keys(value: Any, path: str) -> Iterator[str]:
     """Yield the path of each key that its mapping has more than once."""
-    if isinstance(value, _Seen):
+    if isinstance(value, _Members):
         names: set[str] = set()
         for name, item in value:
             inner = f"{path}.{name}" if path else name
@@ -184,7 +198,7 @@ def _list_repeated_keys(value: Any, path: str) -> Iterator[str]:
 
 
 class _Loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # C if built
-    """YAML 1.1 without dates, which JSON does not have; a bare y or n is a truth value."""
+    """A loader of YAML 1.1 without dates, which JSON does not have; y and n are booleans."""
 
     bool_values: ClassVar[dict[str, bool]] = {**yaml.SafeLoader.bool_values, "y": True, "n": False}
 
@@ -197,30 +211,33 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), 
 
 
 def read_yaml(data: bytes) -> tuple[Any, list[str]]:
-    """Return the first document and, where it is JSON, the complaints about fields said twice.
+    """Return the first document, and a message for each duplicate field.
 
-    Args:
-        data: the text; JSON is YAML, too.
+    Duplicate fields are found only in documents that are JSON, too.
 
     Raises:
-        MalformedYAML: the text is not YAML.
+        MalformedYAML: the document cannot be parsed.
     """
     if data.lstrip()[:1] == b"{":
         try:
             return read_json(data)
         except MalformedJSON:
-            # YAML has a flow style that looks alike.
+            # YAML's flow style also begins with a brace.
             pass
     try:
-        _bound_yaml(data)
+        _refuse_deep_yaml(data)
         value = next(yaml.load_all(data, Loader=_Loader), None)
-        return _Plain(len(data)).to_json(value), []
+        return _YamlConverter(len(data)).to_json(value), []
     except (yaml.YAMLError, ValueError) as error:
         raise MalformedYAML(f"yaml: {' '.join(str(error).split())}") from error
 
 
-def _bound_yaml(data: bytes) -> None:
-    """Refuse what is nested too deep: the parser in C recurses without a bound of its own."""
+def _refuse_deep_yaml(data: bytes) -> None:
+    """Refuse a document that is nested too deep, as the parser in C recurses without a limit.
+
+    Raises:
+        ValueError: it is nested too deep.
+    """
     depth = 0
     for event in yaml.parse(data, Loader=_Loader):
         if isinstance(event, yaml.CollectionStartEvent):
@@ -236,23 +253,28 @@ def write_yaml(value: Any) -> str:
     return yaml.safe_dump(value, default_flow_style=False, allow_unicode=True)
 
 
-class _Plain:
-    """Makes JSON of YAML values; bounds what aliases of aliases can grow into."""
+class _YamlConverter:
+    """Converts one YAML value to JSON types, up to a number of nodes.
+
+    The limit stops aliases of aliases, which grow exponentially ("billion laughs").
+    """
 
     def __init__(self, size: int) -> None:
-        self._left = _SPARE_NODES + size
+        self._remaining = _SPARE_NODES + size
 
     def to_json(self, value: Any, depth: int = 0) -> Any:
-        """Return a value as JSON has it.
+        """Return a value with JSON types: string keys, and no dates or sets.
 
         Raises:
-            ValueError: it has too many parts, or contains itself.
+            ValueError: it has too many nodes, or contains itself.
         """
-        self._left -= 1
-        if self._left < 0 or depth > SUPPORTED_DEPTH:
+        self._remaining -= 1
+        if self._remaining < 0 or depth > SUPPORTED_DEPTH:
             raise ValueError("document contains excessive aliasing")
         if isinstance(value, dict):
-            return {self._key(key): self.to_json(item, depth + 1) for key, item in value.items()}
+            return {
+                self._to_key(key): self.to_json(item, depth + 1) for key, item in value.items()
+            }
         if isinstance(value, list):
             return [self.to_json(item, depth + 1) for item in value]
         if isinstance(value, float):
@@ -260,5 +282,5 @@ class _Plain:
         return value if isinstance(value, str | int | bool | type(None)) else str(value)
 
     @staticmethod
-    def _key(key: Any) -> str:
+    def _to_key(key: Any) -> str:
         return ("true" if key else "false") if isinstance(key, bool) else str(key)

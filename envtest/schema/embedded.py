@@ -1,7 +1,4 @@
-"""Objects inside objects (`x-kubernetes-embedded-resource`).
-
-Their apiVersion, kind and metadata.
-"""
+"""Embedded objects (`x-kubernetes-embedded-resource`): their apiVersion, kind and metadata."""
 
 from __future__ import annotations
 
@@ -13,10 +10,7 @@ from envtest.schema.errors import FieldError, build_required_error, invalid
 
 
 class MalformedObject(ValueError):
-    """An embedded object whose apiVersion, kind or metadata has the wrong type.
-
-    The text is the server's.
-    """
+    """An embedded object whose apiVersion, kind or metadata has the wrong type."""
 
     def __init__(self, error: FieldError) -> None:
         super().__init__(error.message)
@@ -24,57 +18,62 @@ class MalformedObject(ValueError):
 
 
 class EmbeddedNode:
-    """The way to embedded objects below one schema node; built only where there are any."""
+    """A schema node that is an embedded object or has some below it; other nodes get none."""
 
-    __slots__ = ("_additional", "_here", "_items", "_properties")
+    __slots__ = ("_additional", "_is_embedded", "_items", "_properties")
 
     def __init__(
         self,
-        here: bool,
+        is_embedded: bool,
         properties: Mapping[str, Self],
         additional: Self | None,
         items: Self | None,
     ) -> None:
-        self._here = here
+        self._is_embedded = is_embedded
         self._properties = properties
         self._additional = additional
         self._items = items
 
     @classmethod
     def compile(cls, schema: object) -> Self | None:
-        """Return the node for `schema`; None where no embedded object is at or below it."""
+        """Return the node of a schema; None if no embedded object is at or below it."""
         if not isinstance(schema, Mapping):
             return None
-        here = bool(schema.get("x-kubernetes-embedded-resource"))
+        is_embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         compiled = {
             name: cls.compile(child) for name, child in (schema.get("properties") or {}).items()
         }
         properties = {name: node for name, node in compiled.items() if node is not None}
         additional = cls.compile(schema.get("additionalProperties"))
         items = cls.compile(schema.get("items"))
-        if not here and not properties and additional is None and items is None:
+        if not is_embedded and not properties and additional is None and items is None:
             return None
-        return cls(here, properties, additional=additional, items=items)
+        return cls(is_embedded, properties, additional=additional, items=items)
 
     def coerce(self, value: Any, path: str, unknown: list[str]) -> None:
-        """Bring type and metadata of embedded objects into shape, in place.
+        """Normalize type and metadata of embedded objects, in place.
+
+        Args:
+            value: the value at this node.
+            path: its path.
+            unknown: a list to which the paths of dropped fields are added.
 
         Raises:
-            MalformedObject: one of them has a field of the wrong type.
+            MalformedObject: an embedded object has a field of the wrong type.
         """
-        if self._here and isinstance(value, dict):
+        if self._is_embedded and isinstance(value, dict):
             _coerce_object(value, path, unknown)
-        for child, item, inner in self._below(value, path):
+        for child, item, inner in self._pair_children(value, path):
             child.coerce(item, inner, unknown)
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append the errors of type and metadata of embedded objects."""
-        if self._here and isinstance(value, dict):
+        """Append the errors of apiVersion, kind and metadata of embedded objects."""
+        if self._is_embedded and isinstance(value, dict):
             _check_object(value, path, out)
-        for child, item, inner in self._below(value, path):
+        for child, item, inner in self._pair_children(value, path):
             child.check(item, inner, out)
 
-    def _below(self, value: Any, path: str) -> list[tuple[Self, Any, str]]:
+    def _pair_children(self, value: Any, path: str) -> list[tuple[Self, Any, str]]:
         """Return the nodes one level below, each with its value and path."""
         if isinstance(value, list):
             if self._items is None:
@@ -93,7 +92,7 @@ class EmbeddedNode:
 
 
 def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None:
-    """Convert an embedded object's metadata in place, and append its unknown fields.
+    """Normalize an embedded object's metadata in place, and append its unknown fields.
 
     Raises:
         MalformedObject: apiVersion, kind or metadata has a wrong type.
@@ -103,6 +102,7 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
             raise MalformedObject(invalid(f"{path}.{name}", value[name], "must be a string"))
     if "metadata" not in value:
         return
+    # Go's decoder reads null as an empty struct.
     if value["metadata"] is None:
         value["metadata"] = {}
     metadata = value["metadata"]
@@ -113,6 +113,7 @@ def _coerce_object(value: dict[str, Any], path: str, unknown: list[str]) -> None
 
 
 def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) -> None:
+    """Append the errors of one embedded object's apiVersion, kind and metadata."""
     _check_api_version(value.get("apiVersion"), f"{path}.apiVersion", out)
     _check_kind(value.get("kind"), f"{path}.kind", out)
     metadata = value.get("metadata")

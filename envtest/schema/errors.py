@@ -1,7 +1,4 @@
-"""One refused field.
-
-Kind, path, offending value and detail, worded as the API server words them.
-"""
+"""Errors of single fields: type, path, offending value and detail, in the API server's words."""
 
 from __future__ import annotations
 
@@ -13,12 +10,12 @@ from controller.managedfields import gotext
 
 
 class Omitted:
-    """Marks a value that the message leaves out (objects and lists in rule failures)."""
+    """The type of OMITTED, a value that the message leaves out: objects and lists of rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A value given by its text: typed objects print their fields in an order of their own."""
+    """A value that is printed as given, because Go prints its fields in another order."""
 
     content: str
 
@@ -39,9 +36,11 @@ _LABELS = {
     "NotFound": "Not found",
     "InternalError": "Internal error",
 }
-_REASONS = {kind: f"FieldValue{kind}" for kind in _LABELS} | {"InternalError": "InternalError"}
+_REASONS = {error_type: f"FieldValue{error_type}" for error_type in _LABELS} | {
+    "InternalError": "InternalError"
+}
 _WITHOUT_VALUE = frozenset({"Required", "Forbidden", "TooLong", "InternalError"})
-# Kinds after which rules are not evaluated: what they would read may be of another shape.
+# Error types after which rules are not evaluated: the fields they read may have another shape.
 _BLOCKING = frozenset({"NotSupported", "Required", "TooLong", "TooMany", "TypeInvalid"})
 
 
@@ -50,7 +49,7 @@ class FieldError:
     """One reason why an object is refused.
 
     Attributes:
-        kind: "Required", "Invalid", "TypeInvalid", "Duplicate", "NotSupported", "Forbidden",
+        error_type: "Required", "Invalid", "TypeInvalid", "Duplicate", "NotSupported", "Forbidden",
             "TooLong", "TooMany", "NotFound" or "InternalError".
         field: path as the server prints it, e.g. `spec.items[0].name`; `<nil>` when the error has
             no field.
@@ -58,7 +57,7 @@ class FieldError:
         detail: what is wrong with it; may be empty.
     """
 
-    kind: str
+    error_type: str
     field: str
     value: Any
     detail: str
@@ -66,9 +65,9 @@ class FieldError:
     @property
     def body(self) -> str:
         """The message without the field in front."""
-        message = _LABELS[self.kind]
-        if self.kind not in _WITHOUT_VALUE and self.value is not OMITTED:
-            message += f": {_value_text(self.value)}"
+        message = _LABELS[self.error_type]
+        if self.error_type not in _WITHOUT_VALUE and self.value is not OMITTED:
+            message += f": {_format_value(self.value)}"
         return f"{message}: {self.detail}" if self.detail else message
 
     @property
@@ -79,14 +78,15 @@ class FieldError:
     @property
     def blocks_rules(self) -> bool:
         """Whether rules are left unchecked on an object with this error."""
-        return self.kind in _BLOCKING
+        return self.error_type in _BLOCKING
 
     def cause(self) -> dict[str, str]:
-        """Return the entry of `details.causes` in a Status."""
-        return {"reason": _REASONS[self.kind], "message": self.body, "field": self.field}
+        """Return the error as an entry of `details.causes` in a Status."""
+        return {"reason": _REASONS[self.error_type], "message": self.body, "field": self.field}
 
 
-def _value_text(value: Any) -> str:
+def _format_value(value: Any) -> str:
+    """Return a value as Go prints it in a field error."""
     if isinstance(value, Verbatim):
         return value.content
     if isinstance(value, str):
@@ -97,7 +97,7 @@ def _value_text(value: Any) -> str:
 
 
 def aggregate_message(errors: Iterable[FieldError]) -> str:
-    """Join errors as the server does: each text once, brackets when there are several."""
+    """Join the messages of errors as the server does: each once, in brackets if several."""
     texts = list(dict.fromkeys(error.message for error in errors))
     return texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
 
@@ -123,16 +123,19 @@ def duplicate(field: str, value: Any) -> FieldError:
 
 
 def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldError:
-    """Return the error of a value outside the allowed ones.
+    """Return the error of a value that is not allowed.
 
-    `supported` in the order in which they are to be listed.
+    Args:
+        field: the path.
+        value: the offending value.
+        supported: the allowed values, in the order in which the message lists them.
     """
     listed = "supported values: " + ", ".join(gotext.quote(item) for item in supported)
     return FieldError("NotSupported", field, value=value, detail=listed if supported else "")
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """Return the error of a string of more than `limit` characters; its text says bytes."""
+    """Return the error of a string of more than `limit` characters; its message says bytes."""
     noun = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {noun}" if limit >= 0 else "value is too long"
     return FieldError("TooLong", field, value="", detail=detail)

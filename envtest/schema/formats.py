@@ -1,10 +1,10 @@
-"""String formats and patterns.
+"""String formats and patterns of schemas.
 
-Formats are what the API server accepts as `date-time`, `ipv4`, `uuid` and the like.
+A format is one of three. It is checked as the API server does (`_CHECKS`: date-time, ipv4, uuid).
+It is known, but any string passes (`_UNCHECKED`: host names, card numbers, colours), although a
+real server checks it. Or it is unknown, and creating the CRD gives a warning (`is_unrecognized`).
 
-Others that a real server checks (host names, card numbers, colours) are known and let pass.
-An unknown format gives a warning when the CRD is created (`is_unrecognized`). Patterns are matched
-by RE2, the engine of the server: its time is linear in the input for every pattern.
+Patterns are matched by RE2, whose time is linear in the input. Go's regexp has the same syntax.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from envtest.memo import remember_results
 
 
 class InvalidPattern(ValueError):
-    """The pattern is no RE2 expression."""
+    """A pattern that RE2 cannot compile."""
 
 
 @functools.lru_cache(maxsize=4096)
 def compile_pattern(pattern: str) -> Any:
-    """Compile a pattern.
+    """Compile a pattern for RE2.
 
     Raises:
-        InvalidPattern: it is none.
+        InvalidPattern: it cannot be compiled.
     """
     options = re2.Options()
     options.log_errors = False
@@ -41,21 +41,22 @@ def compile_pattern(pattern: str) -> Any:
         return re2.compile(pattern, options)
     except re2.error as error:
         [reason] = error.args
-        said = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise InvalidPattern(f"error parsing regexp: {said}") from error
+        message = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
+        raise InvalidPattern(f"error parsing regexp: {message}") from error
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
-    """Return a function that says whether the pattern is found in a text.
+def build_matcher(pattern: str) -> Callable[[str], bool]:
+    """Return a function that says whether a string contains a match of the pattern.
 
     Raises:
-        InvalidPattern: the pattern is none.
+        InvalidPattern: the pattern cannot be compiled.
     """
+    # Called for its error; `_matches_pattern` takes the compiled pattern from the cache.
     compile_pattern(pattern)
     return lambda value: _matches_pattern(value, pattern)
 
 
-# The engine is slow to be asked, and the same names, types and reasons come again and again.
+# Cached because a call of the engine is slow, and the same names, types and reasons recur.
 @remember_results(4096)
 def _matches_pattern(value: str, pattern: str) -> bool:
     return compile_pattern(pattern).search(value) is not None
@@ -69,7 +70,7 @@ _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 
 def is_date(date: str) -> bool:
-    """Return whether a text is a calendar date, `2006-01-02`."""
+    """Return whether a string is a calendar date such as 2006-01-02."""
     if not _DATE.fullmatch(date):
         return False
     try:
@@ -79,10 +80,10 @@ def is_date(date: str) -> bool:
     return True
 
 
-# The same few times stand in object after object.
+# Cached because the same few times occur in many objects.
 @remember_results(1024)
 def is_date_time(timestamp: str) -> bool:
-    """Return whether a text is an RFC 3339 time; a leap second is not accepted."""
+    """Return whether a string is an RFC 3339 time; a leap second is not accepted."""
     day, time_part = timestamp.lower().partition("t")[::2]
     parts = _TIME.fullmatch(time_part)
     if parts is None or not is_date(day):
@@ -91,7 +92,7 @@ def is_date_time(timestamp: str) -> bool:
 
 
 def is_ip(address: str) -> bool:
-    """Return whether a text is an IP address without zone; leading zeros in IPv4 are let pass."""
+    """Return whether a string is an IP address without zone; IPv4 may have leading zeros."""
     if "%" in address:
         return False
     try:
@@ -102,7 +103,7 @@ def is_ip(address: str) -> bool:
 
 
 def is_cidr(network: str) -> bool:
-    """Return whether a text is a network of either family; host bits may be set."""
+    """Return whether a string is an IPv4 or IPv6 network; host bits may be set."""
     address, slash, length = network.partition("/")
     if not slash or not re.fullmatch(r"[0-9]{1,6}", length) or not is_ip(address):
         return False
@@ -128,7 +129,8 @@ def _is_subdomain(name: str) -> bool:
     return len(name) <= 253 and all(_DNS_LABEL.fullmatch(label) for label in name.split("."))
 
 
-def _form(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+def _build_pattern_check(pattern: re.Pattern[str]) -> Callable[[str], bool]:
+    """Return a function that says whether a whole string matches a pattern."""
     return lambda value: pattern.fullmatch(value) is not None
 
 
@@ -142,7 +144,7 @@ _CHECKS: Final[dict[str, Callable[[str], bool]]] = {
     "k8slongname": _is_subdomain,
     "k8sshortname": lambda name: "." not in name and len(name) <= 63 and _is_subdomain(name),
     "uri": _is_uri,
-    "uuid": _form(_UUID),
+    "uuid": _build_pattern_check(_UUID),
 }
 _UNCHECKED: Final = frozenset(
     {
@@ -164,12 +166,15 @@ _NUMBER_FORMATS: Final = {
 }
 
 
-def check_of(name: Any) -> Callable[[str], bool] | None:
-    """Return the check behind a format's name, in which hyphens do not matter; None for none."""
+def find_check(name: Any) -> Callable[[str], bool] | None:
+    """Return the check of a format; None if the format is not checked.
+
+    As in the server, hyphens in the name do not matter.
+    """
     return _CHECKS.get(name.replace("-", "")) if isinstance(name, str) else None
 
 
-def is_unrecognized(name: str, kind: str) -> bool:
-    """Return whether creating a CRD that gives a `kind` this format earns a warning."""
-    known = _NUMBER_FORMATS.get(kind, _UNCHECKED | _CHECKS.keys())
+def is_unrecognized(name: str, schema_type: str) -> bool:
+    """Return whether the server does not know a format for a schema type, and warns about it."""
+    known = _NUMBER_FORMATS.get(schema_type, _UNCHECKED | _CHECKS.keys())
     return bool(name) and name.replace("-", "") not in known

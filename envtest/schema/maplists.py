@@ -1,4 +1,4 @@
-"""Lists of type set and map: the keys of items, and a check for duplicates."""
+"""Lists of type set and map: the keys of their items, and a check for duplicates."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class MapKeys:
         self.defaults = defaults
 
     def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
-        """Return the key of `item` within its list.
+        """Return the key of an item within its list: the values of its key fields.
 
-        A missing key field counts as null; true is not 1.
+        A missing key field counts as null. Values of different types differ, such as true and 1.
         """
         return tuple(map(_build_typed_key, map(item.get, self.names)))
 
     def index(self, items: list[Any]) -> MapListIndex:
-        """Return the items by key, for finding the old form of a new item."""
+        """Return an index of old items by key, to find the counterpart of a new item."""
         return MapListIndex(self, items)
 
 
@@ -43,27 +43,32 @@ def _build_typed_key(value: Any) -> object:
 
 
 class MapListIndex:
-    """Finds the item of an old list that has the same key as an item of the new one."""
+    """An index that finds the item of an old list by the key of an item of the new list."""
 
     __slots__ = ("_by_key", "_keys")
 
     def __init__(self, keys: MapKeys, items: list[Any]) -> None:
         self._keys = keys
+        # Reversed, so that the first of several items with one key stays.
         self._by_key = {
             keys.key(item): item for item in reversed(items) if self._is_complete(item)
         }
 
     def _is_complete(self, item: Any) -> bool:
+        """Return whether an item is an object with all key fields."""
         return isinstance(item, dict) and all(name in item for name in self._keys.names)
 
-    def get(self, item: Any, otherwise: Any) -> Any:
-        """Return the old item with the key of `item`, or `otherwise`, as without all keys."""
+    def get(self, item: Any, default: Any) -> Any:
+        """Return the old item with the key of `item`; `default` if there is none.
+
+        An item without all key fields has no counterpart.
+        """
         if not self._is_complete(item):
-            return otherwise
-        return self._by_key.get(self._keys.key(item), otherwise)
+            return default
+        return self._by_key.get(self._keys.key(item), default)
 
 
-def keys_of(schema: Mapping[str, Any]) -> MapKeys:
+def read_map_keys(schema: Mapping[str, Any]) -> MapKeys:
     """Return the key fields that the schema of a list of type map names."""
     names = schema.get("x-kubernetes-list-map-keys") or ()
     items = schema.get("items")
@@ -77,29 +82,33 @@ def keys_of(schema: Mapping[str, Any]) -> MapKeys:
 
 
 class MapListNode:
-    """The set and map lists at or below one schema node; built only where there are any."""
+    """A schema node that is a set or map list, or has some below it; other nodes get none."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._kind: str = schema.get("x-kubernetes-list-type") or ""
-        self._map_keys: MapKeys = keys_of(schema)
-        below = {
+        self._list_type: str = schema.get("x-kubernetes-list-type") or ""
+        self._map_keys: MapKeys = read_map_keys(schema)
+        compiled = {
             name: self.compile(child) for name, child in (schema.get("properties") or {}).items()
         }
-        self._properties = {name: node for name, node in below.items() if node is not None}
+        self._properties = {name: node for name, node in compiled.items() if node is not None}
         self._additional = self.compile(schema.get("additionalProperties"))
         self._items = self.compile(schema.get("items"))
 
     @classmethod
     def compile(cls, schema: object) -> Self | None:
-        """Return the node for `schema`, or None where no such list is at or below it."""
+        """Return the node of a schema; None if no set or map list is at or below it."""
         if not isinstance(schema, Mapping):
             return None
         node = cls(schema)
-        beyond = node._additional is not None or node._items is not None
-        return node if node._kind in {"set", "map"} or node._properties or beyond else None
+        has_further_lists = node._additional is not None or node._items is not None
+        return (
+            node
+            if node._list_type in {"set", "map"} or node._properties or has_further_lists
+            else None
+        )
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append an error for every item that stands more than once, where it does again."""
+        """Append an error for each item that repeats an earlier one, at the first repetition."""
         if isinstance(value, list):
             self._check_list(value, path, out)
         elif isinstance(value, dict):
@@ -115,10 +124,11 @@ class MapListNode:
         """Append an error for each duplicate in a set or map list, then check the items."""
         seen: set[object] = set()
         reported: set[object] = set()
-        for index, item in enumerate(value if self._kind in {"set", "map"} else ()):
+        for index, item in enumerate(value if self._list_type in {"set", "map"} else ()):
             key: object = _build_typed_key(item)
             error_value = item
-            if self._kind == "map":
+            if self._list_type == "map":
+                # The schema decides whether null is allowed.
                 if item is None:
                     continue
                 if not isinstance(item, dict):

@@ -1,4 +1,7 @@
-"""Names of objects, labels and groups: the server's rules with the server's sentences."""
+"""Rules for names of objects, labels and groups, with the server's messages.
+
+They are those of apimachinery's util/validation.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +100,7 @@ def qualified_name_errors(qualified_name: str) -> list[str]:
 
 @remember_results(4096)
 def label_value_errors(value: str) -> list[str]:
-    """Return why `value` is not a label's value."""
+    """Return why `value` is not a label value."""
     errors = [] if len(value) <= _MAX_LABEL else [f"must be no more than {_MAX_LABEL} bytes"]
     if not _is_value(value):
         errors.append(

@@ -1,7 +1,7 @@
-"""ObjectMeta: reading it from JSON as the server's typed decoder does, and validating it.
+"""ObjectMeta of custom resources: conversion and validation.
 
-Custom resources carry it at their root and wherever a schema says
-`x-kubernetes-embedded-resource`.
+The server decodes the metadata of an object, and of each embedded resource, into Go's struct and
+encodes it again. `coerce` has the same effect on decoded JSON.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ _META: Mapping[str, str] = {
     "selfLink": _STRING,
     "uid": "types.UID",
 }
-_LISTED = {
+_STRUCT_LISTS = {
     "managedFields": ("ManagedFieldsEntry", _MANAGER),
     "ownerReferences": ("OwnerReference", _OWNER),
 }
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _ABSENT: Final = object()
 _EMPTY: tuple[Any, ...] = ("", 0, [], {})
-_KINDS = {
+_JSON_TYPES = {
     bool: "bool",
     str: "string",
     int: "number",
@@ -68,56 +68,57 @@ _KINDS = {
     dict: "object",
     list: "array",
 }
-_TEXTUAL = frozenset({_STRING, "types.UID", "v1.ManagedFieldsOperationType"})
-_TEXTS = frozenset(name for name, kind in _META.items() if kind in _TEXTUAL)
+_STRING_TYPES = frozenset({_STRING, "types.UID", "v1.ManagedFieldsOperationType"})
+_STRING_FIELDS = frozenset(name for name, go_type in _META.items() if go_type in _STRING_TYPES)
 _RFC3339 = re.compile(
     r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:[.,]\d+)?(?:Z|[+-]\d{2}:\d{2})", re.ASCII
 )
 
 
 class MalformedMetadata(ValueError):
-    """Metadata of the wrong shape; the text is what Go's JSON decoder says."""
+    """Metadata of the wrong shape; the message is that of Go's JSON decoder."""
 
 
 def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[str]:
-    """Drop unknown fields, nulls and what is empty from `metadata`, in place.
+    """Drop unknown, null and empty fields from `metadata`, and normalize the others, in place.
 
     Args:
-        metadata: what was decoded.
-        path: where it stands.
-        old: metadata that has been through this; values that are the very same are left out.
+        metadata: the decoded value.
+        path: its path.
+        old: metadata that was coerced before; fields that are the same Python object there are
+            skipped.
 
     Returns:
         The paths of the dropped unknown fields (`metadata.foo`), sorted.
 
     Raises:
-        MalformedMetadata: it is no object, or a field has another type than ObjectMeta gives it.
+        MalformedMetadata: it is no object, or a field does not have its type of ObjectMeta.
     """
     unknown: list[str] = []
     if not isinstance(metadata, dict):
-        kind = _KINDS.get(type(metadata), "null")
-        message = f"json: cannot unmarshal {kind} into Go value of type v1.ObjectMeta"
+        go_type = _JSON_TYPES.get(type(metadata), "null")
+        message = f"json: cannot unmarshal {go_type} into Go value of type v1.ObjectMeta"
         raise MalformedMetadata(message)
-    # Nothing is to be done about a text that is one, as most of what changes is.
+    # Most changed fields are non-empty strings of a string field, which need no conversion.
     changed = [
         name
         for name, value in metadata.items()
         if old.get(name, _ABSENT) is not value
-        and not (type(value) is str and value and name in _TEXTS)
+        and not (type(value) is str and value and name in _STRING_FIELDS)
     ]
     if not changed:
         return []
     _coerce_struct(
         metadata, "ObjectMeta", fields=_META, path=path, unknown=unknown, members=changed
     )
-    # A Go struct writes none of its empty fields back, but for what is a pointer.
+    # Go omits empty fields when it encodes the struct. A pointer to 0 is not empty.
     for name in changed:
         if metadata.get(name, _ABSENT) in _EMPTY and name != "deletionGracePeriodSeconds":
             del metadata[name]
     return sorted(unknown)
 
 
-def _coerce_struct(  # one struct, and how to speak of it
+def _coerce_struct(
     value: dict[str, Any],
     struct: str,
     fields: Mapping[str, str],
@@ -125,32 +126,46 @@ def _coerce_struct(  # one struct, and how to speak of it
     unknown: list[str],
     members: Iterable[str],
 ) -> None:
+    """Convert some fields of a Go struct in place; append the paths of unknown ones.
+
+    Args:
+        value: the decoded struct.
+        struct: its name in Go.
+        fields: its fields, with their Go types.
+        path: its path.
+        unknown: the list of unknown fields.
+        members: the fields of `value` to convert.
+    """
+    # Go names fields after the outer struct, such as ObjectMeta.name,
+    # OwnerReference.ownerReferences.
     prefix = (
         "ObjectMeta"
         if struct == "ObjectMeta"
         else f"{struct}.{path.rpartition('.')[2].split('[')[0]}"
     )
     for name in sorted(members):
-        kind = fields.get(name)
-        if kind is None:
+        go_type = fields.get(name)
+        if go_type is None:
             unknown.append(f"{path}.{name}")
             del value[name]
         elif value[name] is None:
             del value[name]
         else:
-            _coerce_field(value, name, kind=kind, prefix=prefix)
+            _coerce_field(value, name, go_type=go_type, prefix=prefix)
             _coerce_items(value, name, path=path, unknown=unknown)
 
 
 def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str]) -> None:
-    if name not in _LISTED:
+    """Convert the items of managedFields or ownerReferences in place; leave other fields."""
+    if name not in _STRUCT_LISTS:
         return
-    struct, fields = _LISTED[name]
+    struct, fields = _STRUCT_LISTS[name]
     for index, item in enumerate(value[name]):
         if item is None:
-            item = value[name][index] = {}  # noqa: PLW2901  # as Go reads null
+            # Go's decoder reads null as an empty struct.
+            item = value[name][index] = {}  # noqa: PLW2901
         if not isinstance(item, dict):
-            raise _mismatch(item, f"ObjectMeta.{name}", f"v1.{struct}")
+            raise _build_mismatch(item, f"ObjectMeta.{name}", f"v1.{struct}")
         _coerce_struct(
             item,
             struct,
@@ -161,64 +176,74 @@ def _coerce_items(value: dict[str, Any], name: str, path: str, unknown: list[str
         )
 
 
-def _coerce_field(value: dict[str, Any], name: str, kind: str, prefix: str) -> None:
+def _coerce_field(value: dict[str, Any], name: str, go_type: str, prefix: str) -> None:
     """Convert one metadata field in place; raise MalformedMetadata for a wrong type."""
     item = value[name]
-    where = f"{prefix}.{name}"
-    if kind in _TEXTUAL and not isinstance(item, str):
-        raise _mismatch(item, where, kind)
-    if kind == "bool" and not isinstance(item, bool):
-        raise _mismatch(item, where, kind)
-    if kind == "int64" and (isinstance(item, bool) or not isinstance(item, int)):
-        raise _mismatch(item, where, kind, shows_value=isinstance(item, float))
-    if kind == "time":
-        value[name] = _time(item, where)
-    elif kind == _MAP:
-        _coerce_map(item, where)
-    elif kind.startswith("[]"):
-        _coerce_list(item, where, kind)
+    location = f"{prefix}.{name}"
+    if go_type in _STRING_TYPES and not isinstance(item, str):
+        raise _build_mismatch(item, location, go_type)
+    if go_type == "bool" and not isinstance(item, bool):
+        raise _build_mismatch(item, location, go_type)
+    if go_type == "int64" and (isinstance(item, bool) or not isinstance(item, int)):
+        raise _build_mismatch(item, location, go_type, shows_value=isinstance(item, float))
+    if go_type == "time":
+        value[name] = _convert_time(item, location)
+    elif go_type == _MAP:
+        _coerce_map(item, location)
+    elif go_type.startswith("[]"):
+        _coerce_list(item, location, go_type)
 
 
-def _coerce_map(value: Any, where: str) -> None:
+def _coerce_map(value: Any, location: str) -> None:
+    """Convert a map of strings in place; Go's decoder reads null as an empty string."""
     if not isinstance(value, dict):
-        raise _mismatch(value, where, _MAP)
+        raise _build_mismatch(value, location, _MAP)
     for key, item in sorted(value.items()):
         if item is None:
             value[key] = ""
         elif not isinstance(item, str):
-            raise _mismatch(item, where, _STRING)
+            raise _build_mismatch(item, location, _STRING)
 
 
-def _coerce_list(value: Any, where: str, kind: str) -> None:
+def _coerce_list(value: Any, location: str, go_type: str) -> None:
+    """Convert a list in place; `_coerce_items` converts the structs in it."""
     if not isinstance(value, list):
-        raise _mismatch(value, where, kind)
-    if kind == "[]string":
+        raise _build_mismatch(value, location, go_type)
+    if go_type == "[]string":
         for index, item in enumerate(value):
             if item is None:
                 value[index] = ""
             elif not isinstance(item, str):
-                raise _mismatch(item, where, _STRING)
+                raise _build_mismatch(item, location, _STRING)
 
 
-def _mismatch(
-    value: Any, where: str, kind: str, *, shows_value: bool = False
+def _build_mismatch(
+    value: Any, location: str, go_type: str, *, shows_value: bool = False
 ) -> MalformedMetadata:
-    actual = _KINDS.get(type(value), "null") + (f" {value}" if shows_value else "")
+    """Return Go's error for a value of the wrong type.
+
+    Args:
+        value: the value.
+        location: the field, as Go names it.
+        go_type: the type of the field.
+        shows_value: whether Go's message has the value: for a number that is no integer.
+    """
+    actual = _JSON_TYPES.get(type(value), "null") + (f" {value}" if shows_value else "")
     return MalformedMetadata(
-        f"json: cannot unmarshal {actual} into Go struct field {where} of type {kind}"
+        f"json: cannot unmarshal {actual} into Go struct field {location} of type {go_type}"
     )
 
 
-def _time(value: Any, where: str) -> str:
-    """Return an RFC 3339 time as the server prints it: UTC, whole seconds."""
+def _convert_time(value: Any, location: str) -> str:
+    """Return an RFC 3339 time as the server prints it; refuse other values."""
     if not isinstance(value, str):
-        raise _mismatch(value, where, _STRING)
-    return _instant(value)
+        raise _build_mismatch(value, location, _STRING)
+    return _format_time(value)
 
 
 @remember_results(1024)
-def _instant(value: str) -> str:
-    """Return the server's text of a time; the same few times stand in object after object."""
+def _format_time(value: str) -> str:
+    """Return a time in UTC with whole seconds; cached as few times occur in many objects."""
     if not _RFC3339.fullmatch(value):
         layout = "2006-01-02T15:04:05Z07:00"
         raise MalformedMetadata(f'parsing time "{value}" as "{layout}": cannot parse it')
@@ -256,7 +281,7 @@ def check_labels(labels: Mapping[str, str], path: str, out: list[FieldError]) ->
 def check_annotations(annotations: Mapping[str, str], path: str, out: list[FieldError]) -> None:
     """Append the errors of annotation keys, and of their size together (256 KiB)."""
     for key in sorted(annotations):
-        # Keys are validated without regard to case.
+        # As in ValidateAnnotations, case does not matter.
         out += [
             invalid(path, key, problem) for problem in names.qualified_name_errors(key.lower())
         ]

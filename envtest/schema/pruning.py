@@ -1,4 +1,4 @@
-"""What a schema drops from an object and fills in: unknown fields, defaults, nulls."""
+"""Pruning and defaulting by a schema: drop unknown fields, set defaults, replace or drop nulls."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, Final, NamedTuple, Self
 
 from typing_extensions import override
 
-# A look at the type is quicker than `isinstance`; what was decoded has no others.
+# Comparing types is faster than `isinstance`, and decoded JSON has no subclasses.
 _CONTAINERS: Final = frozenset({dict, list})
 _TYPE_META = frozenset({"apiVersion", "kind", "metadata"})
 
 
 class PruneNode:
-    """What one schema node keeps.
+    """One schema node, compiled for dropping unknown fields.
 
     Args:
-        schema: the schema; None for a place without one, where nothing is kept.
+        schema: the schema; None for a value without one, all of whose fields are unknown.
     """
 
     __slots__ = ("_additional", "_embedded", "_items", "_preserve", "_properties")
@@ -29,25 +29,26 @@ class PruneNode:
         self._embedded = bool(schema.get("x-kubernetes-embedded-resource"))
         properties: Mapping[str, Any] = schema.get("properties") or {}
         self._properties = {name: PruneNode(child) for name, child in properties.items()}
-        self._additional = self._additional_node(schema.get("additionalProperties"))
+        self._additional = self._build_additional(schema.get("additionalProperties"))
         items = schema.get("items")
         self._items = PruneNode(items) if isinstance(items, Mapping) else None
 
     @classmethod
-    def _additional_node(cls, schema: object) -> Self | None:
-        # A boolean lets names stand (`false` is for validation to refuse) but says nothing about
-        # what is inside: scalars stay, the rest is emptied.
+    def _build_additional(cls, schema: object) -> Self | None:
+        # With a boolean the names of the map stay: validation refuses them for `false`. Their
+        # values have no schema, so all fields below them are dropped.
         if isinstance(schema, Mapping):
             return cls(schema)
         return None if schema is None else cls(None)
 
     def prune_root(self, obj: dict[str, Any], unknown: list[str], old: Mapping[str, Any]) -> None:
-        """Drop unknown fields of a whole object: apiVersion, kind and metadata always stay.
+        """Drop unknown fields of a whole object, in place, but not apiVersion, kind and metadata.
 
         Args:
-            obj: the object, changed in place.
-            unknown: where paths go, unsorted.
-            old: an object that was pruned; parts that are the very same are left out.
+            obj: the object.
+            unknown: a list to which the paths of dropped fields are added, unsorted.
+            old: an object that was pruned; parts that are the same Python object there are
+                skipped.
         """
         for name, item in list(obj.items()):
             if name in _TYPE_META:
@@ -69,14 +70,14 @@ class PruneNode:
         root: bool = False,
         keep_all: bool = False,
     ) -> None:
-        """Drop unknown fields below `value`, in place; append their paths to `unknown`.
+        """Drop unknown fields at and below a value, in place.
 
         Args:
-            value: an object or a list; of anything else nothing can be dropped.
-            path: where it stands, "" for the root.
-            unknown: where paths go, unsorted.
-            root: whether apiVersion, kind and metadata stay here whatever the schema says.
-            keep_all: whether unknown fields stay: items of a list that preserves them do so too.
+            value: an object or a list; other values have no fields.
+            path: its path, empty for the root.
+            unknown: a list to which the paths of dropped fields are added, unsorted.
+            root: whether apiVersion, kind and metadata stay, because the value is a whole object.
+            keep_all: whether unknown fields stay, because the list around the value keeps them.
         """
         keep_all = keep_all or self._preserve
         if type(value) is list:
@@ -100,7 +101,9 @@ class PruneNode:
     def _prune_items(
         self, value: list[Any], path: str, unknown: list[str], *, keep_all: bool
     ) -> None:
-        items = self._items or (None if keep_all else _NOTHING)
+        """Drop unknown fields of the items of a list, in place."""
+        # Items without a schema have only unknown fields.
+        items = self._items or (None if keep_all else _KEEP_NOTHING)
         if items is None:
             return
         for index, item in enumerate(value):
@@ -108,7 +111,7 @@ class PruneNode:
                 items.prune(item, f"{path}[{index}]", unknown, keep_all=keep_all)
 
 
-_NOTHING = PruneNode(None)
+_KEEP_NOTHING = PruneNode(None)
 
 
 _NO_OBJECT: Final[Mapping[str, Any]] = MappingProxyType({})
@@ -119,7 +122,7 @@ class _ChildDefault(NamedTuple):
 
     Args:
         replaces_null: whether a null counts as absent, because the schema does not allow null.
-        default: the default value; None without one.
+        default: the default value; None if there is none.
     """
 
     replaces_null: bool = False
@@ -132,17 +135,16 @@ class _ChildDefault(NamedTuple):
 
 
 class DefaultNode:
-    """What one schema node fills in; built only where defaults or nulls below it can matter.
+    """One schema node, compiled for setting defaults and for nulls that the schema does not allow.
 
-    A null counts as absent where the schema does not allow null: it is replaced by the default, or
-    dropped where there is none. Items of lists and values of maps are replaced only by a default;
-    without one a null stays in a list.
+    Such a null counts as absent. A default replaces it. Without a default, a null is dropped as a
+    property or as a value of a map, and stays as an item of a list.
     """
 
     __slots__ = (
         "_additional",
         "_additional_default",
-        "_deep",
+        "_busy_properties",
         "_defaults",
         "_items",
         "_items_default",
@@ -152,8 +154,8 @@ class DefaultNode:
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         properties: Mapping[str, Any] = schema.get("properties") or {}
-        kind = type(self)
-        self._properties = {name: kind(child) for name, child in properties.items()}
+        node_class = type(self)
+        self._properties = {name: node_class(child) for name, child in properties.items()}
         self._nullable = frozenset(
             name for name, child in properties.items() if child.get("nullable")
         )
@@ -162,46 +164,48 @@ class DefaultNode:
             for name, child in properties.items()
             if child.get("default") is not None
         )
-        self._additional, self._additional_default = self._child_node(
+        self._additional, self._additional_default = self._build_child(
             schema.get("additionalProperties")
         )
-        self._items, self._items_default = self._child_node(schema.get("items"))
-        # The properties below which there can be anything to do; few of the many.
-        self._deep = {name: node for name, node in self._properties.items() if not node.is_idle}
+        self._items, self._items_default = self._build_child(schema.get("items"))
+        # The properties below which there are defaults or nulls to replace; few have any.
+        self._busy_properties = {
+            name: node for name, node in self._properties.items() if not node.is_idle
+        }
 
     @property
     def is_idle(self) -> bool:
-        """Whether there is no default to fill in, and no null to drop, below this node."""
+        """Whether this node has no defaults to set and no nulls to replace at any depth below."""
         if self._properties or self._additional is not None:
             return False
         return self._items is None or (self._items.is_idle and not self._items_default.fills_nulls)
 
     @classmethod
-    def _child_node(cls, schema: object) -> tuple[Self | None, _ChildDefault]:
+    def _build_child(cls, schema: object) -> tuple[Self | None, _ChildDefault]:
         """Return the node and the default of the schema of items or of a map's values."""
         if not isinstance(schema, Mapping):
             return None, _ChildDefault()
         return cls(schema), _ChildDefault(not schema.get("nullable"), schema.get("default"))
 
     def apply(self, value: Any, old: Mapping[str, Any] = _NO_OBJECT) -> None:
-        """Fill in defaults in `value`, in place.
+        """Set defaults at and below a value, and replace or drop nulls, in place.
 
         Args:
-            value: the value; there is nothing to do in a scalar.
-            old: an object that was filled in before. Members that are the very same in it are
-                spared a second look.
+            value: an object or a list; other values stay.
+            old: an object that has its defaults; members that are the same Python object there
+                are skipped.
         """
         if type(value) is list:
             self._apply_items(value)
         if type(value) is not dict:
             return
         if self._defaults:
-            self._fill_in(value)
-        # Asked of all values at once, as it is rare.
+            self._set_defaults(value)
+        # One fast test for all values, because nulls are rare.
         if None in value.values():
-            self._drop_nulls(value)
+            self._settle_nulls(value)
         if self._additional is None:
-            for name, child in self._deep.items():
+            for name, child in self._busy_properties.items():
                 item = value.get(name)
                 if type(item) in _CONTAINERS and old.get(name) is not item:
                     child.apply(item)
@@ -210,17 +214,17 @@ class DefaultNode:
             if type(item) in _CONTAINERS and old.get(name) is not item:
                 self._properties.get(name, self._additional).apply(item)
 
-    def _fill_in(self, value: dict[str, Any]) -> None:
+    def _set_defaults(self, value: dict[str, Any]) -> None:
         """Set the properties of an object that are absent, or null where null is not allowed."""
         for name, default, replaces_null in self._defaults:
             if name not in value or (replaces_null and value[name] is None):
                 value[name] = copy.deepcopy(default)
 
     def _apply_items(self, value: list[Any]) -> None:
-        """Replace null items by the default, then fill in defaults below each item.
+        """Replace null items by the default, then set defaults below each item, in place.
 
-        The default of an item gets defaults below it, too. Without a default a null stays, and
-        validation refuses it where null is not allowed.
+        Defaults below an item are also set in the default of the item. Without a default a null
+        stays, and validation refuses it if null is not allowed.
         """
         items = self._items
         if items is None:
@@ -231,8 +235,12 @@ class DefaultNode:
             if type(value[index]) in _CONTAINERS:
                 items.apply(value[index])
 
-    def _drop_nulls(self, value: dict[str, Any]) -> None:
-        """Drop each null that the schema does not allow; in a map, a default replaces it."""
+    def _settle_nulls(self, value: dict[str, Any]) -> None:
+        """Replace or drop each null that the schema does not allow, in place.
+
+        A null value of a map is replaced by the default, if there is one. All others are dropped;
+        `_set_defaults` has replaced those of properties with a default before.
+        """
         nulls = [name for name, item in value.items() if item is None]
         for name in filter(self._counts_as_absent, nulls):
             default = None if name in self._properties else self._additional_default.default
@@ -242,23 +250,24 @@ class DefaultNode:
                 value[name] = copy.deepcopy(default)
 
     def _counts_as_absent(self, name: str) -> bool:
-        """Return whether a null under this name counts as absent: the schema allows no null."""
+        """Return whether a null under this name counts as absent, as the schema allows no null."""
         if name in self._properties:
             return name not in self._nullable
         return self._additional is not None and self._additional_default.replaces_null
 
 
 class AppliedDefaultNode(DefaultNode):
-    """What one schema node fills in for server-side apply, which drops no null.
+    """One schema node, compiled for setting defaults after a server-side apply.
 
-    An applied null stays where the schema has no default, and validation refuses it
-    where null is not allowed.
+    Unlike other writes, an apply keeps a null without a default. Validation then refuses it if
+    null is not allowed.
     """
 
     __slots__ = ()
 
     @override
-    def _drop_nulls(self, value: dict[str, Any]) -> None:
+    def _settle_nulls(self, value: dict[str, Any]) -> None:
+        """Replace each null value of a map by the default, if there is one; drop no null."""
         default = self._additional_default.default
         if default is None:
             return

@@ -28,9 +28,9 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     name = definition_name(group, version, names["kind"])
     list_name = definition_name(group, version, names["listKind"])
     base = {"group": group, "version": version}
-    kind = _root(_add_embedded_metadata(schema))
+    kind = _build_kind(_add_embedded_metadata(schema))
     kind["x-kubernetes-group-version-kind"] = [{**base, "kind": names["kind"]}]
-    listed = _list(names, _V3 + name)
+    listed = _build_list(names, _V3 + name)
     listed["x-kubernetes-group-version-kind"] = [{**base, "kind": names["listKind"]}]
     if selectable := entry.get("selectableFields"):
         paths = [{"fieldPath": field["jsonPath"].removeprefix(".")} for field in selectable]
@@ -43,48 +43,51 @@ def definition_name(group: str, version: str, kind: str) -> str:
     return ".".join([*reversed(group.split(".")), version, kind])
 
 
-def _reference(name: str, description: str) -> _Schema:
+def _build_reference(name: str, description: str) -> _Schema:
+    """Return a schema that refers to a definition; allOf lets it have its own description."""
     return {"description": description, "allOf": [{"$ref": _V3 + name}]}
 
 
-def _type_meta() -> _Schema:
+def _describe_type_meta() -> _Schema:
+    """Return the properties apiVersion and kind."""
     return {
         "apiVersion": {"description": wording.API_VERSION, "type": "string"},
         "kind": {"description": wording.KIND, "type": "string"},
     }
 
 
-def _root(schema: _Schema) -> _Schema:
-    """Return a kind's definition, with the type and metadata that every object has."""
-    properties = {**schema.get("properties", {}), **_type_meta()}
-    properties["metadata"] = _reference(_META, wording.METADATA)
+def _build_kind(schema: _Schema) -> _Schema:
+    """Return a kind's definition: its schema with apiVersion, kind and metadata."""
+    properties = {**schema.get("properties", {}), **_describe_type_meta()}
+    properties["metadata"] = _build_reference(_META, wording.METADATA)
     return {**schema, "properties": properties}
 
 
-def _list(names: Mapping[str, Any], reference: str) -> _Schema:
+def _build_list(names: Mapping[str, Any], reference: str) -> _Schema:
+    """Return the definition of a kind's list; `reference` is the definition of its items."""
     described = f"List of {names['plural']}. More info: {wording.CONVENTIONS}"
     items = {"description": described, "type": "array", "items": {"$ref": reference}}
-    metadata = _reference(_LIST_META, wording.LIST_METADATA)
+    metadata = _build_reference(_LIST_META, wording.LIST_METADATA)
     return {
         "description": f"{names['listKind']} is a list of {names['kind']}",
         "type": "object",
         "required": ["items"],
-        "properties": {**_type_meta(), "items": items, "metadata": metadata},
+        "properties": {**_describe_type_meta(), "items": items, "metadata": metadata},
     }
 
 
 def _add_embedded_metadata(schema: Mapping[str, Any]) -> _Schema:
     """Return a schema with type and metadata added to embedded objects, at every depth."""
-    node = {name: _child(name, value) for name, value in schema.items()}
-    return _with_type_meta(node) if schema.get(_EMBEDDED) else node
+    node = {name: _add_below(name, value) for name, value in schema.items()}
+    return _add_type_meta(node) if schema.get(_EMBEDDED) else node
 
 
-def _with_type_meta(schema: _Schema) -> _Schema:
+def _add_type_meta(schema: _Schema) -> _Schema:
     """Return an embedded object's schema with type and metadata added."""
     embedded = {
         "apiVersion": {"description": wording.EMBEDDED_API_VERSION, "type": "string"},
         "kind": {"description": wording.EMBEDDED_KIND, "type": "string"},
-        "metadata": _reference(_META, wording.METADATA),
+        "metadata": _build_reference(_META, wording.METADATA),
     }
     required = [*(schema.get("required") or ()), "kind", "apiVersion"]
     return {
@@ -94,7 +97,8 @@ def _with_type_meta(schema: _Schema) -> _Schema:
     }
 
 
-def _child(name: str, value: Any) -> Any:
+def _add_below(name: str, value: Any) -> Any:
+    """Return the value of a keyword, with type and metadata added to embedded objects in it."""
     if name == "properties":
         return {key: _add_embedded_metadata(child) for key, child in value.items()}
     if name in {"items", "additionalProperties"} and isinstance(value, Mapping):

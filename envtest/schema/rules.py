@@ -1,8 +1,8 @@
 """Rules of a schema (`x-kubernetes-validations`), compiled once and evaluated over objects.
 
-A rule sees the value of its own node as `self`. Rules that read `oldSelf` run only where an old
-value corresponds to the new one: under the same property, map key or, in lists of type map, the
-same key fields.
+A rule reads the value of its own node as `self`. A rule that reads `oldSelf` is evaluated only if
+an old value corresponds to the new one: it has the same property, the same map key or, in lists of
+type map, the same key fields.
 """
 
 import re
@@ -12,39 +12,39 @@ from typing import Any, Self
 
 import msgspec
 
-from envtest.schema.cel import CelError, Program, reads_old, with_optional_old
-from envtest.schema.celtypes import converter
+from envtest.schema.cel import CelError, Program, reads_old_self, rewrite_optional_old
+from envtest.schema.celtypes import build_converter
 from envtest.schema.correlation import Pair
 from envtest.schema.errors import NO_FIELD, OMITTED, FieldError, duplicate, forbidden, invalid
 from envtest.schema.errors import build_required_error as required_error
-from envtest.schema.maplists import MapKeys, keys_of
+from envtest.schema.maplists import MapKeys, read_map_keys
 
 _MISSING = object()
 _LONGEST_MESSAGE = 5 * 1024
-# How many values are remembered at one node, and how long their JSON may be.
-_MOST_PASSED = 1024
-_LONGEST_PASSED = 4096
+# The number of values that a node remembers as breaking no rule, and their longest JSON.
+_MOST_KNOWN_GOOD = 1024
+_LONGEST_KNOWN_GOOD = 4096
 _encode = msgspec.json.Encoder().encode
 _STEP = re.compile(r"\.([^.\[\]]+)|\['((?:[^'\\]|\\.)*)'\]")
 _ESCAPED = re.compile(r"\\(.)")
 
 
-def normalized_path(path: str, schema: Mapping[str, Any]) -> str | None:
-    """Return a rule's `fieldPath` as it is added to the node's own path.
+def normalize_field_path(path: str, schema: Mapping[str, Any]) -> str | None:
+    """Return a rule's `fieldPath` in the form in which messages append it to the node's path.
 
     Args:
-        path: `.spec.size` or `.labels['a.b']`.
-        schema: the node's schema.
+        path: the fieldPath, such as `.spec.size` or `.labels['a.b']`.
+        schema: the schema of the node.
 
     Returns:
-        The path, "" for an empty one, None where it leads to no field of the schema.
+        The path such as `spec.size` or `labels[a.b]`; None if the schema has no such field.
     """
-    at, parts = 0, ""
-    while at < len(path):
-        match = _STEP.match(path, at)
+    position, parts = 0, ""
+    while position < len(path):
+        match = _STEP.match(path, position)
         if match is None:
             return None
-        at = match.end()
+        position = match.end()
         name = match[1] if match[1] is not None else _ESCAPED.sub(r"\1", match[2])
         properties, additional = schema.get("properties"), schema.get("additionalProperties")
         if properties:
@@ -59,12 +59,12 @@ def normalized_path(path: str, schema: Mapping[str, Any]) -> str | None:
 
 
 class ValidationRule:
-    """One entry of `x-kubernetes-validations`, ready to be evaluated.
+    """One entry of `x-kubernetes-validations`, compiled.
 
     Attributes:
-        message: the fixed message; the rule's own text where it has none.
-        transition: whether it compares with the old value.
-        optional_old: whether it is evaluated without an old value too.
+        message: the fixed message; if the entry has none, one that quotes the rule.
+        reads_old: whether the rule reads oldSelf.
+        optional_old: whether a rule that reads oldSelf is also evaluated without an old value.
     """
 
     def __init__(self, rule: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
@@ -72,58 +72,66 @@ class ValidationRule:
         message = (rule.get("message") or "").strip()
         self.message = message or f"failed rule: {expression}"
         self.reason = rule.get("reason") or "FieldValueInvalid"
-        self.field_path = normalized_path(rule.get("fieldPath") or "", schema) or ""
-        self.transition = reads_old(expression)
+        self.field_path = normalize_field_path(rule.get("fieldPath") or "", schema) or ""
+        self.reads_old = reads_old_self(expression)
         self.optional_old = bool(rule.get("optionalOldSelf"))
-        self._named = message or expression
+        self._quoted_rule = message or expression
         self._program, self._failure = self._compile_expression(expression)
-        said = rule.get("messageExpression")
-        self._said = self._compile_expression(said)[0] if said else None
+        message = rule.get("messageExpression")
+        self._message_program = self._compile_expression(message)[0] if message else None
 
     def _compile_expression(self, expression: str) -> tuple[Program | None, str]:
         try:
-            return Program(with_optional_old(expression) if self.optional_old else expression), ""
+            return Program(
+                rewrite_optional_old(expression) if self.optional_old else expression
+            ), ""
         except CelError as error:
             return None, f"rule compile error: {error}"
 
-    def variables(self, value: Any, old: Any) -> dict[str, Any]:
+    def build_variables(self, value: Any, old: Any) -> dict[str, Any]:
         """Return the variables of the rule by their names."""
         if self.optional_old:
             return {"self": value, "old": {} if old is _MISSING else {"self": old}}
         return {"self": value} if old is _MISSING else {"self": value, "oldSelf": old}
 
-    def broken(self, variables: Mapping[str, Any]) -> str:
-        """Return the message of a rule that does not hold, or ""."""
+    def find_failure(self, variables: Mapping[str, Any]) -> str:
+        """Return the message of a rule that does not hold; empty if it holds.
+
+        Raises:
+            CelError: the rule cannot be evaluated.
+        """
+        # Every object breaks a rule that does not compile; the message says why it does not.
         if self._program is None:
             return self._failure
         if self._program.evaluate(variables) is True:
             return ""
-        if self._said is not None:
+        if self._message_program is not None:
             try:
-                message = str(self._said.evaluate(variables)).strip()
+                message = str(self._message_program.evaluate(variables)).strip()
             except CelError:
+                # As in kube-apiserver, the fixed message takes its place.
                 message = ""
             if message and "\n" not in message and len(message.encode()) <= _LONGEST_MESSAGE:
                 return message
         return self.message
 
     def describe_failure(self, error: CelError) -> str:
-        """Describe the error of a rule that could not be evaluated."""
-        return f"{error} evaluating rule: {self._named}"
+        """Return the message for a rule that could not be evaluated."""
+        return f"{error} evaluating rule: {self._quoted_rule}"
 
 
-# Not frozen: a frozen one takes three times as long to make, and every value has one.
+# Not frozen, because creating a frozen instance takes three times as long, and each value has one.
 @dataclass(slots=True)
-class _Place:
-    """A value with its path and what corresponds to it in the old object.
+class _RuleValue:
+    """A value with its path and its counterpart in the old object.
 
     Attributes:
         value: the new value.
-        path: where it stands.
-        old: the value that rules compare with, or _MISSING.
-        pair: the value with the old one, where they correspond.
-        nearest: the innermost pair at or above this place; rules may be broken while it is
-            unchanged.
+        path: its path.
+        old: the value that rules read as oldSelf; _MISSING if there is none.
+        pair: the value with its counterpart; None if it has none.
+        nearest: the innermost pair at or above this value. While that pair is unchanged, a broken
+            rule is only a warning.
     """
 
     value: Any
@@ -132,41 +140,41 @@ class _Place:
     pair: Pair | None
     nearest: Pair | None
 
-    def below(self, value: Any, path: str, old: Any, pair: Pair | None) -> "_Place":
-        """Return the place of a part of this value."""
-        return _Place(value, path, old=old, pair=pair, nearest=pair or self.nearest)
+    def below(self, value: Any, path: str, old: Any, pair: Pair | None) -> "_RuleValue":
+        """Return a part of this value."""
+        return _RuleValue(value, path, old=old, pair=pair, nearest=pair or self.nearest)
 
     def is_unchanged(self) -> bool:
-        """Return whether a rule that only looks at the new value may be broken here."""
+        """Return whether the value, or the part around it that has a counterpart, is unchanged."""
         return self.nearest is not None and self.nearest.is_unchanged()
 
 
 @dataclass(frozen=True, slots=True)
-class _Findings:
-    """What the rules of one object found."""
+class _RuleResults:
+    """The errors and warnings of the rules of one object."""
 
     errors: list[FieldError]
     warnings: list[str]
 
     @property
     def count(self) -> int:
-        """How many there are."""
+        """The number of errors and warnings."""
         return len(self.errors) + len(self.warnings)
 
 
 class RuleTree:
-    """The rules at and below one schema node; built only where there are any."""
+    """A schema node that has rules, or has some below it; other nodes get none."""
 
     def __init__(self, schema: Mapping[str, Any], *, root: bool) -> None:
         entries = schema.get("x-kubernetes-validations") or ()
         self._rules = [ValidationRule(entry, schema) for entry in entries]
-        self._kind: str = schema.get("type") or ""
-        self._convert = converter(schema, root=root) if entries else None
+        self._schema_type: str = schema.get("type") or ""
+        self._convert = build_converter(schema, root=root) if entries else None
         self._atomic = schema.get("x-kubernetes-map-type") == "atomic"
         is_map = schema.get("x-kubernetes-list-type") == "map"
-        self._map_keys: MapKeys | None = keys_of(schema) if is_map else None
-        # The JSON of values that an update left alone and that break no rule.
-        self._passed: set[bytes] = set()
+        self._map_keys: MapKeys | None = read_map_keys(schema) if is_map else None
+        # The JSON of values that break no rule, of those that an update left unchanged.
+        self._known_good: set[bytes] = set()
         below = {
             name: self.compile(child) for name, child in (schema.get("properties") or {}).items()
         }
@@ -176,11 +184,11 @@ class RuleTree:
 
     @classmethod
     def compile(cls, schema: object, *, root: bool = False) -> Self | None:
-        """Return the rules of `schema`, or None where it has none at any depth.
+        """Return the rules of a schema; None if it has none at any depth.
 
         Args:
             schema: a structural schema.
-            root: whether it is a whole object's, so that apiVersion, kind and names are visible.
+            root: whether it describes a whole object, whose apiVersion, kind and names rules see.
         """
         if not isinstance(schema, Mapping):
             return None
@@ -190,103 +198,117 @@ class RuleTree:
         return tree if tree._rules or below else None
 
     def check(self, obj: Any, pair: Pair | None, warnings: list[str]) -> list[FieldError]:
-        """Evaluate all rules.
+        """Evaluate all rules; return the errors.
 
         Args:
             obj: the object.
-            pair: the object with what it replaces, or None.
-            warnings: receives the messages of rules that an unchanged part breaks.
+            pair: the object with the stored one that it replaces; None for a new object.
+            warnings: a list to which the messages of rules are added that an unchanged part
+                breaks.
         """
         old = _MISSING if pair is None else pair.old
-        findings = _Findings([], warnings)
-        self.visit(_Place(obj, "", old=old, pair=pair, nearest=pair), findings)
-        return findings.errors
+        results = _RuleResults([], warnings)
+        self.check_value(_RuleValue(obj, "", old=old, pair=pair, nearest=pair), results)
+        return results.errors
 
-    def visit(self, place: _Place, findings: _Findings) -> None:
-        """Evaluate the rules of one value and of its parts.
+    def check_value(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+        """Evaluate the rules of a value and of all its parts, unless the result is known.
 
-        Of a value that is the very one of the old object, as a patch leaves what it does not
-        touch, it is remembered that its rules hold: a status is written far more often than the
-        spec next to it, whose rules are the slow ones.
+        A value that is the same Python object as the old one, as after a merge patch, is
+        remembered if it breaks no rule. A status is written far more often than the spec beside
+        it, and most slow rules are those of the spec.
         """
-        value = place.value
+        value = rule_value.value
+        # Rules are not evaluated for null.
         if value is None:
             return
-        if value is not place.old or type(value) is not dict:
-            self._visit_afresh(place, findings)
+        if value is not rule_value.old or type(value) is not dict:
+            self._evaluate_all(rule_value, results)
             return
         key = _encode(value)
-        if key in self._passed:
+        if key in self._known_good:
             return
-        before = findings.count
-        self._visit_afresh(place, findings)
-        if findings.count == before and len(key) <= _LONGEST_PASSED:
-            if len(self._passed) >= _MOST_PASSED:
-                self._passed.clear()
-            self._passed.add(key)
+        count_before = results.count
+        self._evaluate_all(rule_value, results)
+        if results.count == count_before and len(key) <= _LONGEST_KNOWN_GOOD:
+            if len(self._known_good) >= _MOST_KNOWN_GOOD:
+                self._known_good.clear()
+            self._known_good.add(key)
 
-    def _visit_afresh(self, place: _Place, findings: _Findings) -> None:
-        """Evaluate the rules of a value and of all below it."""
-        value = place.value
+    def _evaluate_all(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+        """Evaluate the rules of a value and of all its parts."""
+        value = rule_value.value
         if self._rules:
-            self._evaluate(place, findings)
+            self._evaluate_own(rule_value, results)
         if isinstance(value, dict):
-            self._check_members(place, findings)
+            self._check_fields(rule_value, results)
         elif isinstance(value, list) and self._items is not None:
-            old = place.old if isinstance(place.old, list) else []
-            before = None if self._map_keys is None else self._map_keys.index(old)
+            old = rule_value.old if isinstance(rule_value.old, list) else []
+            old_items = None if self._map_keys is None else self._map_keys.index(old)
             for index, item in enumerate(value):
-                was = _MISSING if before is None else before.get(item, _MISSING)
-                pair = None if place.pair is None else place.pair.item(item)
-                inner = place.below(item, f"{place.path}[{index}]", old=was, pair=pair)
-                self._items.visit(inner, findings)
+                old_item = _MISSING if old_items is None else old_items.get(item, _MISSING)
+                pair = None if rule_value.pair is None else rule_value.pair.pair_item(item)
+                inner = rule_value.below(
+                    item, f"{rule_value.path}[{index}]", old=old_item, pair=pair
+                )
+                self._items.check_value(inner, results)
 
-    def _check_members(self, place: _Place, findings: _Findings) -> None:
-        """Visit the fields of an object that have a schema."""
-        was = place.old if isinstance(place.old, dict) and not self._atomic else {}
-        prefix = f"{place.path}." if place.path else ""
-        for name, item in place.value.items():
+    def _check_fields(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+        """Evaluate the rules of the fields of an object.
+
+        The fields of an atomic map have no old values, because it is replaced as a whole.
+        """
+        old_value = rule_value.old if isinstance(rule_value.old, dict) and not self._atomic else {}
+        prefix = f"{rule_value.path}." if rule_value.path else ""
+        for name, item in rule_value.value.items():
             child = self._properties.get(name)
             if child is not None:
                 path = prefix + name
             elif self._additional is not None:
-                child, path = self._additional, f"{place.path}[{name}]"
+                child, path = self._additional, f"{rule_value.path}[{name}]"
             else:
                 continue
-            pair = None if place.pair is None else place.pair.member(name, item)
-            child.visit(place.below(item, path, old=was.get(name, _MISSING), pair=pair), findings)
+            pair = None if rule_value.pair is None else rule_value.pair.pair_member(name, item)
+            child.check_value(
+                rule_value.below(item, path, old=old_value.get(name, _MISSING), pair=pair), results
+            )
 
-    def _evaluate(self, place: _Place, findings: _Findings) -> None:
-        """Evaluate the rules of one node; an unchanged broken value is a warning only."""
-        new, old = place.value, _MISSING if place.old is None else place.old
+    def _evaluate_own(self, rule_value: _RuleValue, results: _RuleResults) -> None:
+        """Evaluate the rules of one node.
+
+        A broken rule is only a warning if the value is unchanged and the rule reads no oldSelf.
+        """
+        new, old = rule_value.value, _MISSING if rule_value.old is None else rule_value.old
         if self._convert is not None:
             new = self._convert(new)
             old = old if old is _MISSING else self._convert(old)
         for rule in self._rules:
-            if rule.transition and old is _MISSING and not rule.optional_old:
+            if rule.reads_old and old is _MISSING and not rule.optional_old:
                 continue
             try:
-                said = rule.broken(rule.variables(new, old))
+                message = rule.find_failure(rule.build_variables(new, old))
             except CelError as error:
-                path = place.path or NO_FIELD
-                findings.errors.append(invalid(path, self._kind, rule.describe_failure(error)))
+                path = rule_value.path or NO_FIELD
+                results.errors.append(
+                    invalid(path, self._schema_type, rule.describe_failure(error))
+                )
                 continue
-            if not said:
+            if not message:
                 continue
-            refused = _refusal(rule, place, said)
-            if not rule.transition and place.is_unchanged():
-                findings.warnings.append(refused.message)
+            field_error = _build_error(rule, rule_value, message)
+            if not rule.reads_old and rule_value.is_unchanged():
+                results.warnings.append(field_error.message)
             else:
-                findings.errors.append(refused)
+                results.errors.append(field_error)
 
 
-def _refusal(rule: ValidationRule, place: _Place, detail: str) -> FieldError:
-    """Return the error of a broken rule, by the reason that the rule names."""
-    path = place.path
+def _build_error(rule: ValidationRule, rule_value: _RuleValue, detail: str) -> FieldError:
+    """Return the error of a broken rule; its type follows from the rule's `reason`."""
+    path = rule_value.path
     if rule.field_path:
         path = f"{path}.{rule.field_path}" if path else rule.field_path
     path = path or NO_FIELD
-    value = OMITTED if isinstance(place.value, dict | list) else place.value
+    value = OMITTED if isinstance(rule_value.value, dict | list) else rule_value.value
     if rule.reason == "FieldValueForbidden":
         return forbidden(path, detail)
     if rule.reason == "FieldValueRequired":

@@ -1,4 +1,4 @@
-"""Tables: the columns a CRD version prints, and the cells of one object."""
+"""Tables of custom resources: the columns of a CRD version, and the cells of one object."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from envtest.schema.wording import CREATION_TIMESTAMP, NAME
 
 _ENVIRONMENT: Final = JSONPathEnvironment()
 Find = Callable[[Any], list[Any]]
-# Most paths are names with dots before them, which need no library.
+# Most paths are names after dots, which are read without the library.
 _NAMES: Final = re.compile(r"(?:\.[\w-]+)+", re.ASCII)
-# A name with a dot in it, which kubectl's dialect escapes.
+# A name that contains a dot, which kubectl's dialect escapes by a backslash.
 _DOTTED: Final = re.compile(r"\.((?:[^.\[\]\\]|\\.)*\\\.(?:[^.\[\]\\]|\\.)*)")
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -27,7 +27,7 @@ _YEAR: Final = 365 * _DAY
 
 @dataclass(frozen=True, slots=True)
 class PrintedColumn:
-    """One column: its header for the client, and where its cells come from."""
+    """One column: its header, and a function that finds its values in an object."""
 
     name: str
     type: str
@@ -48,24 +48,25 @@ class PrintedColumn:
 
 
 def compile_path(json_path: str) -> Find:
-    """Return a function that finds the values at a path; missing keys give none.
+    """Return a function that returns the values at a path; an empty list for a missing key.
 
     Args:
-        json_path: in the dialect of kubectl and printer columns, `.spec.items[0].name`.
+        json_path: a path in the dialect of kubectl, such as `.spec.items[0].name`.
 
     Raises:
-        JSONPathError: it is no path.
+        JSONPathError: the path cannot be parsed.
     """
     if _NAMES.fullmatch(json_path):
         names = json_path.split(".")[1:]
-        return lambda value: _at(value, names)
+        return lambda value: _find_at(value, names)
     if not json_path.startswith("."):
         raise JSONPathError(f"{json_path} does not begin with a dot")
     quoted = _DOTTED.sub(lambda match: f"['{match[1].replace(chr(92), '')}']", json_path)
     return _ENVIRONMENT.compile(f"${quoted}").findall
 
 
-def _at(value: Any, names: Sequence[str]) -> list[Any]:
+def _find_at(value: Any, names: Sequence[str]) -> list[Any]:
+    """Return the value below these names in a list; an empty list if a name is missing."""
     for name in names:
         if not isinstance(value, dict) or name not in value:
             return []
@@ -73,12 +74,12 @@ def _at(value: Any, names: Sequence[str]) -> list[Any]:
     return [value]
 
 
-def _standard(
-    name: str, kind: str, name_format: str, description: str, path: str
+def _build_standard(
+    name: str, column_type: str, name_format: str, description: str, path: str
 ) -> PrintedColumn:
     return PrintedColumn(
         name,
-        kind,
+        column_type,
         format=name_format,
         description=description,
         priority=0,
@@ -86,10 +87,10 @@ def _standard(
     )
 
 
-NAME_COLUMN: Final = _standard(
+NAME_COLUMN: Final = _build_standard(
     "Name", "string", name_format="name", description=NAME, path=".metadata.name"
 )
-AGE_COLUMN: Final = _standard(
+AGE_COLUMN: Final = _build_standard(
     "Age",
     "date",
     name_format="",
@@ -99,20 +100,23 @@ AGE_COLUMN: Final = _standard(
 
 
 def table_columns(crd_version: Mapping[str, Any]) -> list[PrintedColumn]:
-    """Return the columns of a CRD version: Name, then its own; Age where it has none.
+    """Return the columns of a CRD version: Name, then its own; Name and Age if it has none.
+
+    As in the server, one path that cannot be parsed discards all columns of the version.
 
     Args:
-        crd_version: an entry of `spec.versions`. A path that cannot be read makes the server fall
-            back to the standard columns; so does this.
+        crd_version: an entry of `spec.versions`.
     """
     try:
-        own = [_column(entry) for entry in crd_version.get("additionalPrinterColumns") or ()]
+        own_columns = [
+            _build_column(entry) for entry in crd_version.get("additionalPrinterColumns") or ()
+        ]
     except JSONPathError:
-        own = []
-    return [NAME_COLUMN, *(own or [AGE_COLUMN])]
+        own_columns = []
+    return [NAME_COLUMN, *(own_columns or [AGE_COLUMN])]
 
 
-def _column(entry: Mapping[str, Any]) -> PrintedColumn:
+def _build_column(entry: Mapping[str, Any]) -> PrintedColumn:
     path = entry["jsonPath"]
     described = f"Custom resource definition column (in JSONPath format): {path}"
     return PrintedColumn(
@@ -133,17 +137,18 @@ def table_cells(
     Args:
         columns: from `table_columns`.
         obj: the object.
-        now: the moment that ages are counted from, with time zone.
+        now: the current time, with time zone, from which ages are computed.
     """
     cells: list[Any] = []
     for column in columns:
+        # As kubectl prints only the first of several values.
         values = column.find(obj)
-        cells.append(_cell(column.type, values[0], now) if values else None)
+        cells.append(_format_cell(column.type, values[0], now) if values else None)
     return cells
 
 
-def _cell(kind: str, value: Any, now: datetime.datetime) -> Any:
-    return _CELLS[kind](value, now)
+def _format_cell(column_type: str, value: Any, now: datetime.datetime) -> Any:
+    return _CELLS[column_type](value, now)
 
 
 def _format_text(value: Any, _now: datetime.datetime) -> str:
@@ -152,19 +157,19 @@ def _format_text(value: Any, _now: datetime.datetime) -> str:
     return "<no value>" if value is None else json_text(value)
 
 
-def _integer(value: Any, _now: datetime.datetime) -> int | None:
+def _to_integer(value: Any, _now: datetime.datetime) -> int | None:
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _numeric_cell(value: Any, _now: datetime.datetime) -> float | None:
+def _to_number(value: Any, _now: datetime.datetime) -> float | None:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _boolean(value: Any, _now: datetime.datetime) -> bool | None:
+def _to_boolean(value: Any, _now: datetime.datetime) -> bool | None:
     return value if isinstance(value, bool) else None
 
 
-def _date(value: Any, now: datetime.datetime) -> str | None:
+def _to_age(value: Any, now: datetime.datetime) -> str | None:
     if not isinstance(value, str):
         return None
     if not value:
@@ -179,26 +184,27 @@ def _date(value: Any, now: datetime.datetime) -> str | None:
 
 
 _CELLS: Mapping[str, Callable[[Any, datetime.datetime], Any]] = {
-    "boolean": _boolean,
-    "date": _date,
-    "integer": _integer,
-    "number": _numeric_cell,
+    "boolean": _to_boolean,
+    "date": _to_age,
+    "integer": _to_integer,
+    "number": _to_number,
     "string": _format_text,
 }
 
 
 def human_duration(seconds: float) -> str:
-    """Return a duration as kubectl prints ages: two units at most, the second if it matters.
+    """Return a duration as kubectl prints ages, such as 5m30s: at most two units.
 
     Args:
-        seconds: may be slightly negative (clocks differ); below -1 s it is `<invalid>`.
+        seconds: the duration. Down to -1 it counts as 0, because clocks differ; below it is
+            `<invalid>`.
     """
     whole = int(seconds)
     if whole < -1:
         return "<invalid>"
-    for limit, unit, minor in _AGES:
+    for limit, unit, smaller_unit in _AGES:
         if whole < limit:
-            return _two_units(max(whole, 0), unit, minor)
+            return _format_units(max(whole, 0), unit, smaller_unit)
     return f"{whole // _YEAR}y"
 
 
@@ -216,7 +222,7 @@ _AGES: Final = (
 _UNITS: Final = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
 
 
-def _two_units(seconds: int, unit: int, minor: int) -> str:
+def _format_units(seconds: int, unit: int, smaller_unit: int) -> str:
     larger_part = f"{seconds // unit}{_UNITS[unit]}"
-    rest = seconds % unit // minor if minor else 0
-    return f"{larger_part}{rest}{_UNITS[minor]}" if rest else larger_part
+    rest = seconds % unit // smaller_unit if smaller_unit else 0
+    return f"{larger_part}{rest}{_UNITS[smaller_unit]}" if rest else larger_part

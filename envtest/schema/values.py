@@ -1,7 +1,7 @@
-"""Value validation: an object against an OpenAPI schema, with the API server's errors.
+"""Validation of values by an OpenAPI schema, with the API server's errors.
 
-Every schema node is compiled once into a `ValueSchema`; checking walks value and schema together
-and appends errors to one list.
+Every schema node is compiled once to a `ValueSchema`. Its `check` walks a value and the schema
+together, and appends errors to one list.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from envtest.schema.errors import (
     too_long,
     too_many,
 )
-from envtest.schema.formats import InvalidPattern, matcher
+from envtest.schema.formats import InvalidPattern, build_matcher
 
 _JSON_TYPES: dict[type, tuple[str, str]] = {
     bool: ("boolean", ""),
@@ -34,30 +34,30 @@ _JSON_TYPES: dict[type, tuple[str, str]] = {
     list: ("array", ""),
 }
 _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
-_MOST_EXACT: Final = 2.0**53 - 1
+_LARGEST_EXACT: Final = 2.0**53 - 1
 _FLOAT32_MAX: Final = 3.4028235677973366e38
 
 
 class ValueSchema:
-    """One compiled schema node; build the whole tree from the root schema.
+    """A compiled schema node with all nodes below it.
 
     Args:
-        schema: an OpenAPI v3 schema as it stands in a CRD (or in a branch of `allOf` and the
-            like).
+        schema: an OpenAPI v3 schema of a CRD, or a branch of one.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._types = types_of(schema)
+        self._types = list_types(schema)
         single = self._types[0] if len(self._types) == 1 else ""
         self._nullable = bool(schema.get("nullable"))
-        self._format = supported_format(schema, single)
+        self._format = find_supported_format(schema, single)
         self._enum = _Enum(schema["enum"]) if schema.get("enum") else None
         self._branches = _Branches.compile(schema)
         self._number = _Number(schema, single, self._format)
         self._compile_strings(schema)
         self._compile_lists(schema)
         self._compile_objects(schema)
-        # Most strings are no more than that; they need not go through all the checks.
+        # Whether any string is valid, so that strings need no check. Most schemas of strings are
+        # so.
         self.plain_text = (
             self._types == ("string",)
             and not self._format
@@ -69,8 +69,8 @@ class ValueSchema:
         self._min_length: int | None = schema.get("minLength")
         self._max_length: int | None = schema.get("maxLength")
         self._pattern: str = schema.get("pattern") or ""
-        self._matches = _pattern_check(self._pattern)
-        self._format_check = formats.check_of(self._format)
+        self._matches = _build_pattern_check(self._pattern)
+        self._format_check = formats.find_check(self._format)
 
     def _compile_lists(self, schema: Mapping[str, Any]) -> None:
         items = schema.get("items")
@@ -83,7 +83,7 @@ class ValueSchema:
         self._properties = {name: ValueSchema(child) for name, child in properties.items()}
         additional = schema.get("additionalProperties")
         self._additional = ValueSchema(additional) if isinstance(additional, Mapping) else None
-        self._closed = additional is False
+        self._allows_no_additional = additional is False
         self._required: Sequence[str] = tuple(schema.get("required") or ())
         self._min_properties: int | None = schema.get("minProperties")
         self._max_properties: int | None = schema.get("maxProperties")
@@ -91,67 +91,69 @@ class ValueSchema:
     def check(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None = None
     ) -> None:
-        """Append the errors of `value` to `out`; unchanged values pass (ratcheting).
+        """Append the errors of a value to `out`; an unchanged value has none (ratcheting).
 
         Args:
-            value: the value at `path`.
-            path: where it stands, "" for the root.
-            out: where errors go.
-            pair: the value with the old one that it corresponds to, if any.
+            value: the value.
+            path: its path, empty for the root.
+            out: the list of errors.
+            pair: the value with its counterpart in the old object; None if it has none.
         """
+        # Equal values are compared in full only if Python's faster comparison finds no difference.
         if pair is not None and (value is pair.old or value == pair.old) and pair.is_unchanged():
             return
-        before = len(out)
-        self._check_afresh(value, path, out=out, pair=pair)
-        if len(out) > before and pair is not None and pair.is_unchanged():
-            del out[before:]
+        old_count = len(out)
+        self._check_all_constraints(value, path, out=out, pair=pair)
+        # Values that Python calls different may be unchanged in the sense of `Pair`.
+        if len(out) > old_count and pair is not None and pair.is_unchanged():
+            del out[old_count:]
 
-    def _check_afresh(
+    def _check_all_constraints(
         self, value: Any, path: str, out: list[FieldError], pair: Pair | None
     ) -> None:
-        """Append the errors of a value, whatever the old one was."""
+        """Append the errors of a value, in the server's order; parts may still be unchanged."""
         if value is None:
             self._check_null(path, out)
             return
-        kind = type(value)
+        value_type = type(value)
         if self._types or self._format:
-            self._check_type(value, kind, path=path, out=out)
+            self._check_type(value, value_type, path=path, out=out)
         if self._branches is not None:
             self._branches.check(value, path, out)
-        if kind is str:
+        if value_type is str:
             self._check_string(value, path, out)
-        elif kind is list:
+        elif value_type is list:
             self._check_list(value, path, out=out, pair=pair)
-        elif kind in {int, float}:
+        elif value_type in {int, float}:
             self._number.check(value, path, out)
         if self._enum is not None:
             self._enum.check(value, path, out)
-        if kind is dict:
+        if value_type is dict:
             self._check_object(value, path, out=out, pair=pair)
 
     def _check_null(self, path: str, out: list[FieldError]) -> None:
         if self._types and not self._nullable:
-            out.append(_wrong_type(path, ",".join(self._types), "null"))
+            out.append(_build_type_error(path, ",".join(self._types), "null"))
         if self._enum is not None:
             self._enum.check(None, path, out)
 
-    def _check_type(self, value: Any, kind: type, path: str, out: list[FieldError]) -> None:
+    def _check_type(self, value: Any, value_type: type, path: str, out: list[FieldError]) -> None:
         """Append an error if a value has none of the schema's types, nor its format."""
-        json_type, json_format = _JSON_TYPES[kind]
+        json_type, json_format = _JSON_TYPES[value_type]
         types = self._types
-        suits = (
+        has_allowed_type = (
             json_type in types
-            or (kind is int and "number" in types)
-            or (kind is float and "integer" in types and _is_integer(value))
+            or (value_type is int and "number" in types)
+            or (value_type is float and "integer" in types and _is_integer(value))
         )
-        if suits:
+        if has_allowed_type:
             return
-        textual = kind is str or kind is list
-        numeric = "number" in types or "integer" in types
-        if self._format and not textual and self._format != json_format:
-            out.append(_wrong_type(path, self._format, json_format))
-        elif not (self._format and textual and not numeric):
-            out.append(_wrong_type(path, ",".join(types), json_type))
+        is_text_or_list = value_type is str or value_type is list
+        allows_numbers = "number" in types or "integer" in types
+        if self._format and not is_text_or_list and self._format != json_format:
+            out.append(_build_type_error(path, self._format, json_format))
+        elif not (self._format and is_text_or_list and not allows_numbers):
+            out.append(_build_type_error(path, ",".join(types), json_type))
 
     def _check_string(self, value: str, path: str, out: list[FieldError]) -> None:
         if self._max_length is not None and len(value) > self._max_length:
@@ -162,7 +164,7 @@ class ValueSchema:
         elif self._matches is not None and not self._matches(value):
             out.append(invalid(path, value, f"{path} in body should match '{self._pattern}'"))
         if self._format_check is not None and not self._format_check(value):
-            out.append(_wrong_type(path, self._format, value))
+            out.append(_build_type_error(path, self._format, value))
 
     def _check_list(
         self, value: list[Any], path: str, out: list[FieldError], pair: Pair | None
@@ -175,8 +177,8 @@ class ValueSchema:
             for index, item in enumerate(value):
                 if type(item) is str and items.plain_text:
                     continue
-                below = None if pair is None else pair.item(item)
-                items.check(item, f"{path}[{index}]", out=out, pair=below)
+                item_pair = None if pair is None else pair.pair_item(item)
+                items.check(item, f"{path}[{index}]", out=out, pair=item_pair)
         size = len(value)
         if self._min_items is not None and size < self._min_items:
             detail = f"{path} in body should have at least {self._min_items} items"
@@ -189,23 +191,24 @@ class ValueSchema:
     ) -> None:
         """Append the errors of an object's size, fields and required fields."""
         self._check_size(len(value), path, out)
-        if self._closed:
+        if self._allows_no_additional:
             for name in value.keys() - self._properties.keys():
                 detail = f"{path}.{name} in body is a forbidden property"
                 out.append(invalid(path, name, detail))
         properties, additional = self._properties, self._additional
-        before = pair.old if pair is not None and type(pair.old) is dict else None
+        old = pair.old if pair is not None and type(pair.old) is dict else None
         prefix = f"{path}." if path else ""
         for name, item in value.items():
             child = properties.get(name, additional)
             if child is None:
                 continue
-            # As in `check`, without a pair: strings are a good part of an object.
-            same = before is not None and before.get(name) == item
-            if type(item) is str and (child.plain_text or same):
+            # A shortcut of `check` for strings, which are a large part of an object: no pair is
+            # created for a string that is valid or unchanged.
+            is_unchanged = old is not None and old.get(name) == item
+            if type(item) is str and (child.plain_text or is_unchanged):
                 continue
-            below = None if pair is None else pair.member(name, item)
-            child.check(item, prefix + name, out=out, pair=below)
+            item_pair = None if pair is None else pair.pair_member(name, item)
+            child.check(item, prefix + name, out=out, pair=item_pair)
         out += [
             build_required_error(prefix + name) for name in self._required if name not in value
         ]
@@ -219,74 +222,78 @@ class ValueSchema:
 
 
 class _Number:
-    """What one schema demands of numbers."""
+    """The constraints of one schema node on numbers."""
 
-    def __init__(self, schema: Mapping[str, Any], kind: str, number_format: str) -> None:
-        self._kind = kind
+    def __init__(self, schema: Mapping[str, Any], schema_type: str, number_format: str) -> None:
+        self._schema_type = schema_type
         self._format = number_format
         self._low, self._high = schema.get("minimum"), schema.get("maximum")
-        self._low_open = bool(schema.get("exclusiveMinimum"))
-        self._high_open = bool(schema.get("exclusiveMaximum"))
+        self._excludes_low = bool(schema.get("exclusiveMinimum"))
+        self._excludes_high = bool(schema.get("exclusiveMaximum"))
         self._factor = schema.get("multipleOf")
 
     def check(self, value: float, path: str, out: list[FieldError]) -> None:
         """Append the errors of `value` to `out`."""
         if not self._fits(value):
             shape = f"with format {self._format}" if self._format else "(default format)"
-            detail = f"Checked value must be of type {self._kind} {shape} in {path}"
+            detail = f"Checked value must be of type {self._schema_type} {shape} in {path}"
             out.append(invalid(NO_FIELD, "", detail))
-        if self._factor is not None and not _divides(value, self._factor):
-            out.append(_number(path, value, words="a multiple of", bound=self._factor))
+        if self._factor is not None and not _is_multiple(value, self._factor):
+            out.append(
+                _build_bound_error(path, value, relation="a multiple of", bound=self._factor)
+            )
         low, high = self._low, self._high
-        if low is not None and (value < low or (self._low_open and value == low)):
-            words = "greater than" if self._low_open else "greater than or equal to"
-            out.append(_number(path, value, words=words, bound=low))
-        if high is not None and (value > high or (self._high_open and value == high)):
-            words = "less than" if self._high_open else "less than or equal to"
-            out.append(_number(path, value, words=words, bound=high))
+        if low is not None and (value < low or (self._excludes_low and value == low)):
+            relation = "greater than" if self._excludes_low else "greater than or equal to"
+            out.append(_build_bound_error(path, value, relation=relation, bound=low))
+        if high is not None and (value > high or (self._excludes_high and value == high)):
+            relation = "less than" if self._excludes_high else "less than or equal to"
+            out.append(_build_bound_error(path, value, relation=relation, bound=high))
 
     def _fits(self, value: float) -> bool:
-        if self._kind == "integer":
+        if self._schema_type == "integer":
             low, high = _RANGES.get(self._format, _RANGES["int64"])
             return (type(value) is int or value.is_integer()) and low <= value <= high
         return self._format != "float" or abs(value) < _FLOAT32_MAX
 
 
-def _divides(value: float, factor: float) -> bool:
+def _is_multiple(value: float, factor: float) -> bool:
     if type(value) is int and type(factor) is int:
         return value % factor == 0
     quotient = value / factor
     return math.isclose(quotient, round(quotient), rel_tol=1e-9)
 
 
-def _number(path: str, value: float, words: str, bound: float) -> FieldError:
-    return invalid(path, value, f"{path} in body should be {words} {number(bound)}")
+def _build_bound_error(path: str, value: float, relation: str, bound: float) -> FieldError:
+    return invalid(path, value, f"{path} in body should be {relation} {number(bound)}")
 
 
 class _Enum:
-    """The allowed values; numbers are compared by value, everything else by type and value."""
+    """The allowed values of a node: numbers compare by value, others by type and value."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        self._shown = [value if isinstance(value, str) else json_text(value) for value in values]
-        self._known = {self._key(value) for value in values if value is not None}
+        self._listed_values = [
+            value if isinstance(value, str) else json_text(value) for value in values
+        ]
+        self._allowed_keys = {self._build_key(value) for value in values if value is not None}
 
     @staticmethod
-    def _key(value: Any) -> object:
+    def _build_key(value: Any) -> object:
         if isinstance(value, dict | list):
             return json.dumps(value, sort_keys=True)
         return (isinstance(value, bool), value)
 
     def check(self, value: Any, path: str, out: list[FieldError]) -> None:
-        """Append the refusal of `value`, which null always gets."""
-        if value is None or self._key(value) not in self._known:
-            out.append(not_supported(path, value, self._shown))
+        """Append an error for a value that is not allowed; null never is."""
+        if value is None or self._build_key(value) not in self._allowed_keys:
+            out.append(not_supported(path, value, self._listed_values))
 
 
 class _Branches:
     """`anyOf`, `oneOf`, `allOf` and `not` of one schema node.
 
-    Branches know of no old value: what is unchanged is forgiven by the node around them. Where
-    none fits, the errors of the first one with the fewest are reported.
+    Branches get no old values, because the node around them drops the errors of unchanged values.
+    If no branch of anyOf or oneOf matches, the errors of the branch with the fewest are reported.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -299,7 +306,7 @@ class _Branches:
 
     @classmethod
     def compile(cls, schema: Mapping[str, Any]) -> Self | None:
-        """Return the branches of `schema`, or None where it has none."""
+        """Return the branches of a schema node; None if it has none."""
         lists = any(schema.get(name) for name in ("anyOf", "oneOf", "allOf"))
         return cls(schema) if lists or schema.get("not") is not None else None
 
@@ -307,66 +314,73 @@ class _Branches:
         """Append the errors of `value`."""
         quoted_path = quote(path)
         if self._any_of:
-            branch_errors = [_errors(branch, value, path) for branch in self._any_of]
+            branch_errors = [_list_errors(branch, value, path) for branch in self._any_of]
             if all(branch_errors):
-                out.append(_composite(f"{quoted_path} must validate at least one schema (anyOf)"))
-                out += _shortest(branch_errors)
+                out.append(
+                    _build_branch_error(f"{quoted_path} must validate at least one schema (anyOf)")
+                )
+                out += _find_shortest(branch_errors)
         if self._one_of:
-            branch_errors = [_errors(branch, value, path) for branch in self._one_of]
-            fitting = branch_errors.count([])
-            if fitting != 1:
-                counted = f"Found {fitting} valid alternatives" if fitting else "Found none valid"
-                words = "must validate one and only one schema (oneOf)"
-                out.append(_composite(f"{quoted_path} {words}. {counted}"))
-                out += _shortest(branch_errors)
+            branch_errors = [_list_errors(branch, value, path) for branch in self._one_of]
+            matching = branch_errors.count([])
+            if matching != 1:
+                counted = (
+                    f"Found {matching} valid alternatives" if matching else "Found none valid"
+                )
+                relation = "must validate one and only one schema (oneOf)"
+                out.append(_build_branch_error(f"{quoted_path} {relation}. {counted}"))
+                out += _find_shortest(branch_errors)
         if self._all_of:
             self._check_all(value, path, out)
-        if self._not is not None and not _errors(self._not, value, path):
-            out.append(_composite(f"{quoted_path} must not validate the schema (not)"))
+        if self._not is not None and not _list_errors(self._not, value, path):
+            out.append(_build_branch_error(f"{quoted_path} must not validate the schema (not)"))
 
     def _check_all(self, value: Any, path: str, out: list[FieldError]) -> None:
-        branch_errors = [_errors(branch, value, path) for branch in self._all_of]
+        branch_errors = [_list_errors(branch, value, path) for branch in self._all_of]
         out += [error for errors in branch_errors for error in errors]
         if any(branch_errors):
             none = ". None validated" if all(branch_errors) else ""
-            words = "must validate all the schemas (allOf)"
-            out.append(_composite(f"{quote(path)} {words}{none}"))
+            relation = "must validate all the schemas (allOf)"
+            out.append(_build_branch_error(f"{quote(path)} {relation}{none}"))
 
 
-def _errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
+def _list_errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:
+    """Return the errors of a value by one branch."""
     out: list[FieldError] = []
     branch.check(value, path, out)
     return out
 
 
-def _shortest(branch_errors: list[list[FieldError]]) -> list[FieldError]:
+def _find_shortest(branch_errors: list[list[FieldError]]) -> list[FieldError]:
+    """Return the shortest of several lists of errors; the first one of equal length."""
     fewest = min(len(errors) for errors in branch_errors)
     return next(errors for errors in branch_errors if len(errors) == fewest)
 
 
-def _composite(detail: str) -> FieldError:
+def _build_branch_error(detail: str) -> FieldError:
     return invalid(NO_FIELD, "", detail)
 
 
 def _is_integer(value: float) -> bool:
-    return value.is_integer() and abs(value) <= _MOST_EXACT
+    """Return whether a float is a whole number that it represents exactly."""
+    return value.is_integer() and abs(value) <= _LARGEST_EXACT
 
 
-def types_of(schema: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the types that a node allows; none where it does not say."""
+def list_types(schema: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the types that a node allows; empty if it allows every type."""
     if schema.get("x-kubernetes-int-or-string"):
         return ("integer", "string")
-    kind = schema.get("type")
-    return (kind,) if kind else ()
+    schema_type = schema.get("type")
+    return (schema_type,) if schema_type else ()
 
 
-def supported_format(schema: Mapping[str, Any], kind: str) -> str:
-    """Return the format that is checked on a node of type `kind`; "" where none is."""
+def find_supported_format(schema: Mapping[str, Any], schema_type: str) -> str:
+    """Return the format of a node of this type; empty if the server does not know it."""
     name = schema.get("format") or ""
-    return "" if formats.is_unrecognized(name, kind) else name
+    return "" if formats.is_unrecognized(name, schema_type) else name
 
 
-def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
+def _build_type_error(path: str, expected: str, actual: str) -> FieldError:
     return FieldError(
         "TypeInvalid",
         path,
@@ -375,11 +389,11 @@ def _wrong_type(path: str, expected: str, actual: str) -> FieldError:
     )
 
 
-def _pattern_check(pattern: str) -> Callable[[str], bool] | None:
-    """Return a function that checks a text against a pattern; None if there is no pattern."""
+def _build_pattern_check(pattern: str) -> Callable[[str], bool] | None:
+    """Return a function that checks a string against a pattern; None if there is no pattern."""
     try:
-        return matcher(pattern) if pattern else None
+        return build_matcher(pattern) if pattern else None
     except InvalidPattern:
-        # A CRD with such a pattern is refused, except inside a branch, where patterns are not
-        # checked; there it counts as none.
+        # A CRD with an invalid pattern is refused, except in a branch, where patterns are not
+        # validated. There the server ignores the pattern.
         return None

@@ -1,4 +1,4 @@
-"""How to reach a webhook: the checks that CRDs and admission configurations have in common.
+"""Validation of a webhook's clientConfig, which CRDs and admission configurations have in common.
 
 Texts and order follow apiserver's util/webhook/validation.
 """
@@ -13,7 +13,7 @@ from controller.managedfields.gotext import quote
 from envtest.schema.errors import FieldError, build_required_error, invalid
 from envtest.schema.names import subdomain_errors
 
-_FORM: Final = "; desired format: https://host[/path]"
+_URL_FORM: Final = "; desired format: https://host[/path]"
 _PORTS: Final = range(1, 65536)
 
 
@@ -21,8 +21,8 @@ def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
     """Return the errors of a clientConfig.
 
     Args:
-        config: the object; what is not set may be missing.
-        path: where it stands.
+        config: the clientConfig.
+        path: its path.
     """
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):
@@ -36,15 +36,18 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
     """Return the errors of a webhook's URL, which must be https without user or query."""
     try:
         parts = urlsplit(url)
+        # The port is read for its ValueError.
         host, _ = parts.hostname, parts.port
     except ValueError as error:
-        detail = f"url must be a valid URL: parse {quote(url)}: {error}{_FORM}"
+        detail = f"url must be a valid URL: parse {quote(url)}: {error}{_URL_FORM}"
         return [build_required_error(path, detail)]
     out: list[FieldError] = []
     if parts.scheme != "https":
-        out.append(invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_FORM}"))
+        out.append(
+            invalid(path, parts.scheme, f"'https' is the only allowed URL scheme{_URL_FORM}")
+        )
     if not host:
-        out.append(invalid(path, "", f"host must be specified{_FORM}"))
+        out.append(invalid(path, "", f"host must be specified{_URL_FORM}"))
     if user := parts.netloc.rpartition("@")[0]:
         out.append(invalid(path, user, "user information is not permitted in the URL"))
     if parts.fragment:
@@ -55,6 +58,7 @@ def _url_errors(url: str, path: str) -> list[FieldError]:
 
 
 def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
+    """Return the errors of the reference to a webhook's Service."""
     out = [
         build_required_error(f"{path}.{name}")
         for name in ("name", "namespace")

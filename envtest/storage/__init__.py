@@ -1,4 +1,4 @@
-"""Objects, their revisions and their history: in memory for reading, on disk for keeping."""
+"""Objects, their revisions and their history: read from memory, and kept on disk."""
 
 from envtest.storage.disk import Disk, DiskError
 from envtest.storage.log import EventLog, Stored, StoredChange, Waiter

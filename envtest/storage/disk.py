@@ -1,11 +1,11 @@
 """Durable storage: one SQLite file in WAL mode, one transaction per write.
 
-Every write is committed before the server answers. `synchronous=NORMAL` means that the bytes are
-in the operating system's hands: a killed process loses nothing, a power cut may lose the last
-moments. FULL would cost a disk flush per write, which a test server need not pay.
+Every write is committed before the server answers. With `synchronous=NORMAL` the operating system
+has the bytes then: a killed process loses nothing, and a power failure may lose the last writes.
+FULL would flush the disk at each write, which is too slow for a test server.
 
-The file holds versions of objects, as etcd does: every state and every deletion since the last
-compaction, and of what is older the state that was current then. So watches go on over a restart.
+As etcd does, the file has versions of objects: every state and every deletion since the last
+compaction, and the state of each object at that compaction. So watches continue after a restart.
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL)
 INSERT OR IGNORE INTO facts VALUES ('revision', 1), ('compacted', 1);
 """
 # Files of the first format held current objects only.
-_ADOPT = """
+_CONVERT_FIRST_FORMAT = """
 BEGIN IMMEDIATE;
 INSERT INTO versions SELECT place, key, revision, 0, 0, body FROM objects;
 UPDATE facts SET value = (SELECT value FROM facts WHERE name = 'revision')
@@ -41,7 +41,7 @@ _FORGET = "DELETE FROM versions WHERE place = ? AND key = ? AND revision = ?"
 _SET = "UPDATE facts SET value = ? WHERE name = ?"
 _REMEDY = "give another folder, or restore this one from a copy"
 
-_check = msgspec.json.Decoder(msgspec.Raw).decode
+_refuse_malformed_json = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class DiskError(Exception):
@@ -53,11 +53,11 @@ class StoredVersion(NamedTuple):
 
     Attributes:
         place: the table.
-        key: in the table.
-        revision: at which it came.
-        deleted: whether this is the end of the object; the body is then its last state.
-        at: when, in seconds since the epoch.
-        body: JSON.
+        key: the key in the table.
+        revision: the revision of the write.
+        deleted: whether the write deleted the object; the body is then its last state.
+        at: the time of the write, in seconds since the epoch.
+        body: the object as JSON.
     """
 
     place: str
@@ -69,7 +69,7 @@ class StoredVersion(NamedTuple):
 
 
 class Disk:
-    """The SQLite file: versions of objects and the highest revision ever given out."""
+    """The SQLite file: versions of objects, and the highest revision of any write."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "objects.sqlite"
@@ -82,25 +82,25 @@ class Disk:
             ):  # SQLite takes a file of one byte for an empty one
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
             self._database = _open_exclusively(self._path)
-        # The highest revision of what was ever kept: that of the file's newest version. It is
-        # stored by itself only when versions are forgotten, which makes a write one statement.
-        self._highest = max(self._fact("revision"), self._newest())
+        # Usually the highest revision is that of the newest version in the file, so a write need
+        # not store it. Deleting versions may delete the newest, so `forget` stores it then.
+        self._highest = max(self._read_fact("revision"), self._read_newest_revision())
 
-    def revision(self) -> int:
-        """Return the highest revision that was ever acknowledged."""
+    def read_revision(self) -> int:
+        """Return the highest revision of any write."""
         return self._highest
 
     def read_compacted_revision(self) -> int:
         """Return the revision up to which the history is compacted."""
-        return self._fact("compacted")
+        return self._read_fact("compacted")
 
-    def floors(self) -> dict[str, int]:
-        """Return the revisions up to which the histories of single tables are forgotten."""
+    def read_floors(self) -> dict[str, int]:
+        """Return, by table, the revision up to which its history was dropped."""
         with self._explain_errors():
             return dict(self._database.execute("SELECT place, revision FROM floors"))
 
     def load(self) -> Iterator[StoredVersion]:
-        """Yield all versions, in the order in which they came.
+        """Yield all versions, in the order of their revisions.
 
         Raises:
             DiskError: the file is damaged.
@@ -108,14 +108,14 @@ class Disk:
         with self._explain_errors():
             for row in self._database.execute(_LOAD):
                 version = StoredVersion._make(row)
-                _check(version.body)
+                _refuse_malformed_json(version.body)
                 yield version
 
     def write(self, version: StoredVersion) -> None:
         """Store a version; durable on return.
 
         Raises:
-            DiskError: there is no room for it; nothing has changed.
+            DiskError: it cannot be stored, for example because the disk is full.
         """
         try:
             self._database.execute(_INSERT, version)
@@ -125,39 +125,41 @@ class Disk:
             ) from error
         self._highest = max(self._highest, version.revision)
 
-    def forget(self, place: str, floor: int, gone: Iterable[tuple[str, int]]) -> None:
+    def forget(self, place: str, floor: int, versions: Iterable[tuple[str, int]]) -> None:
         """Drop versions of a table, by key and revision; its history begins after `floor`."""
         cursor = self._database.cursor()
         cursor.execute("BEGIN IMMEDIATE")
-        cursor.executemany(_FORGET, ((place, *row) for row in gone))
+        cursor.executemany(_FORGET, ((place, *row) for row in versions))
         cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
         cursor.execute(_SET, (self._highest, "revision"))
         cursor.execute("COMMIT")
 
     def compact(self, revision: int) -> None:
-        """Note that the histories of all tables, known or not, begin after a revision."""
+        """Record that the histories of all tables, also of future ones, begin after a revision."""
         self._database.execute(_SET, (revision, "compacted"))
 
     def close(self) -> None:
         """Release the file."""
         self._database.close()
 
-    def _fact(self, name: str) -> int:
+    def _read_fact(self, name: str) -> int:
+        """Return a number of the table `facts`."""
         with self._explain_errors():
             cursor = self._database.execute("SELECT value FROM facts WHERE name = ?", (name,))
             return int(cursor.fetchone()[0])
 
-    def _newest(self) -> int:
+    def _read_newest_revision(self) -> int:
+        """Return the revision of the newest version in the file; 0 if it has none."""
         with self._explain_errors():
             cursor = self._database.execute("SELECT MAX(revision) FROM versions")
             return int(cursor.fetchone()[0] or 0)
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:
-        """Say in a sentence why the file cannot be used.
+        """Turn errors of SQLite and the file system into DiskErrors that say what to do.
 
         Raises:
-            DiskError: it cannot.
+            DiskError: the file cannot be used.
         """
         try:
             yield
@@ -174,10 +176,13 @@ class Disk:
 
 
 def _create(path: Path) -> None:
-    """Create the file in one step, so that an empty one is known to be damaged."""
+    """Create the file under another name, then rename it.
+
+    So an empty file of the final name cannot be one that is just being created: it is damaged.
+    """
     new = path.with_suffix(".new")
     new.unlink(missing_ok=True)
-    # Secrets are among the objects. The log that SQLite keeps next to it takes the same mode.
+    # The objects include Secrets. SQLite gives its log file the same mode.
     new.touch(mode=0o600)
     _open_exclusively(new).close()
     new.replace(path)
@@ -197,6 +202,6 @@ def _open_exclusively(path: Path) -> sqlite3.Connection:
             raise sqlite3.DatabaseError(": ".join(fault.split("\n")))
         database.executescript(_SCHEMA)
         if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
-            database.executescript(_ADOPT)
+            database.executescript(_CONVERT_FIRST_FORMAT)
         stack.pop_all()
     return database

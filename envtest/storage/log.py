@@ -1,7 +1,8 @@
-"""The history of one kind: what changed, in order, for as long as it is kept.
+"""The history of one kind: its changes in order, for a limited time.
 
-Watches read it by position, so a slow watcher costs the server nothing but its place in the log;
-who falls behind the oldest entry must start over, as with a real watch cache.
+Watches read it by position, so a slow watch costs no memory. As with the watch cache of
+kube-apiserver, a watch whose position is older than the oldest event ends, and the client has to
+list again.
 """
 
 import asyncio
@@ -12,11 +13,11 @@ from typing import Literal
 
 import msgspec
 
-# The real watch cache keeps about 75 seconds; longer is kinder to clients that are debugged.
+# The real watch cache keeps about 75 seconds. Clients in a debugger may need longer.
 KEPT_SECONDS = 300.0
 KEPT_EVENTS = 8192
-# How far back events keep their bytes for the wire: watchers that keep up share them, and for
-# those that catch up they are made anew, which is cheaper than holding all of history twice.
+# The number of newest events that keep their encoded frames, which current watches share. Older
+# events are encoded again for watches that catch up, which costs less than keeping all frames.
 SHARED_EVENTS = 512
 
 EventType = Literal["ADDED", "MODIFIED", "DELETED"]
@@ -31,23 +32,26 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
 
 class StoredChange(msgspec.Struct, eq=False):
-    """One change. `current` of a deletion is the last state with the deletion's revision."""
+    """One change of an object.
+
+    After a deletion, `current` is the last state of the object under the deletion's revision.
+    """
 
     type: EventType
     revision: int
     current: Stored
     previous: Stored | None
-    # When it happened, in seconds since the epoch: history is aged across restarts, too.
+    # The time of the change, in seconds since the epoch, so that ages are right after a restart.
     at: float
-    # How the event looks on the wire, by the form that was asked for; filled by the first watcher.
+    # The encoded event by resource (version); the first watch that needs it adds it.
     frames: dict[object, bytes] = msgspec.field(default_factory=dict)
 
 
 class Waiter:
-    """Wakes the reader of a log at the next event, or at a time that it names.
+    """Wakes a watch at the next event of a log, or at a given time.
 
-    With many watchers of one kind this is done for every event and watcher, so waiting costs one
-    future and the timer stays. (anyio's Event and deadline, tried first, cost as much as sending.)
+    Each event wakes every watch of its kind, so waiting must be cheap. It costs one future, and a
+    timer is kept for several waits. anyio's Event and deadline would cost as much as sending.
     """
 
     def __init__(self, log: "EventLog") -> None:
@@ -71,7 +75,7 @@ class Waiter:
             self._log.waiters.discard(self)
 
     async def sleep(self, seconds: float) -> None:
-        """Wait for some seconds; events do not end the wait."""
+        """Wait for some seconds; events do not end this wait."""
         timer = self._loop.call_later(seconds, self.wake)
         self._future = self._loop.create_future()
         try:
@@ -80,7 +84,7 @@ class Waiter:
             timer.cancel()
 
     def wake(self) -> None:
-        """Wake the reader, if it waits."""
+        """Wake the watch if it is waiting."""
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
 
@@ -96,33 +100,38 @@ class Waiter:
 
 
 class EventLog:
-    """A bounded list of events, and the watches that wait for the next one."""
+    """A bounded list of events, and the watches that wait for the next one.
+
+    Args:
+        floor: the revision after which the history begins; no event is older.
+    """
 
     def __init__(self, floor: int) -> None:
         self.floor = floor
         self._events: list[StoredChange] = []
         self._revisions: list[int] = []
+        # The position of the first event in the list. Positions count all events ever.
         self._first = 0
         self.waiters: set[Waiter] = set()
-        # Set when the kind is served no more: watches end.
+        # Whether no more events will come, as the kind is no longer served: watches end.
         self.closed = False
 
     def append(self, event: StoredChange) -> Sequence[StoredChange]:
-        """Add the newest event and wake every watcher; return the events that had to go."""
+        """Add the newest event and wake every watch; return the events that were dropped."""
         self._events.append(event)
         self._revisions.append(event.revision)
         if len(self._events) > SHARED_EVENTS:
             self._events[-1 - SHARED_EVENTS].frames.clear()
         self._wake_all()
-        return self._trim(event.at)
+        return self._drop_old(event.at)
 
     def restore(self, event: StoredChange) -> None:
-        """Add an event of the past, in order."""
+        """Add an event that was read from disk; events have to come in order."""
         self._events.append(event)
         self._revisions.append(event.revision)
 
     def close(self) -> None:
-        """End every watch once it has read what is there."""
+        """End every watch once it has read all events."""
         self.closed = True
         self._wake_all()
 
@@ -135,24 +144,27 @@ class EventLog:
         return self._first + bisect_right(self._revisions, revision)
 
     def since(self, position: int, most: int = 512) -> Sequence[StoredChange] | None:
-        """Return events from a position on, or None when the position is compacted."""
+        """Return at most `most` events from a position on; None if the position is compacted."""
         if position < self._first:
             return None
         start = position - self._first
         return self._events[start : start + most]
 
     def after(self, revision: int) -> Sequence[StoredChange]:
-        """Return every kept event above a revision."""
+        """Return all events above a revision that are still kept."""
         return self._events[bisect_right(self._revisions, revision) :]
 
     def compact(self, revision: int) -> Sequence[StoredChange]:
-        """Forget everything up to a revision; return the events that went."""
-        gone = self._drop(bisect_right(self._revisions, revision))
+        """Drop all events up to a revision; return them."""
+        dropped_events = self._drop(bisect_right(self._revisions, revision))
         self.floor = max(self.floor, revision)
-        return gone
+        return dropped_events
 
-    def _trim(self, now: float) -> Sequence[StoredChange]:
-        """Drop what is too old or too much; a quarter at a time, so that it stays cheap."""
+    def _drop_old(self, now: float) -> Sequence[StoredChange]:
+        """Drop old events if there are too many or too old ones; return them.
+
+        Many are dropped at once, because each deletion moves the rest of the list.
+        """
         if len(self._events) > KEPT_EVENTS:
             return self._drop(KEPT_EVENTS // 4)
         if now - self._events[0].at > KEPT_SECONDS + 60:
@@ -160,10 +172,11 @@ class EventLog:
         return ()
 
     def _drop(self, count: int) -> Sequence[StoredChange]:
-        gone = self._events[:count]
+        """Drop the oldest events; return them."""
+        dropped_events = self._events[:count]
         if count:
             self.floor = self._revisions[count - 1]
             self._first += count
             del self._events[:count]
             del self._revisions[:count]
-        return gone
+        return dropped_events

@@ -1,7 +1,7 @@
-"""The store: tables of objects under one revision counter, as etcd under an API server.
+"""The store: tables of objects under one revision counter, like etcd for an API server.
 
-Everything here is synchronous: between a check and the write that relies on it no other task runs,
-which is what makes preconditions hold without locks.
+All methods are synchronous. So no other task runs between a check and the write that relies on it,
+and preconditions need no locks.
 """
 
 import time
@@ -25,6 +25,7 @@ class Table:
     def __init__(self, place: str, floor: int) -> None:
         self.place = place
         self.log = EventLog(floor)
+        # The number of changes, by which caches see that the table has changed.
         self.changes = 0
         # Called with every change of these objects, after the listeners of the store.
         self.listeners: list[Callable[[StoredChange], None]] = []
@@ -32,7 +33,7 @@ class Table:
         self._order: list[str] = []
 
     def get(self, key: str) -> Stored | None:
-        """Return the current object, if there is one."""
+        """Return the current object of a key; None if there is none."""
         return self._objects.get(key)
 
     def __getitem__(self, key: str) -> Stored:
@@ -42,7 +43,7 @@ class Table:
         return len(self._order)
 
     def scan(self, prefix: str = "", after: str = "") -> Iterator[str]:
-        """Yield keys with a prefix, in order, beginning behind `after`."""
+        """Yield the keys with a prefix, in order, that come after the key `after`."""
         start = bisect_left(self._order, max(prefix, after))
         for key in self._order[start:]:
             if not key.startswith(prefix):
@@ -51,17 +52,19 @@ class Table:
                 yield key
 
     def read_former_states(self, revision: int) -> dict[str, Stored | None]:
-        """Return, for keys that changed after a revision, what they held then.
+        """Return the objects that changed after a revision, as they were at that revision.
 
-        Only meaningful for revisions at or above the log's floor.
+        The state is None for an object that did not exist. The revision must not be below the
+        log's floor.
         """
-        then: dict[str, Stored | None] = {}
+        former_states: dict[str, Stored | None] = {}
         for event in self.log.after(revision):
-            then.setdefault(event.current.key, event.previous)
-        return then
+            # Only the first event after the revision has the state at the revision.
+            former_states.setdefault(event.current.key, event.previous)
+        return former_states
 
     def put(self, stored: Stored) -> Stored | None:
-        """Set an object without an event; return what was there."""
+        """Set an object without an event; return the previous one, or None."""
         previous = self._objects.get(stored.key)
         if previous is None:
             insort(self._order, stored.key)
@@ -70,22 +73,25 @@ class Table:
         return previous
 
     def restore(self, version: StoredVersion) -> None:
-        """Restore a stored version, in order; `sort` has to follow the last one."""
+        """Add a version that was read from disk; versions have to come in order.
+
+        After the last version the caller has to call `sort`.
+        """
         stored = Stored(version.key, version.revision, version.body)
         previous = self._objects.pop(version.key, None)
         if not version.deleted:
             self._objects[version.key] = stored
         if version.revision > self.log.floor:
-            kind: EventType = "ADDED" if previous is None else "MODIFIED"
-            kind = "DELETED" if version.deleted else kind
+            event_type: EventType = "ADDED" if previous is None else "MODIFIED"
+            event_type = "DELETED" if version.deleted else event_type
             self.log.restore(
                 StoredChange(
-                    kind, version.revision, current=stored, previous=previous, at=version.at
+                    event_type, version.revision, current=stored, previous=previous, at=version.at
                 )
             )
 
     def sort(self) -> None:
-        """Bring keys in order after a restoration."""
+        """Sort the keys after all versions were restored."""
         self._order = sorted(self._objects)
 
     def pop(self, key: str) -> Stored:
@@ -99,19 +105,19 @@ class Store:
     """All tables, the revision they share, and the disk behind them."""
 
     def __init__(self, disk: Disk | None = None, clock: Callable[[], float] = time.time) -> None:
-        """Load what the disk holds.
+        """Load the objects and their history from disk.
 
         Args:
-            disk: what survives; nothing if there is none.
-            clock: seconds since the epoch, by which history is aged.
+            disk: stores all writes; None for a store in memory.
+            clock: returns seconds since the epoch, by which history ages.
         """
         self._disk = disk
         self._clock = clock
         self._tables: dict[str, Table] = {}
-        # Where the history of a table begins that has none yet.
-        self._floors = disk.floors() if disk else {}
+        # Place -> the revision after which the history of its table begins, once it is created.
+        self._floors = disk.read_floors() if disk else {}
         self._compacted = disk.read_compacted_revision() if disk else 1
-        self.revision = disk.revision() if disk else 1
+        self.revision = disk.read_revision() if disk else 1
         # Called with every change, in order, before the writer gets its answer.
         self.listeners: list[Callable[[str, StoredChange], None]] = []
         self._next_change: anyio.Event | None = None
@@ -122,7 +128,7 @@ class Store:
                 table.sort()
 
     def table(self, place: str) -> Table:
-        """Return the table of a place such as `lab.example.com/widgets`, made on first use."""
+        """Return the table of a place such as `lab.example.com/widgets`; create it at first."""
         table = self._tables.get(place)
         if table is None:
             floor = max(self._floors.get(place, 0), self._compacted)
@@ -130,10 +136,10 @@ class Store:
         return table
 
     def drop(self, place: str) -> None:
-        """Forget an empty table and its history; its watches end."""
+        """Drop an empty table and its history; its watches end."""
         table = self._tables.pop(place, None)
         if table is not None:
-            # Its watches still read what is in the log.
+            # The log itself stays for its watches, which read it to the end.
             self._forget(place, self.revision, table.log.after(0))
             self._floors[place] = self.revision
             table.log.close()
@@ -144,25 +150,25 @@ class Store:
             table.log.close()
 
     def settle(self) -> None:
-        """Forget the events of the start of a new server."""
+        """Drop the history of a new server's start, so that clients do not see these events."""
         if self._compacted == 1:
             self.compact(self.revision)
 
     def compact(self, revision: int) -> None:
-        """Forget all history up to a revision."""
+        """Drop all history up to a revision."""
         for table in self._tables.values():
-            gone = table.log.compact(revision)
-            self._forget(table.place, table.log.floor, gone)
+            dropped_events = table.log.compact(revision)
+            self._forget(table.place, table.log.floor, dropped_events)
         self._compacted = max(self._compacted, revision)
         if self._disk:
             self._disk.compact(self._compacted)
 
     def write(self, place: str, key: str, body: dict[str, Any]) -> Stored:
-        """Store an object under a new revision; sets its resourceVersion."""
-        stored, at = self._keep(place, key, body, deleted=False)
+        """Store an object under a new revision, which is set as resourceVersion in `body`."""
+        stored, at = self._persist(place, key, body, deleted=False)
         table = self.table(place)
         previous = table.put(stored)
-        self._publish(
+        self._publish_change(
             table,
             "ADDED" if previous is None else "MODIFIED",
             current=stored,
@@ -172,23 +178,26 @@ class Store:
         return stored
 
     def delete(self, place: str, key: str) -> Stored:
-        """Remove an object; its last state, under the revision of the deletion, is in the event.
+        """Remove an object; return its last state under the revision of the deletion.
 
-        A write that takes the last finalizer is never stored, so the event still shows it.
+        An update that removes the last finalizer is not stored, so the last state still has it.
 
         Raises:
             KeyError: there is no such object.
         """
         table = self.table(place)
         body = _decode(table[key].body)
-        last, at = self._keep(place, key, body, deleted=True)
-        self._publish(table, "DELETED", current=last, previous=table.pop(key), at=at)
+        last, at = self._persist(place, key, body, deleted=True)
+        self._publish_change(table, "DELETED", current=last, previous=table.pop(key), at=at)
         return last
 
-    def _keep(
+    def _persist(
         self, place: str, key: str, body: dict[str, Any], *, deleted: bool
     ) -> tuple[Stored, float]:
-        """Give out a revision and make the object durable under it."""
+        """Write an object to disk under the next revision; return it, and the time of the write.
+
+        The revision counter is raised only after the write to disk has succeeded.
+        """
         revision, at = self.revision + 1, self._clock()
         body["metadata"]["resourceVersion"] = str(revision)
         stored = Stored(key, revision, _encode(body))
@@ -202,7 +211,7 @@ class Store:
         return stored, at
 
     def is_recent(self, event: StoredChange) -> bool:
-        """Return whether an event may keep its bytes for the wire: watchers will ask for them."""
+        """Return whether an event is recent enough to keep its encoded frames."""
         return event.revision > self.revision - SHARED_EVENTS
 
     def next_change(self) -> anyio.Event:
@@ -220,26 +229,38 @@ class Store:
         if self._disk:
             self._disk.close()
 
-    def _publish(  # the parts of one change
-        self, table: Table, kind: EventType, current: Stored, previous: Stored | None, at: float
+    def _publish_change(  # the parts of one change
+        self,
+        table: Table,
+        event_type: EventType,
+        current: Stored,
+        previous: Stored | None,
+        at: float,
     ) -> None:
         """Log a change and call the listeners."""
-        event = StoredChange(kind, current.revision, current=current, previous=previous, at=at)
-        gone = table.log.append(event)
-        if gone:
-            self._forget(table.place, table.log.floor, gone)
+        event = StoredChange(
+            event_type, current.revision, current=current, previous=previous, at=at
+        )
+        dropped_events = table.log.append(event)
+        if dropped_events:
+            self._forget(table.place, table.log.floor, dropped_events)
         for listener in self.listeners:
             listener(table.place, event)
         for listen in table.listeners:
             listen(event)
-        changed, self._next_change = self._next_change, None
-        if changed is not None:
-            changed.set()
+        waiting_event, self._next_change = self._next_change, None
+        if waiting_event is not None:
+            waiting_event.set()
 
-    def _forget(self, place: str, floor: int, gone: Sequence[StoredChange]) -> None:
-        """Drop from disk what only these events needed: what they replaced, and deletions."""
+    def _forget(self, place: str, floor: int, dropped_events: Sequence[StoredChange]) -> None:
+        """Delete from disk the versions that only the dropped events needed.
+
+        These are the states that the events replaced, and the versions of deletions.
+        """
         if not self._disk:
             return
-        replaced = [(e.current.key, e.previous.revision) for e in gone if e.previous is not None]
-        ended = [(e.current.key, e.revision) for e in gone if e.type == "DELETED"]
+        replaced = [
+            (e.current.key, e.previous.revision) for e in dropped_events if e.previous is not None
+        ]
+        ended = [(e.current.key, e.revision) for e in dropped_events if e.type == "DELETED"]
         self._disk.forget(place, floor, replaced + ended)

@@ -1,1 +1,1 @@
-"""Bytes on the wire: what Go's parsers say about bad ones, and which media types are spoken."""
+"""Parsers for bytes of requests, with the results and error messages of Go's parsers."""

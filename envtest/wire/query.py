@@ -1,4 +1,4 @@
-"""Query strings as Go reads them: a pair that cannot be read is left out, the others count."""
+"""Query strings, parsed as Go does: a malformed parameter is left out, and the others are kept."""
 
 import re
 from collections.abc import Iterator
@@ -8,21 +8,22 @@ _BROKEN = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 class Query(dict[str, str]):
-    """The first value of each parameter; `everything` has them all."""
+    """The first value of each parameter; `pairs` has all parameters in order."""
 
     def __init__(self, query_string: str) -> None:
-        """Read what stands behind the question mark of a URL."""
-        self.everything = list(_pairs(query_string))
-        super().__init__(reversed(self.everything))
+        """Parse the part of a URL after its question mark."""
+        self.pairs = list(_parse_pairs(query_string))
+        super().__init__(reversed(self.pairs))
 
-    def all_of(self, name: str) -> list[str]:
+    def get_all(self, name: str) -> list[str]:
         """Return every value of a parameter."""
-        return [value for key, value in self.everything if key == name]
+        return [value for key, value in self.pairs if key == name]
 
 
-def _pairs(query_string: str) -> Iterator[tuple[str, str]]:
+def _parse_pairs(query_string: str) -> Iterator[tuple[str, str]]:
+    """Yield the names and values of all well-formed parameters, decoded."""
     for part in query_string.split("&"):
-        # A semicolon once parted pairs, too; Go now takes it for a mistake.
+        # Go treats a semicolon, which used to be a separator, as an error.
         if part and ";" not in part and not is_broken(part):
             name, _, value = part.partition("=")
             yield unquote_plus(name), unquote_plus(value)

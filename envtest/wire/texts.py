@@ -1,4 +1,4 @@
-"""Texts that stand for something else: numbers, times, bytes."""
+"""Strings that encode numbers, times and bytes: their validation, with Go's error messages."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ _TIME: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\
 
 
 def find_base64_fault(encoded: str) -> str | None:
-    """Return why a text is not base64; None if it is."""
+    """Return why a string is not base64; None if it is. Line breaks are allowed, as in Go."""
     try:
         base64.b64decode(encoded.replace("\r", "").replace("\n", ""), validate=True)
     except (binascii.Error, ValueError) as error:
@@ -21,7 +21,7 @@ def find_base64_fault(encoded: str) -> str | None:
 
 
 def find_time_fault(timestamp: str) -> str | None:
-    """Return why a text is not an RFC 3339 time; None if it is."""
+    """Return why a string is not an RFC 3339 time; None if it is."""
     try:
         if _TIME.fullmatch(timestamp):
             datetime.fromisoformat(timestamp)
@@ -32,14 +32,19 @@ def find_time_fault(timestamp: str) -> str | None:
 
 
 def normalize_time(timestamp: str, *, micro: bool = False) -> str:
-    """Return a good RFC 3339 time as the server writes it: UTC, whole or micro seconds."""
+    """Return a valid RFC 3339 time as the server writes it: in UTC, in seconds or microseconds."""
     moment = datetime.fromisoformat(timestamp).astimezone(UTC)
     # Not strftime, which writes years before 1000 with fewer digits.
     return moment.isoformat(timespec="microseconds" if micro else "seconds").replace("+00:00", "Z")
 
 
 def find_number_fault(number: str, *, function: str = "ParseUint") -> str | None:
-    """Return strconv's complaint about a number in a query, or None for a good one."""
+    """Return why a string is no number, as Go's strconv says; None if it is one.
+
+    Args:
+        number: the string.
+        function: ParseUint for an unsigned number, ParseInt for a signed one.
+    """
     sign = "" if function == "ParseUint" else "[+-]?"
     if not re.fullmatch(sign + r"[0-9]+", number):
         return f"strconv.{function}: parsing {quote(number)}: invalid syntax"

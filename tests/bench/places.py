@@ -14,7 +14,7 @@ import yaml
 from aiohttp import ClientSession, TCPConnector
 
 from envtest import User
-from envtest.access.tokens import token_line
+from envtest.access.tokens import format_token_line
 from envtest.binaries import real_control_plane
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
@@ -76,7 +76,7 @@ async def real(assets: Path, more: Definitions = ()) -> AsyncIterator[Place]:
     """
     settings = read_settings({**os.environ, "KUBEBUILDER_ASSETS": str(assets)})
     before = children()
-    tokens = token_line(_TOKEN, _ADMINISTRATOR)
+    tokens = format_token_line(_TOKEN, _ADMINISTRATOR)
     async with real_control_plane(settings, None, listen="127.0.0.1:0", tokens=tokens) as plane:
         started = children() - before
         server, store = program("kube-apiserver", started), program("etcd", started)

@@ -220,7 +220,7 @@ async def test_certificates_users_and_objects_are_the_same_after_a_restart(
     async with serve(data=tmp_path) as second:
         assert second.authority.pair.certificate == authority
         assert (second.credentials("admin"), second.credentials("joe")) == tokens
-        assert second.authenticator.of_request(f"Bearer {tokens[1]}", None) == User(
+        assert second.authenticator.find_request_user(f"Bearer {tokens[1]}", None) == User(
             "joe", ("readers", "system:authenticated"), "joe"
         )
         assert second.api.store.table("namespaces").get("default") == uid

@@ -93,7 +93,7 @@ def make_certificate(**subject: str | list[str]) -> Certificate:
 
 
 def test_a_certificate_without_a_name_has_no_user() -> None:
-    assert make_certificate(organizationName="system:masters").user() is None
+    assert make_certificate(organizationName="system:masters").find_user() is None
 
 
 def connect_with_certificate(server: EmbeddedServer, pair: tuple[Path, Path]) -> httpx.AsyncClient:

@@ -28,7 +28,7 @@ from envtest.faults import (
     unavailable,
     unknown_event,
 )
-from envtest.faults.fault import Fault, event
+from envtest.faults.fault import Fault, encode_event
 from tests.faults.proxied import GAUGES, Gauge, Observed, ProxiedPlane, observe, proxied_plane
 
 WATCH_ONCE = Match(verb="watch", resource="gauges", times=1)
@@ -110,7 +110,7 @@ async def test_the_time_that_an_overloaded_server_asks_for_is_given(match: Match
 async def test_a_server_that_takes_no_watches_for_a_while_is_not_asked_for_lists() -> None:
     async with proxied_plane() as here:
         known = (await here.create("a")).metadata.resourceVersion
-        bookmark = event("BOOKMARK", {"metadata": {"resourceVersion": known}})
+        bookmark = encode_event("BOOKMARK", {"metadata": {"resourceVersion": known}})
         refused = Match(verb="watch", resource="gauges", nth=2, times=4)
         with (
             here.proxy.inject(InsertedEvent(bookmark, end=End.CLOSED), WATCH_ONCE),

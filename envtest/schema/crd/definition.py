@@ -1,7 +1,7 @@
-"""A CustomResourceDefinition as a whole: groups, names, versions, and what each version says.
+"""Defaults, validation and warnings of a whole CustomResourceDefinition.
 
-Internally the server keeps what is the same in all versions once, at the top; its messages then
-say `spec.validation`, `spec.subresources` and so on instead of naming a version.
+If a field is equal in all versions, the server keeps it once at the top of the spec. Its messages
+then say `spec.validation`, `spec.subresources` and so on, instead of naming a version.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Body = Mapping[str, Any]
 
 
 def default_crd(crd: dict[str, Any]) -> None:
-    """Fill in what the server fills in: names, conversion, webhook ports, stored versions."""
+    """Set the defaults of a CRD, in place: names, conversion, webhook port, stored versions."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     kind = names.get("kind") or ""
@@ -35,6 +35,7 @@ def default_crd(crd: dict[str, Any]) -> None:
         names["singular"] = kind.lower()
     if not names.get("listKind") and kind:
         names["listKind"] = f"{kind}List"
+    # A CRD without a kind gets no singular name either; both are then reported as missing.
     if not names["singular"]:
         del names["singular"]
     spec.setdefault("scope", "")
@@ -44,23 +45,22 @@ def default_crd(crd: dict[str, Any]) -> None:
         service.setdefault("port", 443)
     status = crd.get("status")
     if status is not None and not status.get("storedVersions"):
-        chosen = [
+        storage_versions = [
             version["name"] for version in spec.get("versions") or () if version.get("storage")
         ]
-        status["storedVersions"] = chosen[:1]
+        status["storedVersions"] = storage_versions[:1]
 
 
 def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
-    """Return all that is wrong with a CRD, in the server's order.
+    """Return the errors of a CRD, in the server's order.
+
+    The errors of metadata are left to the caller, with two exceptions: whether the name fits group
+    and plural, and whether a protected group has an approval.
 
     Args:
         crd: the definition with defaults; `status.storedVersions` as it will be stored.
-        old: what it replaces, or None. Group and plural never change, scope and kind not once the
-            names are established.
-
-    Returns:
-        The errors. Those of metadata are left to the caller, except for the name's relation to
-        group and plural and for the approval that protected groups need.
+        old: the stored definition that it replaces; None for a new one. Group and plural never
+            change; scope and kind do not change once the CRD is established.
     """
     spec = crd.get("spec") or {}
     out: list[FieldError] = []
@@ -74,27 +74,32 @@ def validate_crd(crd: _Body, old: _Body | None = None) -> list[FieldError]:
 
 
 def crd_warnings(crd: _Body) -> list[str]:
-    """Return the warnings on a CRD's creation: formats that are not checked, each once."""
+    """Return the warnings at a CRD's creation: one for each format that is not recognized."""
     names: dict[str, None] = {}
     for version in (crd.get("spec") or {}).get("versions") or ():
-        for node in _nodes((version.get("schema") or {}).get("openAPIV3Schema")):
+        for node in _iterate_nodes((version.get("schema") or {}).get("openAPIV3Schema")):
             name = node.get("format") or ""
             if formats.is_unrecognized(name, node.get("type") or ""):
                 names[name] = None
     return [f'unrecognized format "{name}"' for name in names]
 
 
-def _nodes(schema: object) -> Iterator[_Body]:
+def _iterate_nodes(schema: object) -> Iterator[_Body]:
+    """Yield a schema and all schemas below it, except in branches such as anyOf."""
     if not isinstance(schema, Mapping):
         return
     yield schema
     for child in (schema.get("properties") or {}).values():
-        yield from _nodes(child)
-    yield from _nodes(schema.get("items"))
-    yield from _nodes(schema.get("additionalProperties"))
+        yield from _iterate_nodes(child)
+    yield from _iterate_nodes(schema.get("items"))
+    yield from _iterate_nodes(schema.get("additionalProperties"))
 
 
 def _name_errors(crd: _Body, spec: _Body) -> list[FieldError]:
+    """Return the error of a name that is not `plural.group`.
+
+    A missing name is an error of metadata, which the caller reports.
+    """
     name = (crd.get("metadata") or {}).get("name") or ""
     plural = (spec.get("names") or {}).get("plural") or ""
     if not name or name == f"{plural}.{spec.get('group') or ''}":
@@ -116,7 +121,7 @@ def _spec_errors(spec: _Body) -> list[FieldError]:
     out += per_version.missing_schemas(versions or [])
     for index, version in enumerate(versions or ()):
         out += per_version.version_errors(version, f"spec.versions[{index}]", hoisted)
-    out += _together_errors(versions)
+    out += _versions_errors(versions)
     out += _required_names(spec.get("names") or {})
     out += names_errors(spec.get("names") or {}, "spec.names")
     if versions:
@@ -141,7 +146,7 @@ def _group_errors(spec: _Body) -> list[FieldError]:
     return out
 
 
-def _together_errors(versions: Any) -> list[FieldError]:
+def _versions_errors(versions: Any) -> list[FieldError]:
     """Return the errors of the versions' names and of the storage version."""
     entries = versions or []
     names = [version.get("name") or "" for version in entries]
@@ -157,49 +162,54 @@ def _together_errors(versions: Any) -> list[FieldError]:
 
 
 def _required_names(names: _Body) -> list[FieldError]:
+    """Return an error for each missing name of a CRD."""
     fields = ("plural", "singular", "kind", "listKind")
     return [build_required_error(f"spec.names.{name}") for name in fields if not names.get(name)]
 
 
 def names_errors(names: _Body, path: str) -> list[FieldError]:
-    """Return the errors of a CRD's names, wanted or accepted."""
+    """Return the errors of a CRD's names: those of `spec.names` or `status.acceptedNames`."""
     out: list[FieldError] = []
     for name in ("plural", "singular"):
-        out += _label(names.get(name) or "", f"{path}.{name}")
+        out += _validate_label(names.get(name) or "", f"{path}.{name}")
     for name in ("kind", "listKind"):
         kind = names.get(name) or ""
         if kind and (errors := label_1035_errors(kind.lower())):
             detail = "may have mixed case, but should otherwise match: " + ",".join(errors)
             out.append(invalid(f"{path}.{name}", kind, detail))
     for index, name in enumerate(names.get("shortNames") or ()):
-        out += _label(name, f"{path}.shortNames[{index}]", empty=False)
+        out += _validate_label(name, f"{path}.shortNames[{index}]", empty=False)
     if names.get("kind") and names["kind"] == names.get("listKind"):
         detail = "kind and listKind may not be the same"
         out.append(invalid(f"{path}.listKind", names["kind"], detail))
     for index, name in enumerate(names.get("categories") or ()):
-        out += _label(name, f"{path}.categories[{index}]", empty=False)
+        out += _validate_label(name, f"{path}.categories[{index}]", empty=False)
     return out
 
 
-def _label(label: str, path: str, *, empty: bool = True) -> list[FieldError]:
+def _validate_label(label: str, path: str, *, empty: bool = True) -> list[FieldError]:
+    """Return the error of a name that is no DNS-1035 label; `empty` allows an empty one."""
     errors = label_1035_errors(label) if label or not empty else []
     return [invalid(path, label, ",".join(errors))] if errors else []
 
 
 def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
-    before = old.get("spec") or {}
-    names, names_before = spec.get("names") or {}, before.get("names") or {}
+    """Return an error for each immutable field of a spec that differs from the old CRD."""
+    old_spec = old.get("spec") or {}
+    names, old_names = spec.get("names") or {}, old_spec.get("names") or {}
     pairs = [
-        ("spec.group", spec.get("group"), before.get("group")),
-        ("spec.names.plural", names.get("plural"), names_before.get("plural")),
+        ("spec.group", spec.get("group"), old_spec.get("group")),
+        ("spec.names.plural", names.get("plural"), old_names.get("plural")),
     ]
     if _is_established(old):
         pairs[:0] = [
-            ("spec.scope", spec.get("scope"), before.get("scope")),
-            ("spec.names.kind", names.get("kind"), names_before.get("kind")),
+            ("spec.scope", spec.get("scope"), old_spec.get("scope")),
+            ("spec.names.kind", names.get("kind"), old_names.get("kind")),
         ]
     return [
-        invalid(path, new or "", "field is immutable") for path, new, was in pairs if new != was
+        invalid(path, new or "", "field is immutable")
+        for path, new, old_value in pairs
+        if new != old_value
     ]
 
 
@@ -233,18 +243,18 @@ def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
 
 
 def _approval_errors(crd: _Body, spec: _Body) -> list[FieldError]:
-    """Return the error of a missing or wrong approval in Kubernetes' own groups."""
+    """Return the error of a missing or wrong approval; only Kubernetes' own groups need one."""
     if not f".{spec.get('group') or ''}".endswith((".k8s.io", ".kubernetes.io")):
         return []
     value = ((crd.get("metadata") or {}).get("annotations") or {}).get(_APPROVAL)
     path = f"metadata.annotations[{_APPROVAL}]"
-    said = f'protected groups must have approval annotation "{_APPROVAL}"'
+    rule = f'protected groups must have approval annotation "{_APPROVAL}"'
     if not value:
-        return [build_required_error(path, f"{said}, see {_APPROVAL_RULE}")]
+        return [build_required_error(path, f"{rule}, see {_APPROVAL_RULE}")]
     if value.startswith(("http://", "https://", "unapproved")):
         return []
     detail = (
-        f'{said} with either a URL or a reason starting with "unapproved", see {_APPROVAL_RULE}'
+        f'{rule} with either a URL or a reason starting with "unapproved", see {_APPROVAL_RULE}'
     )
     return [invalid(path, value, detail)]
 
@@ -255,7 +265,10 @@ _REVIEWS: Final = f"{_PATH}.conversionReviewVersions"
 
 
 def conversion_errors(conversion: _Body | None) -> list[FieldError]:
-    """Return the errors of `spec.conversion`; caBundle is ignored: no webhook is called."""
+    """Return the errors of `spec.conversion`.
+
+    The caBundle is not validated, because this server calls no conversion webhook.
+    """
     if conversion is None:
         return []
     strategy, webhook = conversion.get("strategy") or "", conversion.get("webhook") or {}
@@ -277,6 +290,7 @@ def conversion_errors(conversion: _Body | None) -> list[FieldError]:
 
 
 def _client_errors(config: _Body | None) -> list[FieldError]:
+    """Return the errors of the client configuration of a conversion webhook."""
     if config is None:
         return [build_required_error(_CLIENT, "required when strategy is set to Webhook")]
     return client_errors(config, _CLIENT)
@@ -289,6 +303,7 @@ def _review_errors(reviews: Sequence[str]) -> list[FieldError]:
     out: list[FieldError] = []
     for index, version in enumerate(reviews):
         if version in reviews[:index]:
+            # A duplicate is reported instead of its other errors, which the first one has as well.
             out.append(invalid(f"{_REVIEWS}[{index}]", version, "duplicate version"))
             continue
         errors = label_1035_errors(version)

@@ -1,6 +1,7 @@
-"""Checks of every schema node.
+"""Validation of every node of a CRD's schema.
 
-What OpenAPI has and Kubernetes refuses, list and map types, rules.
+It covers keywords of OpenAPI that Kubernetes refuses, the types of lists and maps, and CEL rules.
+Texts and order follow apiextensions-apiserver's validation.go.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from envtest.schema.cel import Checker, reads_old
+from envtest.schema.cel import Checker, reads_old_self
 from envtest.schema.errors import (
     FieldError,
     build_required_error,
@@ -17,7 +18,7 @@ from envtest.schema.errors import (
     invalid,
     not_supported,
 )
-from envtest.schema.rules import normalized_path
+from envtest.schema.rules import normalize_field_path
 
 _Schema = Mapping[str, Any]
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
@@ -34,16 +35,17 @@ _META: Final = frozenset({"metadata", "kind", "apiVersion"})
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """Where in a schema a check is.
+    """The place of a node in a schema, and the checks that follow from its place.
 
     Attributes:
-        path: of the node, as messages print it.
-        root: whether the node is the whole object's.
-        inside_meta: whether it describes metadata, kind or apiVersion.
-        no_defaults: why no default may stand here; "" where one may.
-        rules: whether rules are compiled; not in branches, nor in schemas with other errors.
-        uncorrelatable: the path of the list or map below which old and new values have nothing to
-            do with each other; "" where they have.
+        path: the path of the node, as messages print it.
+        root: whether the node describes a whole object.
+        inside_meta: whether the node describes metadata, kind or apiVersion.
+        no_defaults: why the node must not have a default; empty if it may.
+        rules: whether rules are compiled. They are not in branches such as anyOf, nor in schemas
+            with other errors.
+        uncorrelatable: the path of the list or map below which a new value has no corresponding
+            old value, so that rules cannot read oldSelf; empty if it has one.
     """
 
     path: str
@@ -54,7 +56,7 @@ class Walk:
     uncorrelatable: str = ""
 
     def below(self, step: str, **changes: Any) -> Walk:
-        """Return the walk one step further."""
+        """Return the place of a node below this one: `step` is added to the path."""
         return replace(self, path=self.path + step, root=False, **changes)
 
 
@@ -62,17 +64,18 @@ def node_errors(schema: _Schema, path: str, *, rules: bool) -> list[FieldError]:
     """Return all errors of a schema's nodes: those of the schema, then those of its rules.
 
     Args:
-        path: where it stands.
+        schema: the root of the schema.
+        path: the path of the schema, as messages print it.
         rules: whether rules are compiled.
     """
-    errors, of_rules = _check(schema, Walk(path, rules=rules))
-    return errors + of_rules
+    errors, rule_errors_found = _check_node(schema, Walk(path, rules=rules))
+    return errors + rule_errors_found
 
 
-def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
-    """Return the errors of a node and those below it: of the schema, and of its rules."""
-    out = _keyword_errors(schema, walk)
-    of_rules: list[FieldError] = []
+def _check_node(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldError]]:
+    """Return two lists of errors of a node and all nodes below it: of schemas, and of rules."""
+    out = _validate_keywords(schema, walk)
+    rule_errors_found: list[FieldError] = []
     if schema.get("uniqueItems"):
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         out.append(forbidden(f"{walk.path}.uniqueItems", detail))
@@ -80,21 +83,24 @@ def _check(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[FieldErr
     if additional not in (None, True) and schema.get("properties"):
         detail = "additionalProperties and properties are mutual exclusive"
         out.append(forbidden(f"{walk.path}.additionalProperties", detail))
-    for child, further in _below(schema, walk):
-        schema_errors, rule_failures = _check(child, further)
+    for child, child_walk in _list_children(schema, walk):
+        schema_errors, rule_failures = _check_node(child, child_walk)
         out += schema_errors
-        of_rules += rule_failures
-    out += _types(schema, walk.path)
+        rule_errors_found += rule_failures
+    out += _validate_extensions(schema, walk.path)
     if schema.get("x-kubernetes-validations"):
         out += shape_errors(schema, walk.path)
+        # Rules are type-checked by the schema, so it must not have errors.
         if walk.rules and not out:
-            of_rules += rule_errors(schema, RulePlace(walk.path, walk.root, walk.uncorrelatable))
-    out += _map_keys(schema, walk.path)
-    return out, of_rules
+            rule_errors_found += rule_errors(
+                schema, RulePlace(walk.path, walk.root, walk.uncorrelatable)
+            )
+    out += _validate_items_and_keys(schema, walk.path)
+    return out, rule_errors_found
 
 
-def _below(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
-    """Yield the schemas one level below a node, each with its walk."""
+def _list_children(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
+    """Yield the schemas one level below a node, each with its place."""
     additional = schema.get("additionalProperties")
     atomic = walk.path if schema.get("x-kubernetes-map-type") == "atomic" else walk.uncorrelatable
     if isinstance(additional, Mapping):
@@ -102,21 +108,24 @@ def _below(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
         changes = {"no_defaults": reason} if walk.inside_meta else {}
         yield additional, walk.below(".additionalProperties", uncorrelatable=atomic, **changes)
     for name, child in (schema.get("properties") or {}).items():
-        further = walk.below(f".properties[{name}]", uncorrelatable=atomic)
+        child_walk = walk.below(f".properties[{name}]", uncorrelatable=atomic)
+        # The type and metadata of whole and embedded objects; others are fields of that name.
         if name in _META and (walk.root or schema.get("x-kubernetes-embedded-resource")):
-            further = replace(further, inside_meta=True)
+            child_walk = replace(child_walk, inside_meta=True)
             if walk.root:
-                further = replace(further, no_defaults=f"in top-level {name}")
-        yield child, further
-    yield from _branches(schema, walk)
+                child_walk = replace(child_walk, no_defaults=f"in top-level {name}")
+        yield child, child_walk
+    yield from _list_branches(schema, walk)
     items = schema.get("items")
     if isinstance(items, Mapping):
+        # Only the items of lists of type map correspond to old items, by their keys.
         is_map = schema.get("x-kubernetes-list-type") == "map"
-        lost = walk.uncorrelatable if is_map else walk.uncorrelatable or walk.path
-        yield items, walk.below(".items", uncorrelatable=lost)
+        uncorrelatable_path = walk.uncorrelatable if is_map else walk.uncorrelatable or walk.path
+        yield items, walk.below(".items", uncorrelatable=uncorrelatable_path)
 
 
-def _branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
+def _list_branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
+    """Yield the branches of not, allOf, oneOf and anyOf, which cannot have rules."""
     if schema.get("not") is not None:
         yield schema["not"], walk.below(".not", rules=False)
     for name in ("allOf", "oneOf", "anyOf"):
@@ -124,18 +133,18 @@ def _branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
             yield branch, walk.below(f".{name}[{index}]", rules=False)
 
 
-def _keyword_errors(schema: _Schema, walk: Walk) -> list[FieldError]:
-    """Return the errors of single keywords that are unknown or must not be set here."""
-    path, kind = walk.path, schema.get("type") or ""
+def _validate_keywords(schema: _Schema, walk: Walk) -> list[FieldError]:
+    """Return the errors of keywords that are not supported or must not be set at this place."""
+    path, schema_type = walk.path, schema.get("type") or ""
     out: list[FieldError] = []
-    if kind and kind not in _TYPES:
-        out.append(not_supported(f"{path}.type", kind, _TYPES))
+    if schema_type and schema_type not in _TYPES:
+        out.append(not_supported(f"{path}.type", schema_type, _TYPES))
     if schema.get("default") is not None and walk.no_defaults:
         out.append(forbidden(f"{path}.default", f"must not be set {walk.no_defaults}"))
     for name, detail in _UNSUPPORTED:
         if schema.get(name) not in (None, "", {}):
             out.append(forbidden(f"{path}.{name}", detail))
-    if kind == "null":
+    if schema_type == "null":
         detail = "type cannot be set to null, use nullable as an alternative"
         out.append(forbidden(f"{path}.type", detail))
     if isinstance(schema.get("items"), list):
@@ -146,72 +155,92 @@ def _keyword_errors(schema: _Schema, walk: Walk) -> list[FieldError]:
     return out
 
 
-def _types(schema: _Schema, path: str) -> list[FieldError]:
-    """Return the errors of the extensions for the types of lists and maps."""
+def _validate_extensions(schema: _Schema, path: str) -> list[FieldError]:
+    """Return the errors of the keywords for the types of lists and maps."""
     out: list[FieldError] = []
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
-        where = f"{path}.x-kubernetes-preserve-unknown-fields"
-        out.append(invalid(where, False, "must be true or undefined"))
-    out += _kind_for(
+        location = f"{path}.x-kubernetes-preserve-unknown-fields"
+        out.append(invalid(location, False, "must be true or undefined"))
+    out += _validate_collection_type(
         schema, path, collection="map", expected_type="object", known=("atomic", "granular")
     )
-    out += _kind_for(
+    out += _validate_collection_type(
         schema, path, collection="list", expected_type="array", known=("atomic", "set", "map")
     )
-    keys, kind = schema.get("x-kubernetes-list-map-keys"), schema.get("x-kubernetes-list-type")
-    if keys and kind != "map":
-        where = f"{path}.x-kubernetes-list-type"
+    keys, schema_type = (
+        schema.get("x-kubernetes-list-map-keys"),
+        schema.get("x-kubernetes-list-type"),
+    )
+    if keys and schema_type != "map":
+        location = f"{path}.x-kubernetes-list-type"
         detail = "must be map if x-kubernetes-list-map-keys is non-empty"
         out.append(
-            build_required_error(where, detail) if kind is None else invalid(where, kind, detail)
+            build_required_error(location, detail)
+            if schema_type is None
+            else invalid(location, schema_type, detail)
         )
-    if kind == "map":
-        out += _map_list(schema, path)
+    if schema_type == "map":
+        out += _validate_map_list(schema, path)
     return out
 
 
-def _kind_for(
+def _validate_collection_type(
     schema: _Schema, path: str, collection: str, expected_type: str, known: tuple[str, ...]
 ) -> list[FieldError]:
-    """Return the errors of `x-kubernetes-map-type` or `x-kubernetes-list-type`."""
+    """Return the errors of `x-kubernetes-map-type` or `x-kubernetes-list-type`.
+
+    Args:
+        schema: the node.
+        path: the path of the node.
+        collection: `map` or `list`.
+        expected_type: the schema type that the node must have: `object` or `array`.
+        known: the allowed values.
+    """
     name = f"x-kubernetes-{collection}-type"
-    value, kind = schema.get(name), schema.get("type") or ""
+    value, schema_type = schema.get(name), schema.get("type") or ""
     if value is None:
         return []
     out: list[FieldError] = []
-    if kind != expected_type:
+    if schema_type != expected_type:
         detail = f"must be {expected_type} if {name} is specified"
-        where = f"{path}.type"
-        out.append(invalid(where, kind, detail) if kind else build_required_error(where, detail))
+        location = f"{path}.type"
+        out.append(
+            invalid(location, schema_type, detail)
+            if schema_type
+            else build_required_error(location, detail)
+        )
     elif value == "set":
-        out += _set_items(schema, path)
+        out += _validate_set_items(schema, path)
     if value not in known:
         out.append(not_supported(f"{path}.{name}", value, known))
     return out
 
 
-def _set_items(schema: _Schema, path: str) -> list[FieldError]:
+def _validate_set_items(schema: _Schema, path: str) -> list[FieldError]:
     items = schema.get("items")
     if not isinstance(items, Mapping):
         return []
-    kind = items.get("type")
-    collection = {"array": "list", "object": "map"}.get(kind or "")
+    schema_type = items.get("type")
+    collection = {"array": "list", "object": "map"}.get(schema_type or "")
     name = f"x-kubernetes-{collection}-type"
-    # A list is atomic unless it says otherwise, an object is not.
-    if collection is None or items.get(name, "atomic" if kind == "array" else None) == "atomic":
+    # By default a list is atomic, and an object is not.
+    if (
+        collection is None
+        or items.get(name, "atomic" if schema_type == "array" else None) == "atomic"
+    ):
         return []
     detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
     return [invalid(f"{path}.items.{name}", items.get("x-kubernetes-list-type"), detail)]
 
 
-def _map_list(schema: _Schema, path: str) -> list[FieldError]:
+def _validate_map_list(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of the keys and items of a list of type map."""
     keys, items = schema.get("x-kubernetes-list-map-keys") or [], schema.get("items")
     out: list[FieldError] = []
-    where = f"{path}.x-kubernetes-list-map-keys"
+    location = f"{path}.x-kubernetes-list-map-keys"
     if not keys:
         detail = "must not be empty if x-kubernetes-list-type is map"
-        out.append(build_required_error(where, detail))
+        out.append(build_required_error(location, detail))
     if not isinstance(items, Mapping):
         detail = "must have a schema if x-kubernetes-list-type is map"
         return [*out, build_required_error(f"{path}.items", detail)]
@@ -222,37 +251,40 @@ def _map_list(schema: _Schema, path: str) -> list[FieldError]:
     for index, key in enumerate(keys):
         if key not in properties:
             detail = "entries must all be names of item properties"
-            out.append(invalid(where, keys, detail))
+            out.append(invalid(location, keys, detail))
         elif properties[key].get("type") in {"array", "object"}:
             detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
             out.append(invalid(f"{path}.items.properties[{key}].type", items["type"], detail))
         if key in keys[:index]:
-            out.append(invalid(where, keys, "must not contain duplicate entries"))
+            out.append(invalid(location, keys, "must not contain duplicate entries"))
     return out
 
 
-def _map_keys(schema: _Schema, path: str) -> list[FieldError]:
-    """Check that sets and map lists have items, and map lists their key fields."""
-    kind, items = schema.get("x-kubernetes-list-type"), schema.get("items")
-    if kind not in {"set", "map"} or not isinstance(items, Mapping):
+def _validate_items_and_keys(schema: _Schema, path: str) -> list[FieldError]:
+    """Return the errors of nullable items of set and map lists, and of keys that may be absent."""
+    schema_type, items = schema.get("x-kubernetes-list-type"), schema.get("items")
+    if schema_type not in {"set", "map"} or not isinstance(items, Mapping):
         return []
     out: list[FieldError] = []
     if items.get("nullable"):
-        detail = f"cannot be nullable when x-kubernetes-list-type is {kind}"
+        detail = f"cannot be nullable when x-kubernetes-list-type is {schema_type}"
         out.append(forbidden(f"{path}.items.nullable", detail))
-    if kind == "set":
+    if schema_type == "set":
         return out
-    said = "this property is in x-kubernetes-list-map-keys, so it"
+    message_expression = "this property is in x-kubernetes-list-map-keys, so it"
     for key in schema.get("x-kubernetes-list-map-keys") or ():
         field = (items.get("properties") or {}).get(key)
         if field is None:
+            # `_validate_map_list` reports a key that is no property.
             continue
-        where = f"{path}.items.properties[{key}]"
+        location = f"{path}.items.properties[{key}]"
         if key not in (items.get("required") or ()) and field.get("default") is None:
-            detail = f"{said} must have a default or be a required property"
-            out.append(build_required_error(f"{where}.default", detail))
+            detail = f"{message_expression} must have a default or be a required property"
+            out.append(build_required_error(f"{location}.default", detail))
         if field.get("nullable"):
-            out.append(forbidden(f"{where}.nullable", f"{said} cannot be nullable"))
+            out.append(
+                forbidden(f"{location}.nullable", f"{message_expression} cannot be nullable")
+            )
     return out
 
 
@@ -268,32 +300,32 @@ def shape_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of rules that are found without compiling them."""
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
-        where = f"{path}.x-kubernetes-validations[{index}]"
-        out += _text_errors(rule, where)
-        out += _field_path_errors(rule, schema, where)
+        location = f"{path}.x-kubernetes-validations[{index}]"
+        out += _validate_texts(rule, location)
+        out += _validate_field_path(rule, schema, location)
         reason = rule.get("reason")
         if reason is not None and reason not in _REASONS:
-            out.append(not_supported(f"{where}.reason", reason, _REASONS))
+            out.append(not_supported(f"{location}.reason", reason, _REASONS))
     return out
 
 
-def _text_errors(rule: _Schema, where: str) -> list[FieldError]:
+def _validate_texts(rule: _Schema, location: str) -> list[FieldError]:
     """Return the errors of a rule's texts: missing, blank, or with line breaks."""
     expression, message = rule.get("rule") or "", rule.get("message") or ""
     message_expression = rule.get("messageExpression") or ""
     out: list[FieldError] = []
     if not expression.strip():
-        out.append(build_required_error(f"{where}.rule", "rule is not specified"))
+        out.append(build_required_error(f"{location}.rule", "rule is not specified"))
     elif message and not message.strip():
-        out.append(invalid(f"{where}.message", message, "must be non-empty if specified"))
+        out.append(invalid(f"{location}.message", message, "must be non-empty if specified"))
     elif _has_line_break(message.strip()):
-        out.append(invalid(f"{where}.message", message, "must not contain line breaks"))
+        out.append(invalid(f"{location}.message", message, "must not contain line breaks"))
     elif _has_line_break(expression.strip()) and not message.strip():
         detail = "message must be specified if rule contains line breaks"
-        out.append(build_required_error(f"{where}.message", detail))
+        out.append(build_required_error(f"{location}.message", detail))
     if message_expression and not message_expression.strip():
         detail = "messageExpression must be non-empty if specified"
-        out.append(build_required_error(f"{where}.messageExpression", detail))
+        out.append(build_required_error(f"{location}.messageExpression", detail))
     return out
 
 
@@ -301,29 +333,30 @@ def _has_line_break(string: str) -> bool:
     return "\n" in string or "\r" in string
 
 
-def _field_path_errors(rule: _Schema, schema: _Schema, where: str) -> list[FieldError]:
+def _validate_field_path(rule: _Schema, schema: _Schema, location: str) -> list[FieldError]:
     """Return the errors of a rule's fieldPath; none if it is not set."""
     path = rule.get("fieldPath") or ""
     if not path:
         return []
     out: list[FieldError] = []
     if not path.strip():
-        out.append(invalid(f"{where}.fieldPath", path, "must be non-empty if specified"))
+        out.append(invalid(f"{location}.fieldPath", path, "must be non-empty if specified"))
     if _has_line_break(path.strip()):
-        out.append(invalid(f"{where}.fieldPath", path, "must not contain line breaks"))
-    if normalized_path(path, schema) is None:
-        out.append(invalid(f"{where}.fieldPath", path, "must be a valid path"))
+        out.append(invalid(f"{location}.fieldPath", path, "must not contain line breaks"))
+    if normalize_field_path(path, schema) is None:
+        out.append(invalid(f"{location}.fieldPath", path, "must be a valid path"))
     return out
 
 
 @dataclass(frozen=True, slots=True)
 class RulePlace:
-    """Where rules stand.
+    """The place of a node whose rules are compiled.
 
     Attributes:
-        path: of the node, as messages print it.
-        root: whether the node is the whole object's.
-        uncorrelatable: the path below which old and new values do not correspond; "" for none.
+        path: the path of the node, as messages print it.
+        root: whether the node describes a whole object.
+        uncorrelatable: the path below which a new value has no corresponding old value; empty if
+            it has one.
     """
 
     path: str
@@ -332,10 +365,10 @@ class RulePlace:
 
 
 def rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
-    """Return why rules do not compile or cannot be used at their place."""
+    """Return the errors of the rules of one node: they do not compile or cannot be used there."""
     root = place.root or bool(schema.get("x-kubernetes-embedded-resource"))
     checker = Checker(schema, root=root)
-    if not checker.typed:
+    if not checker.has_type:
         detail = (
             "internal error: failed to construct type information for x-kubernetes-validations "
             "rules: unable to convert structural schema to CEL declarations"
@@ -347,25 +380,33 @@ def rule_errors(schema: _Schema, place: RulePlace) -> list[FieldError]:
         ]
     out: list[FieldError] = []
     for index, rule in enumerate(schema["x-kubernetes-validations"]):
-        out += _one_rule(
-            rule, checker, place=place, where=f"{place.path}.x-kubernetes-validations[{index}]"
+        out += _compile_rule(
+            rule, checker, place=place, location=f"{place.path}.x-kubernetes-validations[{index}]"
         )
     return out
 
 
-def _one_rule(rule: _Schema, checker: Checker, place: RulePlace, where: str) -> list[FieldError]:
+def _compile_rule(
+    rule: _Schema, checker: Checker, place: RulePlace, location: str
+) -> list[FieldError]:
     """Return the errors of compiling a rule and its messageExpression."""
-    expression, said = rule.get("rule") or "", rule.get("messageExpression") or ""
+    expression, message_expression = rule.get("rule") or "", rule.get("messageExpression") or ""
     optional_old = bool(rule.get("optionalOldSelf"))
     out: list[FieldError] = []
-    if failure := checker.rule_failure(expression, optional_old=optional_old):
-        out.append(invalid(f"{where}.rule", expression, failure))
-    if said and (failure := checker.message_failure(said, optional_old=optional_old)):
-        out.append(invalid(f"{where}.messageExpression", said, f"messageExpression {failure}"))
-    if reads_old(expression) and place.uncorrelatable:
+    if failure := checker.find_rule_failure(expression, optional_old=optional_old):
+        out.append(invalid(f"{location}.rule", expression, failure))
+    if message_expression and (
+        failure := checker.find_message_failure(message_expression, optional_old=optional_old)
+    ):
+        out.append(
+            invalid(
+                f"{location}.messageExpression", message_expression, f"messageExpression {failure}"
+            )
+        )
+    if reads_old_self(expression) and place.uncorrelatable:
         detail = "oldSelf cannot be used on the uncorrelatable portion of the schema within "
-        out.append(invalid(f"{where}.rule", expression, detail + place.uncorrelatable))
-    if rule.get("optionalOldSelf") is not None and not reads_old(expression):
+        out.append(invalid(f"{location}.rule", expression, detail + place.uncorrelatable))
+    if rule.get("optionalOldSelf") is not None and not reads_old_self(expression):
         detail = "may not be set if oldSelf is not used in rule"
-        out.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
+        out.append(invalid(f"{location}.optionalOldSelf", rule["optionalOldSelf"], detail))
     return out

@@ -1,4 +1,7 @@
-"""What makes a schema structural, and defaults in it that the schema itself would accept."""
+"""Validation of structural schemas, and of their defaults by the schema itself.
+
+What a structural schema is: Kubernetes documentation, "Specifying a structural schema".
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from envtest.schema.values import ValueSchema
 _Schema = Mapping[str, Any]
 _INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
-_IOS: Final = "x-kubernetes-int-or-string"
+_INT_OR_STRING_KEY: Final = "x-kubernetes-int-or-string"
 _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _NO_TYPE: Final = {
     "root": "must not be empty at the root",
@@ -31,7 +34,7 @@ _UNREADABLE: Final = (
     "id",
     "patternProperties",
 )
-# What may not stand in a branch of anyOf and the like, with the word that the message uses.
+# Keywords that branches of anyOf, allOf, oneOf and not must not set, with a word of the message.
 _NOT_IN_BRANCHES: Final = {
     "type": "empty",
     "default": "undefined",
@@ -41,7 +44,7 @@ _NOT_IN_BRANCHES: Final = {
     "externalDocs": "undefined",
     _PRESERVE: "false",
     _EMBEDDED: "false",
-    _IOS: "false",
+    _INT_OR_STRING_KEY: "false",
     "x-kubernetes-list-map-keys": "empty",
     "x-kubernetes-list-type": "undefined",
     "x-kubernetes-map-type": "undefined",
@@ -53,13 +56,14 @@ def structural_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return why a schema is not structural, sorted by message."""
     out: list[FieldError] = []
     if not _is_readable(schema):
-        # Refused elsewhere; the server cannot even read such a schema as a structural one.
+        # The server cannot convert such a schema to a structural one. `node_errors` refuses it.
         return out
-    _node(schema, "root", path=path, out=out)
+    _check_node(schema, "root", path=path, out=out)
     return sorted(out, key=lambda error: error.message)
 
 
 def _is_readable(schema: _Schema) -> bool:
+    """Return whether a schema has no keyword that a structural schema cannot express."""
     items, additional = schema.get("items"), schema.get("additionalProperties")
     if isinstance(items, list) or any(schema.get(name) for name in _UNREADABLE):
         return False
@@ -69,51 +73,61 @@ def _is_readable(schema: _Schema) -> bool:
     return all(_is_readable(child) for child in below if isinstance(child, Mapping))
 
 
-def _node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
-    """Append to `out` why a node, or one below it, is not structural."""
-    kind, items = schema.get("type") or "", schema.get("items")
-    if kind == "array" and items is None:
+def _check_node(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    """Append the errors by which a node, or one below it, is not structural.
+
+    Args:
+        schema: the node.
+        level: its relation to its parent, a key of `_NO_TYPE`.
+        path: the path of the node, as messages print it.
+        out: the list of errors.
+    """
+    schema_type, items = schema.get("type") or "", schema.get("items")
+    if schema_type == "array" and items is None:
         out.append(build_required_error(f"{path}.items", "must be specified"))
     if isinstance(items, Mapping):
-        _node(items, "item", path=f"{path}.items", out=out)
+        _check_node(items, "item", path=f"{path}.items", out=out)
     for name, child in (schema.get("properties") or {}).items():
-        _node(child, "field", path=f"{path}.properties[{name}]", out=out)
+        _check_node(child, "field", path=f"{path}.properties[{name}]", out=out)
     additional = schema.get("additionalProperties")
     if additional is not None and level == "root":
         out.append(forbidden(f"{path}.additionalProperties", "must not be used at the root"))
     if isinstance(additional, Mapping):
-        _node(additional, "field", path=f"{path}.additionalProperties", out=out)
-    _extensions(schema, path, out)
-    _branches(schema, path, out)
-    _type(schema, level, path=path, out=out)
+        _check_node(additional, "field", path=f"{path}.additionalProperties", out=out)
+    _check_int_or_string(schema, path, out)
+    _check_branches(schema, path, out)
+    _check_type(schema, level, path=path, out=out)
     _check_embedded_object(schema, path, out)
-    _metadata(schema, level, path=path, out=out)
+    _check_metadata(schema, level, path=path, out=out)
 
 
-def _extensions(schema: _Schema, path: str, out: list[FieldError]) -> None:
-    if not schema.get(_IOS):
+def _check_int_or_string(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    """Append the errors of keywords that exclude x-kubernetes-int-or-string."""
+    if not schema.get(_INT_OR_STRING_KEY):
         return
-    detail = f"must be false if {_IOS} is true"
+    detail = f"must be false if {_INT_OR_STRING_KEY} is true"
     both = (_PRESERVE, _EMBEDDED)
     out += [invalid(f"{path}.{name}", True, detail) for name in both if schema.get(name)]
 
 
-def _type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
-    kind = schema.get("type") or ""
-    if schema.get(_EMBEDDED) and kind != "object":
+def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+    """Append the errors of a node's type: missing, or not that of an object where it has to be."""
+    schema_type = schema.get("type") or ""
+    if schema.get(_EMBEDDED) and schema_type != "object":
         detail = f"must be object if {_EMBEDDED} is true"
         out.append(
-            invalid(f"{path}.type", kind, detail)
-            if kind
+            invalid(f"{path}.type", schema_type, detail)
+            if schema_type
             else build_required_error(f"{path}.type", detail)
         )
-    elif not kind and not schema.get(_IOS) and not schema.get(_PRESERVE):
+    elif not schema_type and not schema.get(_INT_OR_STRING_KEY) and not schema.get(_PRESERVE):
         out.append(build_required_error(f"{path}.type", _NO_TYPE[level]))
-    if level == "root" and kind and kind != "object":
-        out.append(invalid(f"{path}.type", kind, "must be object at the root"))
+    if level == "root" and schema_type and schema_type != "object":
+        out.append(invalid(f"{path}.type", schema_type, "must be object at the root"))
 
 
 def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    """Append the errors of an embedded resource, which needs properties or unknown fields."""
     if not schema.get(_EMBEDDED):
         return
     if schema.get("additionalProperties") is not None:
@@ -124,45 +138,47 @@ def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) ->
         out.append(build_required_error(f"{path}.properties", detail))
 
 
-def _metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
+def _check_metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
     """Append the errors of type and metadata in a root or an embedded object."""
     properties = schema.get("properties") or {}
     checked = level == "root" or bool(schema.get(_EMBEDDED))
     for name in ("kind", "apiVersion"):
         if checked and name in properties and properties[name].get("type") != "string":
-            kind = properties[name].get("type") or ""
-            out.append(invalid(f"{path}.properties[{name}].type", kind, "must be string"))
+            schema_type = properties[name].get("type") or ""
+            out.append(invalid(f"{path}.properties[{name}].type", schema_type, "must be string"))
     metadata = properties.get("metadata")
     if metadata is None:
         return
     where = f"{path}.properties[metadata]"
     if checked and metadata.get("type") != "object":
         out.append(invalid(f"{where}.type", metadata.get("type") or "", "must be object"))
-    if level == "root" and not _says_names_only(metadata):
+    if level == "root" and not _has_only_names(metadata):
         detail = "must not specify anything other than name and generateName, but metadata is "
         out.append(forbidden(where, f"{detail}implicitly specified"))
 
 
-def _says_names_only(metadata: _Schema) -> bool:
+def _has_only_names(metadata: _Schema) -> bool:
+    """Return whether the schema of metadata restricts nothing but name and generateName."""
     said = {key for key, value in metadata.items() if value not in (None, "", [], {}, False)}
     names = set(metadata.get("properties") or {})
     return said <= {"type", "properties", "default"} and names <= {"name", "generateName"}
 
 
-def _branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
+def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
     """Append the errors of anyOf, allOf, oneOf and not, and of the pattern."""
     any_of = schema.get("anyOf") or []
     if any_of != _INT_OR_STRING:
         for index, branch in enumerate(any_of):
-            _branch(branch, f"{path}.anyOf[{index}]", out)
+            _check_branch(branch, f"{path}.anyOf[{index}]", out)
     for index, branch in enumerate(schema.get("allOf") or ()):
+        # The first branch may be the anyOf of an int-or-string.
         skipped = index == 0 and branch.get("anyOf") == _INT_OR_STRING
         bare = {k: v for k, v in branch.items() if k != "anyOf"} if skipped else branch
-        _branch(bare, f"{path}.allOf[{index}]", out)
+        _check_branch(bare, f"{path}.allOf[{index}]", out)
     for index, branch in enumerate(schema.get("oneOf") or ()):
-        _branch(branch, f"{path}.oneOf[{index}]", out)
+        _check_branch(branch, f"{path}.oneOf[{index}]", out)
     if schema.get("not") is not None:
-        _branch(schema["not"], f"{path}.not", out)
+        _check_branch(schema["not"], f"{path}.not", out)
     pattern = schema.get("pattern") or ""
     try:
         compile_pattern(pattern)
@@ -171,14 +187,14 @@ def _branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
         out.append(invalid(f"{path}.pattern", pattern, detail))
 
 
-def _branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
-    """Append what a branch of a logical keyword must not specify, at any depth."""
-    _branches(schema, path, out)
+def _check_branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
+    """Append the errors of keywords that a branch must not set, at any depth."""
+    _check_branches(schema, path, out)
     if isinstance(schema.get("items"), Mapping):
-        _branch(schema["items"], f"{path}.items", out)
+        _check_branch(schema["items"], f"{path}.items", out)
     properties = schema.get("properties") or {}
     for name, child in properties.items():
-        _branch(child, f"{path}.properties[{name}]", out)
+        _check_branch(child, f"{path}.properties[{name}]", out)
     if schema.get("additionalProperties") is not None:
         detail = "must be undefined to be structural"
         out.append(forbidden(f"{path}.additionalProperties", detail))
@@ -193,28 +209,44 @@ def _branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
 def default_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of the defaults of a structural schema."""
     out: list[FieldError] = []
-    _check({**schema, "x-kubernetes-embedded-resource": True}, path, out, inside_meta=False)
+    _check_defaults(
+        {**schema, "x-kubernetes-embedded-resource": True}, path, out, inside_meta=False
+    )
     return out
 
 
-def _check(schema: _Schema, path: str, out: list[FieldError], *, inside_meta: bool) -> None:
+def _check_defaults(
+    schema: _Schema, path: str, out: list[FieldError], *, inside_meta: bool
+) -> None:
+    """Append the errors of the defaults of a node and all below it.
+
+    Args:
+        schema: the node.
+        path: the path of the node, as messages print it.
+        out: the list of errors.
+        inside_meta: whether the node describes apiVersion, kind or metadata of an object.
+    """
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     if embedded:
         inside_meta = False
     if schema.get("default") is not None:
-        out += _value_errors(schema, f"{path}.default", inside_meta=inside_meta)
-    # Values of maps are left out: no default is looked at there.
+        out += _validate_default(schema, f"{path}.default", inside_meta=inside_meta)
+    # The server validates no defaults in additionalProperties.
     if isinstance(schema.get("items"), Mapping):
-        _check(schema["items"], f"{path}.items", out, inside_meta=inside_meta)
+        _check_defaults(schema["items"], f"{path}.items", out, inside_meta=inside_meta)
     for name, child in (schema.get("properties") or {}).items():
-        meta = inside_meta or (embedded and name in {"metadata", "apiVersion", "kind"})
-        _check(child, f"{path}.properties[{name}]", out, inside_meta=meta)
+        is_inside_meta = inside_meta or (embedded and name in {"metadata", "apiVersion", "kind"})
+        _check_defaults(child, f"{path}.properties[{name}]", out, inside_meta=is_inside_meta)
 
 
-def _value_errors(schema: _Schema, path: str, *, inside_meta: bool) -> list[FieldError]:
+def _validate_default(schema: _Schema, path: str, *, inside_meta: bool) -> list[FieldError]:
+    """Return the errors of the default of one node: unknown fields, then the first failing check.
+
+    In metadata, unknown fields and embedded objects are not checked.
+    """
     value = schema["default"]
     errors: list[FieldError] = []
-    if not inside_meta and _has_unknown(schema, value):
+    if not inside_meta and _has_unknown_fields(schema, value):
         errors.append(invalid(path, value, "must not have unknown fields"))
     embedded = None if inside_meta else EmbeddedNode.compile(schema)
     if embedded is not None:
@@ -222,17 +254,18 @@ def _value_errors(schema: _Schema, path: str, *, inside_meta: bool) -> list[Fiel
             embedded.coerce(copy.deepcopy(value), path, [])
         except MalformedObject as error:
             return [*errors, error.error]
-    return errors + _first_errors(schema, embedded, value=value, path=path)
+    return errors + _find_first_errors(schema, embedded, value=value, path=path)
 
 
-def _has_unknown(schema: _Schema, value: Any) -> bool:
+def _has_unknown_fields(schema: _Schema, value: Any) -> bool:
+    """Return whether pruning by the schema would drop fields of a value."""
     unknown: list[str] = []
     root = bool(schema.get("x-kubernetes-embedded-resource"))
     PruneNode(schema).prune(copy.deepcopy(value), "", unknown, root=root)
     return bool(unknown)
 
 
-def _first_errors(
+def _find_first_errors(
     schema: _Schema, embedded: EmbeddedNode | None, value: Any, path: str
 ) -> list[FieldError]:
     """Return the errors of the first check of a default that fails; none if all pass.
@@ -252,9 +285,9 @@ def _first_errors(
 
 
 def _prefix_path(error: FieldError, path: str) -> FieldError:
-    """Return the error of a default, validated on its own, with the path of the default."""
+    """Return an error of a default with the path of the default in front of its own."""
     if error.field in {"", NO_FIELD}:
         field = path
     else:
         field = path + error.field if error.field.startswith("[") else f"{path}.{error.field}"
-    return FieldError(error.kind, field, value=error.value, detail=error.detail)
+    return FieldError(error.error_type, field, value=error.value, detail=error.detail)

@@ -1,6 +1,6 @@
-"""What each version of a CRD says.
+"""Validation of the versions of a CRD.
 
-Schema, subresources, columns, selectable fields, deprecation.
+It covers the schema, subresources, printer columns, selectable fields and deprecation.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _COLUMN_FORMATS: Final = (
     "password",
 )
 _SELECTABLE_FIELDS: Final = 8
-# Field of a version -> where the server keeps it when all versions say the same.
+# Field of a version -> its path in messages if it is equal in all versions.
 _TOP: Final = {
     "schema": "spec.validation",
     "subresources": "spec.subresources",
@@ -53,7 +53,8 @@ ROOT_FIELDS: Final = (
     "MinLength Pattern MaxItems MinItems UniqueItems MultipleOf Required Items Properties "
     "ExternalDocs Example XPreserveUnknownFields XValidations"
 )
-# Fields that may stand at the root of a schema that has a status subresource, by JSON name.
+# The same fields by their JSON names: those that the root of a schema may have if there is a
+# status subresource.
 _ROOT_JSON: Final = frozenset(
     {name[0].lower() + name[1:] for name in ROOT_FIELDS.split() if not name.startswith("X")}
     | {"x-kubernetes-preserve-unknown-fields", "x-kubernetes-validations", "nullable"}
@@ -61,7 +62,7 @@ _ROOT_JSON: Final = frozenset(
 
 
 def hoisted_fields(versions: Sequence[_Body]) -> frozenset[str]:
-    """Return the fields that all versions have, with the same value."""
+    """Return the fields of `_TOP` that all versions have, with the same value."""
     if not versions:
         return frozenset()
     first = versions[0]
@@ -80,7 +81,7 @@ def missing_schemas(versions: Sequence[_Body]) -> list[FieldError]:
 
 
 def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[FieldError]:
-    """Return the errors of one version."""
+    """Return the errors of one version, without those of its hoisted fields."""
     name = version.get("name") or ""
     out: list[FieldError] = []
     if errors := label_1035_errors(name):
@@ -91,13 +92,18 @@ def version_errors(version: _Body, path: str, hoisted: frozenset[str]) -> list[F
 
 
 def shared_errors(versions: Sequence[_Body], hoisted: frozenset[str]) -> list[FieldError]:
-    """Return the errors of fields that all versions share."""
+    """Return the errors of hoisted fields, which are equal in all versions."""
     places = {field: _TOP[field] for field in _TOP if field in hoisted}
     return _content_errors(versions[0], places)
 
 
 def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldError]:
-    """Return the errors of the parts of a version that `places` has a path for."""
+    """Return the errors of some fields of a version.
+
+    Args:
+        version: the version.
+        places: the fields to validate, each with its path in messages.
+    """
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
     subresources = version.get("subresources") or {}
     out: list[FieldError] = []
@@ -128,46 +134,59 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
         out.append(invalid(path, warning, "must be <= 256 characters long"))
     if not warning:
         out.append(invalid(path, warning, "must not be an empty string"))
-    odd = next((rune for rune in warning if not rune.isprintable()), None)
-    if odd is not None:
-        at = len(warning[: warning.index(odd)].encode())
+    unprintable = next((rune for rune in warning if not rune.isprintable()), None)
+    if unprintable is not None:
+        at = len(warning[: warning.index(unprintable)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
         out.append(invalid(path, Verbatim(json_text(warning)), f"{detail} index {at}"))
     return out
 
 
 def _schema_errors(schema: _Body, path: str, *, has_status: bool) -> list[FieldError]:
+    """Return the errors of a version's schema; they are cached by its JSON."""
     schema_json = msgspec.json.encode(schema).decode()
-    return list(_errors_of_text(schema_json, path, has_status=has_status))
+    return list(_validate_schema_json(schema_json, path, has_status=has_status))
 
 
 @remember_results(KEPT, LONGEST_KEPT)
-def _errors_of_text(schema_json: str, path: str, *, has_status: bool) -> tuple[FieldError, ...]:
-    """Return the errors of a schema by its JSON."""
+def _validate_schema_json(
+    schema_json: str, path: str, *, has_status: bool
+) -> tuple[FieldError, ...]:
+    """Return the errors of a schema.
+
+    Rules are compiled only in a structural schema, and defaults are validated only then, too.
+
+    Args:
+        schema_json: the schema as JSON, which the cache can use as a key.
+        path: the path of the schema in messages.
+        has_status: whether the version has a status subresource.
+    """
     schema = msgspec.json.decode(schema_json)
     out: list[FieldError] = []
     if has_status:
         out += _root_errors(schema, path)
     if schema.get("nullable"):
         out.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
-    of_structure = structural_errors(schema, path) or default_errors(schema, path)
-    out += of_structure
-    return (*out, *node_errors(schema, path, rules=not of_structure))
+    structure_errors = structural_errors(schema, path) or default_errors(schema, path)
+    out += structure_errors
+    return (*out, *node_errors(schema, path, rules=not structure_errors))
 
 
 def _root_errors(schema: _Body, path: str) -> list[FieldError]:
-    kind = schema.get("type") or ""
-    if kind and kind != "object":
+    """Return the errors of the root of a schema in a version with a status subresource."""
+    schema_type = schema.get("type") or ""
+    if schema_type and schema_type != "object":
         detail = 'only "object" is allowed as the type at the root of the schema if the status '
-        return [invalid(f"{path}.type", kind, f"{detail}subresource is enabled")]
-    said = {name for name, value in schema.items() if value not in (None, "", False)}
-    if said <= _ROOT_JSON:
+        return [invalid(f"{path}.type", schema_type, f"{detail}subresource is enabled")]
+    set_fields = {name for name, value in schema.items() if value not in (None, "", False)}
+    if set_fields <= _ROOT_JSON:
         return []
     detail = f"only [{ROOT_FIELDS}] fields are allowed at the root of the schema if the status "
     return [invalid(path, OMITTED, f"{detail}subresource is enabled")]
 
 
 def _simple_path_errors(json_path: str, path: str) -> list[FieldError]:
+    """Return the error of a JSON path that does not begin with a dot."""
     if json_path.startswith("."):
         return []
     return [invalid(path, json_path, "must be a simple json path starting with .")]
@@ -196,16 +215,16 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
 
 def _column_errors(column: _Body, path: str) -> list[FieldError]:
     """Return the errors of an additional printer column."""
-    kind, name_format = column.get("type") or "", column.get("format") or ""
+    column_type, name_format = column.get("type") or "", column.get("format") or ""
     json_path = column.get("jsonPath") or ""
     known = f"must be one of {','.join(_COLUMN_TYPES)}"
     out: list[FieldError] = []
     if not column.get("name"):
         out.append(build_required_error(f"{path}.name"))
-    if not kind:
+    if not column_type:
         out.append(build_required_error(f"{path}.type", known))
-    elif kind not in _COLUMN_TYPES:
-        out.append(invalid(f"{path}.type", kind, known))
+    elif column_type not in _COLUMN_TYPES:
+        out.append(invalid(f"{path}.type", column_type, known))
     if name_format and name_format not in _COLUMN_FORMATS:
         detail = f"must be one of {','.join(_COLUMN_FORMATS)}"
         out.append(invalid(f"{path}.format", name_format, detail))
@@ -225,7 +244,7 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
         if not json_path:
             out.append(build_required_error(where))
             continue
-        field, failure = _field_at(json_path, schema)
+        field, failure = _find_field(json_path, schema)
         if field is None:
             out.append(invalid(where, json_path, f"is an invalid path: {failure}"))
         elif field.get("type") not in {"string", "boolean", "integer"}:
@@ -242,8 +261,8 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
     return out
 
 
-def _field_at(json_path: str, schema: _Body) -> tuple[_Body | None, str]:
-    """Return the schema of a field by its path, or why the path leads nowhere."""
+def _find_field(json_path: str, schema: _Body) -> tuple[_Body | None, str]:
+    """Return the schema of the field at a JSON path, or None and why there is no such field."""
     tokens = re.findall(r"[.\[\]]|[^.\[\]]+", json_path)
     while tokens:
         part = tokens.pop(0)

@@ -65,14 +65,14 @@ def test_a_predicate_sees_the_whole_request() -> None:
 def test_a_fault_is_injected_as_often_as_it_should() -> None:
     count = Count(Match(verb="list", nth=2, times=2), random.Random(0))
     asked = [call("GET", NODES)] * 5
-    assert [count.takes(call) for call in asked] == [False, True, True, False, False]
-    assert not count.takes(call("GET", f"{NODES}/a"))
+    assert [count.select(call) for call in asked] == [False, True, True, False, False]
+    assert not count.select(call("GET", f"{NODES}/a"))
 
 
 def test_random_faults_are_the_same_for_the_same_seed() -> None:
     def struck(seed: int) -> list[bool]:
         count = Count(Match(chance=0.5), random.Random(seed))
-        return [count.takes(call("GET", NODES)) for _ in range(50)]
+        return [count.select(call("GET", NODES)) for _ in range(50)]
 
     assert struck(1) == struck(1) != struck(2)
     assert 5 < sum(struck(1)) < 45

@@ -2,7 +2,7 @@
 
 import pytest
 
-from envtest.schema.cel import CelError, Checker, Program, compile_condition, reads_old
+from envtest.schema.cel import CelError, Checker, Program, compile_condition, reads_old_self
 
 NODE = {
     "type": "object",
@@ -30,7 +30,7 @@ NODE = {
 def test_a_rule_that_only_a_real_server_takes_is_refused_with_a_reason(
     rule: str, reported: str
 ) -> None:
-    assert reported in Checker(NODE, root=False).rule_failure(rule, optional_old=False)
+    assert reported in Checker(NODE, root=False).find_rule_failure(rule, optional_old=False)
 
 
 def test_a_condition_that_asks_for_rights_is_refused_with_a_reason() -> None:
@@ -41,7 +41,7 @@ def test_a_condition_that_asks_for_rights_is_refused_with_a_reason() -> None:
 
 
 def test_a_node_whose_schema_has_no_type_can_have_no_rules() -> None:
-    assert not Checker({"x-kubernetes-preserve-unknown-fields": True}, root=False).typed
+    assert not Checker({"x-kubernetes-preserve-unknown-fields": True}, root=False).has_type
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_node_whose_schema_has_no_type_can_have_no_rules() -> None:
     ],
 )
 def test_a_rule_reads_the_old_value_where_it_names_it(rule: str, reads: bool) -> None:
-    assert reads_old(rule) is reads
+    assert reads_old_self(rule) is reads
 
 
 def test_an_expression_without_a_value_says_why() -> None:

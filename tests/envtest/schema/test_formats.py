@@ -12,7 +12,7 @@ _RECORDED = read_recorded("formats.json")
 
 @pytest.mark.parametrize("content", _RECORDED["valid"])
 def test_a_text_has_the_formats_that_the_server_saw_in_it(content: str) -> None:
-    checks = {name: formats.check_of(name) for name in _RECORDED["formats"]}
+    checks = {name: formats.find_check(name) for name in _RECORDED["formats"]}
     matching_formats = [
         name for name, check in checks.items() if check is not None and check(content)
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envtest.schema.formats import InvalidPattern, compile_pattern, matcher
+from envtest.schema.formats import InvalidPattern, build_matcher, compile_pattern
 from tests.envtest.schema.answers import read_recorded
 
 _RECORDED = read_recorded("patterns.json")
@@ -12,7 +12,7 @@ _RECORDED = read_recorded("patterns.json")
 
 @pytest.mark.parametrize("pattern", _RECORDED["matches"])
 def test_a_pattern_is_found_where_the_server_found_it(pattern: str) -> None:
-    matches = matcher(pattern)
+    matches = build_matcher(pattern)
     texts = [candidate for candidate in _RECORDED["texts"] if matches(candidate)]
     assert texts == _RECORDED["matches"][pattern]
 
@@ -24,4 +24,4 @@ def test_a_pattern_is_refused_where_the_server_refuses_it(pattern: str) -> None:
 
 
 def test_a_hostile_pattern_does_not_hang() -> None:
-    assert matcher("^(a+)+$")("a" * 5_000 + "!") is False
+    assert build_matcher("^(a+)+$")("a" * 5_000 + "!") is False
