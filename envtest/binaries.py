@@ -1,8 +1,8 @@
 """A real control plane: etcd and kube-apiserver, started from binaries on free ports.
 
-Everything lives in a folder of its own that goes when the control plane stops. Where tests need
-namespaces emptied or owners' dependents collected, kube-controller-manager runs with them, with
-those two controllers only, if it is there.
+All files are in a temporary folder, which is deleted when the control plane stops. If tests need
+the namespace controller or the garbage collector, kube-controller-manager runs as well, with only
+these controllers, if its binary exists.
 """
 
 import ssl
@@ -19,17 +19,23 @@ from typing_extensions import override
 
 from envtest.certs import Authority, client_tls
 from envtest.kubeconfig import kubeconfig
-from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, url_host
+from envtest.listening import (
+    EVERYWHERE,
+    ListenError,
+    find_reachable_address,
+    format_url_host,
+    parse_address,
+)
 from envtest.plane import Controller, RunningControlPlane
 from envtest.ports import free_port
 from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import EnvironmentSettings, PlaneError
 
 _HOST = "127.0.0.1"
-# Of both families, so that a Service may ask for either; one that does not gets IPv4.
+# Both families, so that a Service may ask for either one. Without a request it gets IPv4.
 _SERVICES = "10.96.0.0/16,fd96::/112"
 _TRIES = 5
-# What kube-controller-manager calls them.
+# Controller -> its name in the flags of kube-controller-manager.
 _CONTROLLERS: dict[Controller, str] = {
     "namespaces": "namespace-controller",
     "garbage": "garbage-collector-controller",
@@ -49,7 +55,7 @@ class RealControlPlane(RunningControlPlane):
         super().__init__(url)
         self._clients = clients
         self._servers = servers
-        self._users = {"admin": clients.client("admin", ("system:masters",))}
+        self._users = {"admin": clients.sign_client("admin", ("system:masters",))}
         self._folder = folder
         self.processes: tuple[Child, ...] = ()
 
@@ -63,7 +69,7 @@ class RealControlPlane(RunningControlPlane):
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        self._users[name] = self._clients.client(name, tuple(groups))
+        self._users[name] = self._clients.sign_client(name, tuple(groups))
         return self.kubeconfig(name)
 
     @override
@@ -86,11 +92,11 @@ async def real_control_plane(
     """Run etcd and kube-apiserver.
 
     Args:
-        settings: where the binaries are, and how long to wait.
-        data: where etcd keeps its data; a folder that goes if not given.
+        settings: the paths of the binaries, and how long to wait for them.
+        data: the folder for etcd's data; None for a temporary one.
         listen: address and port of the API server; port 0 takes a free one.
-        tokens: the content of a token file, or nothing.
-        controllers: to run in kube-controller-manager, if that is there.
+        tokens: the content of a token file; may be empty.
+        controllers: the controllers to run in kube-controller-manager, if its binary exists.
 
     Raises:
         PlaneError: one of them does not start; the message ends with its last lines.
@@ -98,12 +104,12 @@ async def real_control_plane(
     """
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
-        starter = _Starter(settings, folder, data or folder / "etcd")
+        starter = _PlaneStarter(settings, folder, data or folder / "etcd")
         yield await starter.start_somewhere(stack, listen, tokens=tokens, controllers=controllers)
 
 
-class _Starter:
-    """Starts the processes."""
+class _PlaneStarter:
+    """Starts the processes of one control plane."""
 
     def __init__(self, settings: EnvironmentSettings, folder: Path, data: Path) -> None:
         self._settings = settings
@@ -119,10 +125,10 @@ class _Starter:
         tokens: str,
         controllers: frozenset[Controller],
     ) -> RealControlPlane:
-        """Start all; a free port may be taken between asking and listening, so try again."""
-        tries = _TRIES if listen.endswith(":0") else 1
+        """Start all processes; retry if another process has taken a port meanwhile."""
+        remaining_tries = _TRIES if listen.endswith(":0") else 1
         while True:
-            tries -= 1
+            remaining_tries -= 1
             async with AsyncExitStack() as trial:
                 children = Children(self._settings, self._folder, trial)
                 try:
@@ -130,7 +136,7 @@ class _Starter:
                     if controllers and self._settings.controller_manager is not None:
                         await self._start_controllers(children, plane, controllers)
                 except PortTakenError as error:
-                    if not tries:
+                    if not remaining_tries:
                         raise PlaneError(str(error)) from error
                     continue
                 plane.processes = tuple(children.started)
@@ -141,22 +147,23 @@ class _Starter:
         """Start etcd and kube-apiserver and wait until both are ready."""
         host, port = parse_address(listen)
         advertised = _choose_advertised_address(host)
-        etcd_url = await self._etcd(children)
-        bound = port or free_port(host)
-        url = f"https://{url_host(host)}:{bound}"
-        arguments = self._apiserver_arguments(
-            etcd_url, (host, bound), advertised=advertised, tokens=tokens
+        etcd_url = await self._start_etcd(children)
+        bound_port = port or free_port(host)
+        url = f"https://{format_url_host(host)}:{bound_port}"
+        arguments = self._prepare_apiserver(
+            etcd_url, (host, bound_port), advertised=advertised, tokens=tokens
         )
         assert self._settings.apiserver is not None
         child = children.start(self._settings.apiserver, arguments)
         plane = RealControlPlane(url, self._clients, servers=self._servers, folder=self._folder)
         async with ClientSession(url, connector=TCPConnector(ssl=plane.tls())) as session:
             await children.ready(child, session, "/readyz")
-            # It makes this one a moment later, and tests expect it, as with Go's envtest.
+            # kube-apiserver creates this namespace later. Go's envtest waits for it, too, because
+            # tests use it.
             await children.ready(child, session, "/api/v1/namespaces/default")
         return plane
 
-    async def _etcd(self, children: Children) -> str:
+    async def _start_etcd(self, children: Children) -> str:
         client = f"http://{_HOST}:{free_port(_HOST)}"
         peer = f"http://{_HOST}:{free_port(_HOST)}"
         assert self._settings.etcd is not None
@@ -174,17 +181,17 @@ class _Starter:
             await children.ready(child, session, "/health")
         return client
 
-    def _apiserver_arguments(
+    def _prepare_apiserver(
         self, etcd_url: str, place: tuple[str, int], advertised: str, tokens: str
     ) -> list[str]:
-        """Write certificates and keys; return the command line."""
+        """Write certificates and keys of kube-apiserver; return its command line."""
         host, port = place
         folder = self._folder
         hosts = ("localhost", _HOST, "10.96.0.1", *(() if host in EVERYWHERE else (host,)))
-        certificate, key = self._servers.server(*hosts).write(folder, "apiserver")
+        certificate, key = self._servers.sign_server(*hosts).write(folder, "apiserver")
         self._clients.pair.write(folder, "client-ca")
         service_key = folder / "service-accounts.key"
-        service_key.write_bytes(_service_account_key())
+        service_key.write_bytes(_create_service_account_key())
         arguments = {
             "etcd-servers": etcd_url,
             "bind-address": host,
@@ -196,7 +203,7 @@ class _Starter:
             "client-ca-file": str(folder / "client-ca.crt"),
             "service-account-key-file": str(service_key),
             "service-account-signing-key-file": str(service_key),
-            "service-account-issuer": f"https://{url_host(host)}:{port}",
+            "service-account-issuer": f"https://{format_url_host(host)}:{port}",
             "service-cluster-ip-range": _SERVICES,
             "authorization-mode": "RBAC",
             "allow-privileged": "true",
@@ -206,14 +213,16 @@ class _Starter:
             token_file = folder / "tokens.csv"
             token_file.write_text(tokens, encoding="utf-8")
             arguments["token-auth-file"] = str(token_file)
-        return _flags(arguments)
+        return _format_flags(arguments)
 
     async def _start_controllers(
         self, children: Children, plane: RealControlPlane, controllers: frozenset[Controller]
     ) -> None:
         """Start kube-controller-manager with these controllers and wait until it is ready."""
         port = free_port(_HOST)
-        certificate, key = self._servers.server(_HOST).write(self._folder, "controller-manager")
+        certificate, key = self._servers.sign_server(_HOST).write(
+            self._folder, "controller-manager"
+        )
         config = plane.write_kubeconfig(self._folder / "controller-manager.kubeconfig")
         arguments = {
             "kubeconfig": str(config),
@@ -226,7 +235,7 @@ class _Starter:
             "controllers": ",".join(sorted(_CONTROLLERS[name] for name in controllers)),
         }
         assert self._settings.controller_manager is not None
-        child = children.start(self._settings.controller_manager, _flags(arguments))
+        child = children.start(self._settings.controller_manager, _format_flags(arguments))
         connector = TCPConnector(ssl=plane.tls())
         async with ClientSession(f"https://{_HOST}:{port}", connector=connector) as session:
             await children.ready(child, session, "/healthz")
@@ -236,11 +245,11 @@ class _Starter:
 def _choose_advertised_address(host: str) -> str:
     """Return the address that kube-apiserver advertises.
 
-    Left to itself, one on the loopback looks for the way out of the machine, and does not start
-    where there is none.
+    Without this flag, a kube-apiserver on a loopback address looks for a default route, and does
+    not start on a machine without one.
 
     Raises:
-        ListenError: it cannot listen there.
+        ListenError: the host is no IP address.
     """
     try:
         address = ip_address(host)
@@ -248,15 +257,15 @@ def _choose_advertised_address(host: str) -> str:
         raise ListenError(
             f"kube-apiserver listens on IP addresses only; {host!r} is none, write 127.0.0.1, say"
         ) from None
-    inward = address.is_loopback or address.is_unspecified
-    return reachable(EVERYWHERE[0]) if inward else host
+    is_local = address.is_loopback or address.is_unspecified
+    return find_reachable_address(EVERYWHERE[0]) if is_local else host
 
 
-def _flags(arguments: dict[str, str]) -> list[str]:
+def _format_flags(arguments: dict[str, str]) -> list[str]:
     return [f"--{name}={value}" for name, value in arguments.items()]
 
 
-def _service_account_key() -> bytes:
+def _create_service_account_key() -> bytes:
     """Return a key that signs service-account tokens."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     return key.private_bytes(

@@ -1,11 +1,11 @@
-"""Makes what every server holds: namespaces and roles at its start, its Service once it listens.
+"""Create the objects that every server has: namespaces, default roles, and its own Service.
 
-What is there already, in a data folder, stays as it is; the Service alone is brought up to date,
-because a server that starts again may listen elsewhere.
+Existing objects of a data folder stay unchanged. Only the Service is updated, because the address
+of the server may have changed.
 
-Of the default ClusterRoles there are those that people and clients meet. A real server has about
-seventy more, for kubelets, schedulers and the controllers of kube-controller-manager; nothing here
-acts for those. The rules of `admin`, `edit` and `view` name the kinds that are served here.
+The default ClusterRoles are those that people and clients use. A real server has about seventy
+more, for kubelets, schedulers and the controllers of kube-controller-manager, which do not run
+here. The rules of `admin`, `edit` and `view` name the kinds that are served here.
 """
 
 from collections.abc import Iterable, Iterator
@@ -68,15 +68,15 @@ _ROLES: Final[dict[str, tuple[_Rule, ...]]] = {
     ),
     "system:public-info-viewer": (("/healthz /livez /readyz /version", "get"),),
 }
-# Roles whose rules are those of others, and into which of them each part goes.
+# Aggregated roles, and role -> the aggregated role that includes its rules.
 _AGGREGATED: Final = ("admin", "edit", "view")
-_PART_OF: Final = {
+_AGGREGATED_INTO: Final = {
     "edit": "admin",
     "view": "edit",
     **{f"system:aggregate-to-{name}": name for name in _AGGREGATED},
 }
-# Role -> the groups that hold it.
-_BOUND: Final = {
+# Role -> the groups to which it is bound.
+_GROUPS_OF_ROLES: Final = {
     "cluster-admin": ("system:masters",),
     "system:basic-user": ("system:authenticated",),
     "system:discovery": ("system:authenticated",),
@@ -85,17 +85,17 @@ _BOUND: Final = {
 
 
 def bootstrap(api: Api) -> None:
-    """Make the namespaces of the system and the default roles where they are missing."""
+    """Create the system's namespaces, the default roles and their bindings, if missing."""
     namespaces = ("default", "kube-node-lease", "kube-public", "kube-system")
-    _make(
+    _create_missing(
         api, "", plural="namespaces", bodies=[{"metadata": {"name": name}} for name in namespaces]
     )
-    _make(api, _GROUP, plural="clusterroles", bodies=_cluster_roles())
-    _make(api, _GROUP, plural="clusterrolebindings", bodies=_cluster_role_bindings())
+    _create_missing(api, _GROUP, plural="clusterroles", bodies=_build_cluster_roles())
+    _create_missing(api, _GROUP, plural="clusterrolebindings", bodies=_build_bindings())
 
 
 def publish_address(api: Api, service: str, address: str, port: int) -> None:
-    """Write the Service `kubernetes` and where it leads to.
+    """Create or update the Service `kubernetes` and its endpoints.
 
     Args:
         api: the state.
@@ -103,7 +103,7 @@ def publish_address(api: Api, service: str, address: str, port: int) -> None:
         address: the address that the server listens on.
         port: the port that it listens on.
     """
-    for group, plural, body in _own_service(service, address, port):
+    for group, plural, body in _describe_own_service(service, address, port):
         resource = _find(api, group, plural)
         meta = body["metadata"]
         stored = api.table(resource).get(resource.key(meta["namespace"], meta["name"]))
@@ -118,15 +118,17 @@ def publish_address(api: Api, service: str, address: str, port: int) -> None:
             api.store.write(resource.place, stored.key, resource.to_stored_form(changed))
 
 
-def _own_service(service: str, address: str, port: int) -> Iterator[tuple[str, str, Body]]:
-    """Yield group, plural and object for the Service and its endpoints in both forms."""
+def _describe_own_service(
+    service: str, address: str, port: int
+) -> Iterator[tuple[str, str, Body]]:
+    """Yield group, plural and object of the Service, its Endpoints and its EndpointSlice."""
     meta = {"name": "kubernetes", "namespace": "default"}
     labels = {"component": "apiserver", "provider": "kubernetes"}
-    front = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}
-    back = {"name": "https", "port": port, "protocol": "TCP"}
-    spec = {"clusterIP": service, "ipFamilyPolicy": "SingleStack", "ports": [front]}
+    service_port = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}
+    endpoint_port = {"name": "https", "port": port, "protocol": "TCP"}
+    spec = {"clusterIP": service, "ipFamilyPolicy": "SingleStack", "ports": [service_port]}
     yield "", "services", {"metadata": {**meta, "labels": labels}, "spec": spec}
-    subset = {"addresses": [{"ip": address}], "ports": [back]}
+    subset = {"addresses": [{"ip": address}], "ports": [endpoint_port]}
     yield "", "endpoints", {"metadata": meta, "subsets": [subset]}
     labels = {"kubernetes.io/service-name": "kubernetes"}
     yield (
@@ -136,12 +138,12 @@ def _own_service(service: str, address: str, port: int) -> Iterator[tuple[str, s
             "metadata": {**meta, "labels": labels},
             "addressType": "IPv6" if ":" in address else "IPv4",
             "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-            "ports": [back],
+            "ports": [endpoint_port],
         },
     )
 
 
-def _make(api: Api, group: str, plural: str, bodies: Iterable[Body]) -> None:
+def _create_missing(api: Api, group: str, plural: str, bodies: Iterable[Body]) -> None:
     """Create the objects that do not exist."""
     resource = _find(api, group, plural)
     for body in bodies:
@@ -150,14 +152,14 @@ def _make(api: Api, group: str, plural: str, bodies: Iterable[Body]) -> None:
 
 
 def _find(api: Api, group: str, plural: str) -> StoredResource:
-    """Return a built-in resource; all that are asked for have a version v1."""
+    """Return the version v1 of a built-in resource."""
     resource = api.registry.find(group, "v1", plural)
     assert resource is not None
     return resource
 
 
 def _create(api: Api, resource: StoredResource, body: Body) -> None:
-    """Store a new object past authorization and admission; it has no managedFields."""
+    """Store a new object without authorization, admission and managedFields."""
     body = {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -173,39 +175,42 @@ def _create(api: Api, resource: StoredResource, body: Body) -> None:
     api.store.write(resource.place, key, resource.to_stored_form(body))
 
 
-def _cluster_roles() -> Iterator[Body]:
-    """Yield the default ClusterRoles; the rules of aggregated ones are found among the others."""
+def _build_cluster_roles() -> Iterator[Body]:
+    """Yield the default ClusterRoles; `access.aggregation` sets the rules of aggregated ones."""
     for name, rules in _ROLES.items():
-        yield {"metadata": _metadata(name), "rules": [_rule(*fields) for fields in rules]}
-    for name in _AGGREGATED:
-        selected = [{"matchLabels": {f"{_AGGREGATE}{name}": "true"}}]
-        aggregation = {"clusterRoleSelectors": selected}
-        yield {"metadata": _metadata(name), "aggregationRule": aggregation, "rules": None}
-
-
-def _cluster_role_bindings() -> Iterator[Body]:
-    """Yield the default ClusterRoleBindings."""
-    for name, groups in _BOUND.items():
         yield {
-            "metadata": _metadata(name),
+            "metadata": _build_metadata(name),
+            "rules": [_parse_rule(*fields) for fields in rules],
+        }
+    for name in _AGGREGATED:
+        selectors = [{"matchLabels": {f"{_AGGREGATE}{name}": "true"}}]
+        aggregation = {"clusterRoleSelectors": selectors}
+        yield {"metadata": _build_metadata(name), "aggregationRule": aggregation, "rules": None}
+
+
+def _build_bindings() -> Iterator[Body]:
+    """Yield the default ClusterRoleBindings."""
+    for name, groups in _GROUPS_OF_ROLES.items():
+        yield {
+            "metadata": _build_metadata(name),
             "roleRef": {"apiGroup": _GROUP, "kind": "ClusterRole", "name": name},
             "subjects": [{"kind": "Group", "apiGroup": _GROUP, "name": group} for group in groups],
         }
 
 
-def _metadata(name: str) -> Body:
+def _build_metadata(name: str) -> Body:
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    if name in _PART_OF:
-        labels[f"{_AGGREGATE}{_PART_OF[name]}"] = "true"
+    if name in _AGGREGATED_INTO:
+        labels[f"{_AGGREGATE}{_AGGREGATED_INTO[name]}"] = "true"
     return {"name": name, "labels": labels}
 
 
-def _rule(*parts: str) -> Body:
-    """Return the PolicyRule of one line of the table."""
-    first, *other_authenticators = (part.split(" ") for part in parts)
+def _parse_rule(*parts: str) -> Body:
+    """Return the PolicyRule of an entry of `_ROLES`: of paths if it has two parts."""
+    first_part, *other_authenticators = (part.split(" ") for part in parts)
     if len(parts) == 2:
-        return {"verbs": other_authenticators[0], "nonResourceURLs": first}
-    groups = ["" if group == "_" else group for group in first]
+        return {"verbs": other_authenticators[0], "nonResourceURLs": first_part}
+    groups = ["" if group == "_" else group for group in first_part]
     return {
         "verbs": other_authenticators[1],
         "apiGroups": groups,

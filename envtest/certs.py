@@ -1,4 +1,4 @@
-"""Certificates: a local CA, the certificates that it signs, and TLS contexts for clients."""
+"""A local certificate authority, the certificates that it signs, and TLS settings of clients."""
 
 import datetime
 import ipaddress
@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from envtest.keys import REMEDY, new_key, pem, read_key, write_private
+from envtest.keys import REMEDY, create_key, pem, read_key, write_private
 from envtest.storage import DiskError
 
 _LIFETIME = datetime.timedelta(days=3650)
@@ -40,19 +40,19 @@ class Authority:
     """A certificate authority, new or read from a folder."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
-        self.pair = _pair(certificate, key)
+        self.pair = _encode_pair(certificate, key)
         self._certificate = certificate
         self._key = key
 
     @classmethod
     def create(cls) -> Self:
-        """Make a new authority."""
-        key = new_key()
+        """Create a new authority with a self-signed certificate."""
+        key = create_key()
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest-ca")])
         certificate = (
-            _builder(name, name, key)
+            _start_certificate(name, name, key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .add_extension(_usage(is_authority=True), critical=True)
+            .add_extension(_build_key_usage(is_authority=True), critical=True)
             .add_extension(
                 x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False
             )
@@ -61,23 +61,24 @@ class Authority:
         return cls(certificate, key)
 
     @classmethod
-    def kept_in(cls, folder: Path) -> Self:
-        """Read the authority of a folder, or make one there.
+    def read_or_create(cls, folder: Path) -> Self:
+        """Read the authority of a folder; create it if there is none.
 
         Raises:
-            DiskError: what is there is damaged.
+            DiskError: its certificate or key is damaged.
         """
         certificate, key = folder / "ca.crt", folder / "ca.key"
         if certificate.exists() and key.exists():
             return cls(*_read_pair(certificate, key))
         authority = cls.create()
-        # The certificate last: both are there, or an authority is made anew.
+        # The certificate is written last. If the process ends in between, the next one creates a
+        # new authority.
         write_private(key, authority.pair.key.decode())
         write_private(certificate, authority.pair.certificate.decode())
         return authority
 
-    def server(self, *hosts: str) -> KeyPair:
-        """Sign a server certificate for names and addresses."""
+    def sign_server(self, *hosts: str) -> KeyPair:
+        """Create and sign a server certificate for host names and addresses."""
         names: list[x509.GeneralName] = []
         for host in dict.fromkeys(hosts):
             try:
@@ -85,29 +86,34 @@ class Authority:
             except ValueError:
                 names.append(x509.DNSName(host))
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "envtest")])
-        return self._sign(subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
+        return self._sign_certificate(subject, ExtendedKeyUsageOID.SERVER_AUTH, names)
 
-    def client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
-        """Sign a client certificate: the common name is the user, organizations are groups."""
+    def sign_client(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
+        """Create and sign a client certificate of a user.
+
+        The common name is the user, and organizations are the groups.
+        """
         attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
         subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, user)])
-        return self._sign(subject, ExtendedKeyUsageOID.CLIENT_AUTH, [])
+        return self._sign_certificate(subject, ExtendedKeyUsageOID.CLIENT_AUTH, [])
 
-    def _sign(
+    def _sign_certificate(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: list[x509.GeneralName]
     ) -> KeyPair:
-        key = new_key()
-        builder = _builder(subject, self._certificate.subject, key)
+        key = create_key()
+        builder = _start_certificate(subject, self._certificate.subject, key)
         builder = builder.add_extension(
             x509.BasicConstraints(ca=False, path_length=None), critical=True
         ).add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
-        builder = builder.add_extension(_usage(is_authority=False), critical=True).add_extension(
+        builder = builder.add_extension(
+            _build_key_usage(is_authority=False), critical=True
+        ).add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()),
             critical=False,
         )
         if names:
             builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        return _pair(builder.sign(self._key, hashes.SHA256()), key)
+        return _encode_pair(builder.sign(self._key, hashes.SHA256()), key)
 
 
 def _read_pair(
@@ -126,12 +132,12 @@ def _read_pair(
 def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
     """Return the TLS settings of a kubeconfig's user.
 
-    The strict RFC 5280 checks that Python 3.13 switched on are off: clusters have authorities
-    without key identifiers, which kubectl and Go's clients accept.
+    The strict RFC 5280 checks, which are the default since Python 3.13, are off. Some clusters
+    have authorities without key identifiers, which kubectl and Go's clients accept.
 
     Args:
-        authority: PEM of the authorities to trust; the machine's if empty.
-        pair: what the user shows, if anything.
+        authority: the authorities to trust, as PEM; empty for those of the machine.
+        pair: the client certificate; None for a user without one.
     """
     context = ssl.create_default_context(cadata=authority.decode() or None)
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -141,7 +147,7 @@ def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
     return context
 
 
-def _builder(
+def _start_certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
@@ -156,7 +162,7 @@ def _builder(
     )
 
 
-def _usage(*, is_authority: bool) -> x509.KeyUsage:
+def _build_key_usage(*, is_authority: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -170,5 +176,5 @@ def _usage(*, is_authority: bool) -> x509.KeyUsage:
     )
 
 
-def _pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+def _encode_pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), pem(key))

@@ -1,4 +1,4 @@
-"""The embedded API server: put together, listening with TLS, stopped in order."""
+"""The embedded API server: it is built from its parts, listens with TLS, and stops in order."""
 
 import os
 import secrets
@@ -27,15 +27,21 @@ from envtest.access.tokens import (
 )
 from envtest.admission import Webhooks
 from envtest.bootstrap import bootstrap, publish_address
-from envtest.builtins.resources import builtin_resources
+from envtest.builtins.resources import list_builtin_resources
 from envtest.certs import Authority
 from envtest.controllers.garbage import GarbageCollector
 from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
-from envtest.keys import kept_key, new_key, write_private
+from envtest.keys import create_key, read_or_create_key, write_private
 from envtest.kubeconfig import kubeconfig
-from envtest.listening import EVERYWHERE, ListenError, parse_address, reachable, url_host
+from envtest.listening import (
+    EVERYWHERE,
+    ListenError,
+    find_reachable_address,
+    format_url_host,
+    parse_address,
+)
 from envtest.server.api import Api
 from envtest.server.call import User
 from envtest.server.definitions import Definitions
@@ -49,7 +55,7 @@ _GRACE_SECONDS = 2.0
 
 
 class EmbeddedServer:
-    """A running server. Made by `serve`."""
+    """A running server; `serve` creates it."""
 
     def __init__(
         self, api: Api, authenticator: Authenticator, authority: Authority, data: Path | None
@@ -69,12 +75,12 @@ class EmbeddedServer:
 
     @classmethod
     def prepare(cls, data: Path | None, tokens: Mapping[str, User], authority: Authority) -> Self:
-        """Build a server with its state loaded; it does not listen yet."""
+        """Return a server with its state loaded; it does not listen yet."""
         with ExitStack() as stack:
             store = Store(Disk(data) if data else None)
             stack.callback(store.close)
             registry = Registry()
-            for resource in builtin_resources(store, SERVICES):
+            for resource in list_builtin_resources(store, SERVICES):
                 registry.add(resource)
             api = Api(store, registry)
             bootstrap(api)
@@ -85,7 +91,14 @@ class EmbeddedServer:
         return server
 
     def credentials(self, name: str, groups: tuple[str, ...] = ()) -> str:
-        """Return a bearer token for a user, made on first use and kept with the data."""
+        """Return the bearer token of a user.
+
+        On first use the token is created and, if the server has a data folder, stored there.
+
+        Args:
+            name: the user.
+            groups: the groups of a new user; ignored for an existing one.
+        """
         if name not in self._users:
             token = self._users[name] = secrets.token_urlsafe(24)
             user = User(name, groups or ((ADMIN_GROUP,) if name == ADMIN else ()), name)
@@ -96,7 +109,7 @@ class EmbeddedServer:
         return self._users[name]
 
     def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
-        """Return a kubeconfig for a user."""
+        """Return a kubeconfig of a user, who is created on first use."""
         authority = self.authority.pair.certificate
         return kubeconfig(self.url, authority, user, token=self.credentials(user, groups))
 
@@ -114,20 +127,20 @@ async def serve(  # every setting is named at the call
     """Run an embedded API server in the caller's event loop.
 
     Args:
-        data: where objects are kept; in memory only if not given.
+        data: the folder for objects; None keeps them in memory only.
         listen: address and port; port 0 takes a free one.
-        tokens: bearer tokens that are known from the start.
-        namespace_controller: empty and remove terminating namespaces.
-        garbage_collector: remove objects whose owners are gone.
-        deadlines: that clients have to keep; those of the real server if not given.
+        tokens: users by their bearer tokens.
+        namespace_controller: whether to empty and delete terminating namespaces.
+        garbage_collector: whether to delete objects whose owners are gone.
+        deadlines: the deadlines of clients; None for those of the real server.
 
     Raises:
         DiskError: the data folder cannot be used.
         ListenError: the address cannot be listened on.
     """
     host, port = parse_address(listen)
-    authority = Authority.kept_in(data) if data else Authority.create()
-    key = kept_key(data / "service-accounts.key") if data else new_key()
+    authority = Authority.read_or_create(data) if data else Authority.create()
+    key = read_or_create_key(data / "service-accounts.key") if data else create_key()
     server = EmbeddedServer.prepare(data, tokens or {}, authority)
     api = server.api
     authorizer = Authorizer(api.store)
@@ -151,17 +164,21 @@ async def serve(  # every setting is named at the call
     await runner.setup()
     try:
         bound = await _listen(runner, host, port=port, authority=authority)
-        server.url = f"https://{url_host(host)}:{bound}"
+        server.url = f"https://{format_url_host(host)}:{bound}"
         accounts.issuer = server.url
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
             stack.callback(api.store.close_watches)
             publish_address(
-                api, str(SERVICES[1]), address=reachable(runner.addresses[0][0]), port=bound
+                api,
+                str(SERVICES[1]),
+                address=find_reachable_address(runner.addresses[0][0]),
+                port=bound,
             )
-            api.store.settle()
+            api.store.drop_start_history()
             if namespace_controller or garbage_collector:
-                # Only with controllers: a task group ties the context to one task.
+                # A task group must be left by the task that entered it. Without controllers there
+                # is none, so `serve` has no such restriction then.
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 stack.callback(tasks.cancel_scope.cancel)
                 if namespace_controller:
@@ -180,7 +197,7 @@ def _read_users(path: Path) -> dict[str, User]:
     """Read the users of a data folder.
 
     Raises:
-        TokenFileError: the file makes no sense.
+        TokenFileError: the file is not text, or a line cannot be parsed.
     """
     try:
         content = path.read_text(encoding="utf-8")
@@ -206,10 +223,10 @@ async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Aut
 
 
 def _tls(authority: Authority, host: str) -> ssl.SSLContext:
-    """Return the server's TLS settings; client certificates of the same authority are accepted."""
+    """Return the server's TLS settings; client certificates of its authority are accepted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
-    pair = authority.server(*hosts, *([] if host in EVERYWHERE else [host]))
+    pair = authority.sign_server(*hosts, *([] if host in EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
         certificate, key = pair.write(Path(folder), "server")
         context.load_cert_chain(certificate, key)

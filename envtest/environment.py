@@ -1,4 +1,4 @@
-"""Start a control plane: the one that the environment asks for, else the embedded server."""
+"""Start a control plane: the one that environment variables name, or else the embedded server."""
 
 import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class EmbeddedControlPlane(Plane):
 
 
 class ControlPlane(Plane):
-    """A Kubernetes API server to work against; `start` chooses which."""
+    """A Kubernetes API server for tests; `start` chooses which one runs."""
 
     @classmethod
     @asynccontextmanager
@@ -65,16 +65,17 @@ class ControlPlane(Plane):
         """Run a control plane for as long as the context lasts.
 
         Args:
-            data: where objects are kept; not beyond the context if not given.
+            data: the folder for objects; None deletes them at the end.
             listen: address and port; port 0 takes a free one.
-            tokens: bearer tokens that are known from the start.
-            force_embedded: take the embedded server, whatever the environment says.
-            namespace_controller: empty and remove terminating namespaces. Binaries do it if
-                kube-controller-manager is among them: see `controllers` of the result.
-            garbage_collector: remove objects whose owners are gone; as above.
+            tokens: users by their bearer tokens.
+            force_embedded: whether to use the embedded server, whatever the environment says.
+            namespace_controller: whether to empty and delete terminating namespaces. With
+                binaries this needs kube-controller-manager; `controllers` of the result says
+                whether it runs.
+            garbage_collector: whether to delete objects whose owners are gone; as above.
 
         Raises:
-            PlaneError: what the environment asks for cannot be had.
+            PlaneError: the control plane that the environment names cannot be started.
             DiskError: the data folder cannot be used.
             ListenError: the address cannot be listened on.
         """

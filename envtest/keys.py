@@ -12,12 +12,12 @@ from envtest.storage import DiskError
 REMEDY = "restore it from a copy, or give another folder"
 
 
-def new_key() -> ec.EllipticCurvePrivateKey:
+def create_key() -> ec.EllipticCurvePrivateKey:
     """Make a key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
-def kept_key(path: Path) -> ec.EllipticCurvePrivateKey:
+def read_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """Read a key, or make one there that only its owner can read.
 
     Raises:
@@ -25,7 +25,7 @@ def kept_key(path: Path) -> ec.EllipticCurvePrivateKey:
     """
     if path.exists():
         return read_key(path)
-    key = new_key()
+    key = create_key()
     write_private(path, pem(key).decode())
     return key
 

@@ -29,14 +29,14 @@ def parse_address(address: str) -> tuple[str, int]:
     return host.strip("[]") or EVERYWHERE[0], int(port)
 
 
-def url_host(host: str) -> str:
+def format_url_host(host: str) -> str:
     """Return the host of a URL by which this machine reaches the server."""
     if host in EVERYWHERE:
         return "127.0.0.1"
     return f"[{host}]" if ":" in host else host
 
 
-def reachable(bound: str) -> str:
+def find_reachable_address(bound: str) -> str:
     """Return an address by which others reach a server.
 
     A server that listens on all addresses has that of the way out of this machine, if there is

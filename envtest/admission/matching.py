@@ -172,13 +172,13 @@ class Matcher:
             return request_resource
         if hook.body.get("matchPolicy") == "Exact":
             return None
-        others = list(self._iterate_versions(request_resource, attributes.subresource))
+        versions = list(self._iterate_versions(request_resource, attributes.subresource))
         return next(
             (
-                other
+                version
                 for rule in rules
-                for other in others
-                if _matches_rule(rule, attributes, other)
+                for version in versions
+                if _matches_rule(rule, attributes, version)
             ),
             None,
         )

@@ -1,1 +1,1 @@
-"""What makes each built-in kind special: its rules, columns, defaults, and its place."""
+"""The built-in kinds: their defaults, validation, table columns and other rules."""

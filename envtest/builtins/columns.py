@@ -1,7 +1,9 @@
 """Columns of the tables that `kubectl get` shows for built-in kinds.
 
-Names, types and cells are the real server's; most descriptions are our own. Kinds that nothing
-here fills in, such as pods and deployments, have a name and an age.
+Names, types and cells are the real server's; most descriptions differ. Kinds whose controllers do
+not run here, such as pods and deployments, have only a name and an age.
+
+A cell is a function of an object. Functions named `_show_...` either are cells or return one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,35 +21,35 @@ _NONE: Final = "<none>"
 _UNKNOWN: Final = "<unknown>"
 
 
-def columns_of(kind: str) -> Sequence[Entry]:
+def list_columns(kind: str) -> Sequence[Entry]:
     """Return the columns of a kind, with the functions that read their cells."""
-    return _KNOWN.get(kind, _OTHERS)
+    return _COLUMNS.get(kind, _DEFAULT_COLUMNS)
 
 
-def _age(moment: object) -> str:
-    """Return how long ago a time was, as kubectl words it: 45s, 3m5s, 2h, 5d."""
-    if not isinstance(moment, str):
+def _format_age(timestamp: object) -> str:
+    """Return the age of a timestamp as kubectl prints it, such as 45s, 3m5s, 2h or 5d."""
+    if not isinstance(timestamp, str):
         return _UNKNOWN
-    passed = datetime.now(UTC) - datetime.fromisoformat(moment)
-    return human_duration(passed.total_seconds())
+    elapsed = datetime.now(UTC) - datetime.fromisoformat(timestamp)
+    return human_duration(elapsed.total_seconds())
 
 
-def _value(body: Any, path: str, otherwise: Any = "") -> Any:
-    """Return the value at a dotted path."""
+def _read_value(body: Any, path: str, default: Any = "") -> Any:
+    """Return the value at a dotted path; `default` if it is absent."""
     value = body
     for part in path.split("."):
         value = value.get(part) if isinstance(value, Mapping) else None
-    return otherwise if value is None else value
+    return default if value is None else value
 
 
-def _at(path: str) -> Cell:
-    """Return the cell that shows the value at a dotted path."""
-    return lambda body: _value(body, path)
+def _show_path(path: str) -> Cell:
+    """Return a cell that shows the value at a dotted path."""
+    return lambda body: _read_value(body, path)
 
 
-def _count(*names: str) -> Cell:
-    """Return the cell that counts the entries of some fields together."""
-    return lambda body: sum(len(_value(body, name, ())) for name in names)
+def _show_count(*names: str) -> Cell:
+    """Return a cell that shows the number of entries of some fields together."""
+    return lambda body: sum(len(_read_value(body, name, ())) for name in names)
 
 
 def _make_column(name: str, description: str, cell: Cell) -> Entry:
@@ -55,18 +57,18 @@ def _make_column(name: str, description: str, cell: Cell) -> Entry:
 
 
 def _make_wide_column(name: str, description: str, cell: Cell) -> Entry:
-    """Return a column that shows in wide tables only."""
+    """Return a column that kubectl shows only with `-o wide`."""
     return BuiltInColumn(name, "string", description, priority=1), cell
 
 
-def _role(body: Body) -> str:
-    return f"{_value(body, 'roleRef.kind')}/{_value(body, 'roleRef.name')}"
+def _show_role(body: Body) -> str:
+    return f"{_read_value(body, 'roleRef.kind')}/{_read_value(body, 'roleRef.name')}"
 
 
-def _subjects(kind: str) -> Cell:
+def _show_subjects(kind: str) -> Cell:
     def read(body: Body) -> str:
         subjects = [
-            subject for subject in _value(body, "subjects", ()) if subject.get("kind") == kind
+            subject for subject in _read_value(body, "subjects", ()) if subject.get("kind") == kind
         ]
         if kind == "ServiceAccount":
             return ", ".join(
@@ -77,150 +79,171 @@ def _subjects(kind: str) -> Cell:
     return read
 
 
-def _either(*names: str) -> Cell:
-    """Return the cell of the first field that has a value: the two Event kinds name them apart."""
-    return lambda body: next((value for name in names if (value := _value(body, name))), "")
+def _show_first(*names: str) -> Cell:
+    """Return a cell that shows the first field with a value.
+
+    The two kinds of Events have different names for the same field.
+    """
+    return lambda body: next((value for name in names if (value := _read_value(body, name))), "")
 
 
-_about = _either("involvedObject", "regarding")
+_read_involved_object = _show_first("involvedObject", "regarding")
 
 
-def _object(body: Body) -> str:
-    """Return the object that an event is about, such as networkpool/lab-pool."""
-    kind, name = str(_value(_about(body), "kind")).lower(), _value(_about(body), "name")
+def _show_object(body: Body) -> str:
+    """Return the object of an event, such as networkpool/lab-pool."""
+    kind, name = (
+        str(_read_value(_read_involved_object(body), "kind")).lower(),
+        _read_value(_read_involved_object(body), "name"),
+    )
     return f"{kind}/{name}" if name else kind
 
 
-def _source(body: Body) -> str:
+def _show_source(body: Body) -> str:
     names = ("source.component", "deprecatedSource.component", "reportingComponent")
-    reporter = _either(*names, "reportingController")(body)
-    host = _either("source.host", "deprecatedSource.host", "reportingInstance")(body)
+    reporter = _show_first(*names, "reportingController")(body)
+    host = _show_first("source.host", "deprecatedSource.host", "reportingInstance")(body)
     return ", ".join(part for part in (reporter, host) if part)
 
 
-def _age_of(*names: str) -> Cell:
-    first_of = _either(*names)
-    return lambda body: _age(first_of(body) or None)
+def _show_age(*names: str) -> Cell:
+    read_first = _show_first(*names)
+    return lambda body: _format_age(read_first(body) or None)
 
 
-_FIRST: Final = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
-_LAST: Final = ("series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp")
+_FIRST_TIMES: Final = ("firstTimestamp", "deprecatedFirstTimestamp", "eventTime")
+_LAST_TIMES: Final = ("series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp")
 
 
-def _cluster_address(body: Body) -> str:
-    return str(next(iter(_value(body, "spec.clusterIPs", ())), _NONE))
+def _show_cluster_address(body: Body) -> str:
+    return str(next(iter(_read_value(body, "spec.clusterIPs", ())), _NONE))
 
 
-def _external(body: Body) -> str:
-    """Return by which addresses a service is reached from outside."""
-    addresses = list(_value(body, "spec.externalIPs", ()))
-    match _value(body, "spec.type"):
+def _show_external_addresses(body: Body) -> str:
+    """Return the external addresses of a service."""
+    addresses = list(_read_value(body, "spec.externalIPs", ()))
+    match _read_value(body, "spec.type"):
         case "LoadBalancer":
-            ingress = _value(body, "status.loadBalancer.ingress", ())
+            ingress = _read_value(body, "status.loadBalancer.ingress", ())
             ingress_addresses = {
                 entry.get("ip") or entry.get("hostname") or "" for entry in ingress
             } - {""}
             return ",".join([*sorted(ingress_addresses), *addresses]) or "<pending>"
         case "ExternalName":
-            return str(_value(body, "spec.externalName"))
+            return str(_read_value(body, "spec.externalName"))
         case _:
             return ",".join(addresses) or _NONE
 
 
-def _ports(body: Body) -> str:
+def _show_ports(body: Body) -> str:
     entries = []
-    for port in _value(body, "spec.ports", ()):
+    for port in _read_value(body, "spec.ports", ()):
         node = f":{port['nodePort']}" if port.get("nodePort") else ""
         entries.append(f"{port['port']}{node}/{port.get('protocol', 'TCP')}")
     return ",".join(entries) or _NONE
 
 
-def _selector(body: Body) -> str:
-    labels = _value(body, "spec.selector", {})
+def _show_selector(body: Body) -> str:
+    labels = _read_value(body, "spec.selector", {})
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 
 
 _TITLE: Final[Entry] = (
     BuiltInColumn("Name", "string", description=NAME, format="name"),
-    _at("metadata.name"),
+    _show_path("metadata.name"),
 )
 _AGE: Final[Entry] = _make_column(
-    "Age", CREATION_TIMESTAMP, lambda body: _age(_value(body, "metadata.creationTimestamp", None))
+    "Age",
+    CREATION_TIMESTAMP,
+    lambda body: _format_age(_read_value(body, "metadata.creationTimestamp", None)),
 )
 _CREATED: Final[Entry] = (
     BuiltInColumn("Created At", "date", CREATION_TIMESTAMP),
-    _at("metadata.creationTimestamp"),
+    _show_path("metadata.creationTimestamp"),
 )
-_OTHERS: Final = (_TITLE, _AGE)
+_DEFAULT_COLUMNS: Final = (_TITLE, _AGE)
 _BINDING: Final = (
     _TITLE,
-    _make_column("Role", "The role it grants", _role),
+    _make_column("Role", "The role it grants", _show_role),
     _AGE,
-    _make_wide_column("Users", "Users that get it", _subjects("User")),
-    _make_wide_column("Groups", "Groups that get it", _subjects("Group")),
+    _make_wide_column("Users", "Users that get it", _show_subjects("User")),
+    _make_wide_column("Groups", "Groups that get it", _show_subjects("Group")),
     _make_wide_column(
-        "ServiceAccounts", "Service accounts that get it", _subjects("ServiceAccount")
+        "ServiceAccounts", "Service accounts that get it", _show_subjects("ServiceAccount")
     ),
 )
 _HOOKS: Final = (
     _TITLE,
-    (BuiltInColumn("Webhooks", "integer", "How many webhooks it configures"), _count("webhooks")),
+    (
+        BuiltInColumn("Webhooks", "integer", "How many webhooks it configures"),
+        _show_count("webhooks"),
+    ),
     _AGE,
 )
-_KNOWN: Final[Mapping[str, Sequence[Entry]]] = {
+_COLUMNS: Final[Mapping[str, Sequence[Entry]]] = {
     "Namespace": (
         _TITLE,
-        _make_column("Status", "The status of the namespace", _at("status.phase")),
+        _make_column("Status", "The status of the namespace", _show_path("status.phase")),
         _AGE,
     ),
     "Secret": (
         _TITLE,
-        _make_column("Type", "The type of the secret", _at("type")),
-        _make_column("Data", "How many keys it has", _count("data")),
+        _make_column("Type", "The type of the secret", _show_path("type")),
+        _make_column("Data", "How many keys it has", _show_count("data")),
         _AGE,
     ),
     "ConfigMap": (
         _TITLE,
-        _make_column("Data", "How many keys it has", _count("data", "binaryData")),
+        _make_column("Data", "How many keys it has", _show_count("data", "binaryData")),
         _AGE,
     ),
     "ServiceAccount": (
         _TITLE,
-        _make_column("Secrets", "How many it names", _count("secrets")),
+        _make_column("Secrets", "How many it names", _show_count("secrets")),
         _AGE,
     ),
-    "Lease": (_TITLE, _make_column("Holder", "Who holds it", _at("spec.holderIdentity")), _AGE),
+    "Lease": (
+        _TITLE,
+        _make_column("Holder", "Who holds it", _show_path("spec.holderIdentity")),
+        _AGE,
+    ),
     "Event": (
-        _make_column("Last Seen", "When it was last observed", _age_of(*_LAST, *_FIRST)),
-        _make_column("Type", "Normal or Warning", _at("type")),
-        _make_column("Reason", "Why it happened, in one word", _at("reason")),
-        _make_column("Object", "What it is about", _object),
-        _make_wide_column(
-            "Subobject", "Which part of it", lambda body: _value(_about(body), "fieldPath")
-        ),
-        _make_wide_column("Source", "Who reports it", _source),
         _make_column(
-            "Message", "What happened", lambda body: str(_either("message", "note")(body)).strip()
+            "Last Seen", "When it was last observed", _show_age(*_LAST_TIMES, *_FIRST_TIMES)
         ),
-        _make_wide_column("First Seen", "When it was first observed", _age_of(*_FIRST)),
+        _make_column("Type", "Normal or Warning", _show_path("type")),
+        _make_column("Reason", "Why it happened, in one word", _show_path("reason")),
+        _make_column("Object", "What it is about", _show_object),
+        _make_wide_column(
+            "Subobject",
+            "Which part of it",
+            lambda body: _read_value(_read_involved_object(body), "fieldPath"),
+        ),
+        _make_wide_column("Source", "Who reports it", _show_source),
+        _make_column(
+            "Message",
+            "What happened",
+            lambda body: str(_show_first("message", "note")(body)).strip(),
+        ),
+        _make_wide_column("First Seen", "When it was first observed", _show_age(*_FIRST_TIMES)),
         _make_wide_column(
             "Count",
             "How often it was observed",
-            lambda body: str(_either("series.count", "count", "deprecatedCount")(body) or 1),
+            lambda body: str(_show_first("series.count", "count", "deprecatedCount")(body) or 1),
         ),
         (
             BuiltInColumn("Name", "string", description=NAME, format="name", priority=1),
-            _at("metadata.name"),
+            _show_path("metadata.name"),
         ),
     ),
     "Service": (
         _TITLE,
-        _make_column("Type", "How it is exposed", _at("spec.type")),
-        _make_column("Cluster-IP", "Its address", _cluster_address),
-        _make_column("External-IP", "Its addresses from outside", _external),
-        _make_column("Port(s)", "Its ports", _ports),
+        _make_column("Type", "How it is exposed", _show_path("spec.type")),
+        _make_column("Cluster-IP", "Its address", _show_cluster_address),
+        _make_column("External-IP", "Its addresses from outside", _show_external_addresses),
+        _make_column("Port(s)", "Its ports", _show_ports),
         _AGE,
-        _make_wide_column("Selector", "Which pods it leads to", _selector),
+        _make_wide_column("Selector", "Which pods it leads to", _show_selector),
     ),
     "RoleBinding": _BINDING,
     "ClusterRoleBinding": _BINDING,

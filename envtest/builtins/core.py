@@ -1,4 +1,4 @@
-"""Namespaces, secrets, config maps and leases: what is special about each."""
+"""The rules of namespaces, secrets, config maps and leases."""
 
 import base64
 import re
@@ -8,15 +8,15 @@ from typing import Any
 
 from typing_extensions import override
 
-from envtest.builtins.rules import BuiltinRules, status_metadata
+from envtest.builtins.rules import BuiltinRules, keep_status
 from envtest.schema.errors import FieldError, build_required_error, forbidden, invalid, too_long
 from envtest.server.objectmeta import Body
 from envtest.server.rules import keep_only
 
-_LARGEST = 1024 * 1024
+_LARGEST_BYTES = 1024 * 1024
 _LONGEST_KEY = 253
-# The keys that secrets of a type must have.
-_NEEDED = {
+# Type of a secret -> the keys that it must have.
+_REQUIRED_KEYS = {
     "kubernetes.io/dockercfg": (".dockercfg",),
     "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
@@ -30,7 +30,7 @@ _KEY_TEXT = (
 
 
 class NamespaceRules(BuiltinRules):
-    """A namespace stays until its own finalizers, which are not metadata's, are gone."""
+    """Namespaces. A terminating one stays until `spec.finalizers` is empty as well."""
 
     marks_deletion = True
 
@@ -45,6 +45,7 @@ class NamespaceRules(BuiltinRules):
 
     @override
     def complete_new(self, body: Body) -> None:
+        # A generated name is known only now.
         self.default(body)
 
     @override
@@ -62,7 +63,7 @@ class NamespaceRules(BuiltinRules):
     @override
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
         if name == "status":
-            status_metadata(body, old)
+            keep_status(body, old)
             return
         spec: dict[str, Any] = dict(body.get("spec") or {})
         keep_only(body, old, "spec")
@@ -82,16 +83,17 @@ class NamespaceRules(BuiltinRules):
 
 
 class KeyedRules(BuiltinRules):
-    """Config maps: keys are checked, and `immutable` holds."""
+    """Config maps, and what secrets have in common with them: keys, size and `immutable`."""
 
-    # Fields whose values are texts, and base64; and the path that a size error of all names.
+    # The fields whose values are strings, those whose values are base64, and the path that an
+    # error about the total size names.
     text_fields: tuple[str, ...] = ("data",)
     base64_fields: tuple[str, ...] = ("binaryData",)
-    whole = "[]"
+    size_error_path = "[]"
 
     @property
     def data_fields(self) -> tuple[str, ...]:
-        """Return the names of the fields that map keys to values."""
+        """The names of the fields that map keys to values."""
         return (*self.text_fields, *self.base64_fields)
 
     @override
@@ -100,17 +102,18 @@ class KeyedRules(BuiltinRules):
             invalid(f"{part}[{key}]", key, error)
             for part in self.data_fields
             for key in body.get(part, ())
-            for error in _key_errors(key)
+            for error in _validate_key(key)
         ]
         for part, other in permutations(self.data_fields, 2):
-            both = [key for key in body.get(part, ()) if key in body.get(other, ())]
+            repeated_keys = [key for key in body.get(part, ()) if key in body.get(other, ())]
             detail = f"duplicate of key present in {other}"
-            problems += [invalid(f"{part}[{key}]", key, detail) for key in both]
+            problems += [invalid(f"{part}[{key}]", key, detail) for key in repeated_keys]
         sizes = (
-            _sizes(body, part, is_base64=part in self.base64_fields) for part in self.data_fields
+            _iterate_sizes(body, part, is_base64=part in self.base64_fields)
+            for part in self.data_fields
         )
-        if sum(chain.from_iterable(sizes)) > _LARGEST:
-            problems.append(too_long(self.whole, _LARGEST))
+        if sum(chain.from_iterable(sizes)) > _LARGEST_BYTES:
+            problems.append(too_long(self.size_error_path, _LARGEST_BYTES))
         if old is not None and old.get("immutable"):
             if not body.get("immutable"):
                 problems.append(
@@ -129,7 +132,7 @@ class SecretRules(KeyedRules):
 
     text_fields: tuple[str, ...] = ()
     base64_fields: tuple[str, ...] = ("data",)
-    whole = "data"
+    size_error_path = "data"
 
     @override
     def default(self, body: Body) -> None:
@@ -143,13 +146,14 @@ class SecretRules(KeyedRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        problems = [*super().check_content(body, old), *_type_problems(body)]
+        problems = [*super().check_content(body, old), *_validate_type(body)]
         if old is not None and body.get("type") != old.get("type"):
             problems.append(invalid("type", body.get("type", ""), "field is immutable"))
         return problems
 
 
-def _key_errors(key: str) -> Iterator[str]:
+def _validate_key(key: str) -> Iterator[str]:
+    """Yield why a key of a config map or secret is invalid."""
     if len(key) > _LONGEST_KEY:
         yield f"must be no more than {_LONGEST_KEY} characters"
     if not re.fullmatch(_KEY, key):
@@ -160,16 +164,16 @@ def _key_errors(key: str) -> Iterator[str]:
         yield "must not start with '..'"
 
 
-def _sizes(body: Body, part: str, *, is_base64: bool) -> Iterator[int]:
-    """Yield how many bytes each value has; what is base64 counts as what it stands for."""
+def _iterate_sizes(body: Body, part: str, *, is_base64: bool) -> Iterator[int]:
+    """Yield the number of bytes of each value of a field; base64 counts as its content."""
     for value in body.get(part, {}).values():
         yield len(base64.b64decode(value)) if is_base64 else len(value.encode())
 
 
-def _type_problems(body: Body) -> Iterator[FieldError]:
-    """Yield the keys that a secret of a known type lacks, as ValidateSecret does."""
+def _validate_type(body: Body) -> Iterator[FieldError]:
+    """Yield an error for each key that a secret of a known type lacks, as ValidateSecret does."""
     data = body.get("data", {})
-    for key in _NEEDED.get(body.get("type", ""), ()):
+    for key in _REQUIRED_KEYS.get(body.get("type", ""), ()):
         if key not in data:
             yield build_required_error(f"data[{key}]")
 

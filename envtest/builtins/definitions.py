@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions as objects; what they define is served by `server.definitions`."""
+"""The rules of CustomResourceDefinitions; `server.definitions` serves the kinds they define."""
 
 from typing_extensions import override
 
@@ -15,7 +15,7 @@ _NOT_CALLED = (
 
 
 class DefinitionRules(BuiltinRules):
-    """CRDs: names by default, structural schemas only, instances cleaned up before they go."""
+    """CRDs. A terminating one stays until its custom resources are deleted."""
 
     marks_deletion = True
 
@@ -25,35 +25,38 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def list_warnings(self, body: Body, old: Body | None) -> list[str]:
-        known = _warnings(old) if old else ()
-        return [warning for warning in _warnings(body) if warning not in known]
+        old_warnings = _list_crd_warnings(old) if old else ()
+        return [warning for warning in _list_crd_warnings(body) if warning not in old_warnings]
 
     @override
     def prepare_create(self, body: Body) -> None:
         super().prepare_create(body)
-        stored = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
+        stored_versions = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
         body["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
-            "storedVersions": stored[:1],
+            "storedVersions": stored_versions[:1],
         }
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
         super().prepare_update(body, old)
-        stored = list(body.get("status", {}).get("storedVersions") or ())
-        chosen = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
+        stored_versions = list(body.get("status", {}).get("storedVersions") or ())
+        storage_versions = [
+            v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")
+        ]
         body["status"] = {
             **body.get("status", {}),
             "storedVersions": [
-                *stored,
-                *(version for version in chosen[:1] if version not in stored),
+                *stored_versions,
+                *(version for version in storage_versions[:1] if version not in stored_versions),
             ],
         }
 
     @override
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
-        body["spec"] = old["spec"]  # and nothing else: metadata may be written here, too
+        # Unlike for other kinds, a write to the status may change metadata as well.
+        body["spec"] = old["spec"]
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
@@ -89,8 +92,8 @@ class DefinitionRules(BuiltinRules):
         return validate_crd(body, old)
 
 
-def _warnings(body: Body) -> list[str]:
-    """Return the warnings about what a CRD asks for and does not get."""
+def _list_crd_warnings(body: Body) -> list[str]:
+    """Return the warnings about unknown formats, and about a conversion webhook."""
     warnings = crd_warnings(body)
     if (body["spec"].get("conversion") or {}).get("strategy") == "Webhook":
         warnings.append(_NOT_CALLED)

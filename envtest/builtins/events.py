@@ -1,4 +1,4 @@
-"""Events: one object with two faces, core/v1 and events.k8s.io/v1, stored as core/v1."""
+"""Events, which are served in two groups, core/v1 and events.k8s.io/v1, and stored as core/v1."""
 
 from typing import Any
 
@@ -19,10 +19,11 @@ _NAMES = {
     "deprecatedCount": "count",
 }
 _CORE_NAMES = {core: new for new, core in _NAMES.items()}
-# What the newer version selects by; the names of the core are none of its own.
-_RENAMED = ("regarding", "reportingController")
-_ALIKE = ("reason", "source", "type", "metadata.name", "metadata.namespace")
-# What Go writes of unset fields: they have no omitempty.
+# Fields of events.k8s.io that field selectors may use: those with another name than in the core
+# group, and those with the same name.
+_RENAMED_SELECTORS = ("regarding", "reportingController")
+_SAME_SELECTORS = ("reason", "source", "type", "metadata.name", "metadata.namespace")
+# Fields that Go encodes although they are unset, because they have no omitempty.
 _CORE_BLANKS: dict[str, Any] = {
     "involvedObject": {},
     "source": {},
@@ -42,34 +43,35 @@ _NEW_BLANKS: dict[str, Any] = {
 
 
 def to_core(body: Body) -> Body:
-    """Return how an events.k8s.io event is stored."""
+    """Convert an event of events.k8s.io to its stored form."""
     renamed = {_NAMES.get(name, name): value for name, value in body.items()}
     return {**_CORE_BLANKS, **renamed}
 
 
-def to_new(body: Body) -> Body:
-    """Return how a stored event reads as events.k8s.io."""
-    kept = {
+def to_events_group(body: Body) -> Body:
+    """Convert a stored event to events.k8s.io."""
+    written_fields = {
         name: value
         for name, value in body.items()
         if value not in (None, "") or name not in _CORE_BLANKS
     }
-    renamed = {_CORE_NAMES.get(name, name): value for name, value in kept.items()}
+    renamed = {_CORE_NAMES.get(name, name): value for name, value in written_fields.items()}
     return {**_NEW_BLANKS, **renamed}
 
 
-def _core_field(field: str) -> str:
-    """Return the core version's name of a field of the newer version."""
+def _to_core_field(field: str) -> str:
+    """Return the name in the core group of a field of events.k8s.io."""
     name, dot, rest = field.partition(".")
     return _NAMES.get(name, name) + dot + rest
 
 
 class EventRules(BuiltinRules):
-    """Events of both groups; events.k8s.io is validated more strictly."""
+    """Events of both groups; those of events.k8s.io are validated more strictly."""
 
     @override
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         super().__init__(group, version, kind, has_status=has_status)
+        # Both groups are refused in the name of the core group, as they are validated there.
         self.error_group = ""
 
     @override
@@ -83,13 +85,13 @@ class EventRules(BuiltinRules):
     def is_selectable(self, field: str) -> bool:
         if not self.group:
             return super().is_selectable(field)
-        known = field.partition(".")[0] in _RENAMED or field in _ALIKE
-        return known and super().is_selectable(_core_field(field))
+        is_own_name = field.partition(".")[0] in _RENAMED_SELECTORS or field in _SAME_SELECTORS
+        return is_own_name and super().is_selectable(_to_core_field(field))
 
     @override
     def field_value(self, body: Body, field: str) -> str:
         core = to_core(body) if self.group else body
-        field = _core_field(field) if self.group else field
+        field = _to_core_field(field) if self.group else field
         if field == "source":
             component = core["source"].get("component") if core.get("source") else ""
             return str(component or core.get("reportingComponent") or "")
@@ -116,6 +118,9 @@ class EventRules(BuiltinRules):
         return problems
 
     def _list_required_fields(self, body: Body) -> tuple[str, ...]:
-        """Return the fields that a new event of events.k8s.io has to have."""
+        """Return the fields that a new event of events.k8s.io must have.
+
+        Without eventTime, kube-apiserver reports only that as missing.
+        """
         others = ("reportingController", "reportingInstance", "action", "reason")
         return ("eventTime", *(others if body.get("eventTime") else ()))

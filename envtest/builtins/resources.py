@@ -1,4 +1,4 @@
-"""The built-in resources, put together from the catalogue and the rules of each kind."""
+"""The built-in resources, built from the catalogue and the rules of each kind."""
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
@@ -6,7 +6,7 @@ from typing import Any
 
 from envtest.builtins.core import KeyedRules, LeaseRules, NamespaceRules, SecretRules
 from envtest.builtins.definitions import DefinitionRules
-from envtest.builtins.events import EventRules, to_core, to_new
+from envtest.builtins.events import EventRules, to_core, to_events_group
 from envtest.builtins.roles import BindingRules, RoleRules
 from envtest.builtins.rules import BuiltinRules
 from envtest.builtins.services import ServiceRules
@@ -38,23 +38,23 @@ _DEPRECATED = {
 }
 
 
-def builtin_resources(store: Store, services: IPv4Network) -> Iterator[StoredResource]:
+def list_builtin_resources(store: Store, services: IPv4Network) -> Iterator[StoredResource]:
     """Yield every built-in resource.
 
     Args:
-        store: where services look up what others hold.
+        store: the objects, in which services look up used addresses and ports.
         services: the range of cluster addresses.
     """
     for group_version, entries in resources().items():
         group, _, version = group_version.rpartition("/")
         for entry in entries:
             if "/" not in entry["name"]:
-                yield _builtin_resource(
+                yield _build_resource(
                     group, version, entry=entry, entries=entries, store=store, services=services
                 )
 
 
-def _builtin_resource(  # the parts of one discovery entry
+def _build_resource(  # the parts of one discovery entry
     group: str,
     version: str,
     entry: dict[str, Any],
@@ -72,10 +72,10 @@ def _builtin_resource(  # the parts of one discovery entry
     if (group, kind) == ("", "Service"):
         rules = ServiceRules(store, services)
     else:
-        chosen = _SPECIAL.get((group, kind), BuiltinRules)
-        rules = chosen(group, version, kind, has_status="status" in subresources)
+        rules_class = _SPECIAL.get((group, kind), BuiltinRules)
+        rules = rules_class(group, version, kind, has_status="status" in subresources)
     rules.set_scope(namespaced=entry["namespaced"])
-    # One object with two kinds: an Event is stored as that of the core group.
+    # Events of both groups are the same objects, stored as those of the core group.
     is_new_event = (group, kind) == ("events.k8s.io", "Event")
     return StoredResource(
         group=group,
@@ -92,6 +92,6 @@ def _builtin_resource(  # the parts of one discovery entry
         categories=tuple(entry.get("categories", ())),
         deprecation=_DEPRECATED.get((group, version, kind), ""),
         place=f"{group}/{plural}" if group and not is_new_event else plural,
-        to_version=to_new if is_new_event else None,
+        to_version=to_events_group if is_new_event else None,
         to_storage=to_core if is_new_event else None,
     )

@@ -1,4 +1,4 @@
-"""Roles and bindings of RBAC: defaults, and the checks of rbac.authorization.k8s.io."""
+"""The rules of RBAC roles and bindings: defaults, and the validation of their group."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -10,11 +10,11 @@ from envtest.schema.errors import FieldError, build_required_error, invalid, not
 from envtest.server.objectmeta import Body
 
 _GROUP = "rbac.authorization.k8s.io"
-_PEOPLE = frozenset({"Group", "User"})
+_RBAC_SUBJECTS = frozenset({"Group", "User"})
 
 
 class RoleRules(BuiltinRules):
-    """Roles: `rules` is always written, even if empty."""
+    """Roles and ClusterRoles; `rules` is null if unset, because Go encodes it always."""
 
     @override
     def default(self, body: Body) -> None:
@@ -24,12 +24,14 @@ class RoleRules(BuiltinRules):
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         return [
             problem
-            for at, rule in enumerate(body.get("rules") or ())
-            for problem in _rule_problems(rule, f"rules[{at}]", in_namespace=self.kind == "Role")
+            for index, rule in enumerate(body.get("rules") or ())
+            for problem in _validate_rule(
+                rule, f"rules[{index}]", in_namespace=self.kind == "Role"
+            )
         ]
 
 
-def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[FieldError]:
+def _validate_rule(rule: Body, path: str, *, in_namespace: bool) -> Iterator[FieldError]:
     """Yield the errors of one rule of a role."""
     if not rule.get("verbs"):
         yield build_required_error(f"{path}.verbs", "verbs must contain at least one value")
@@ -52,7 +54,7 @@ def _rule_problems(rule: Body, path: str, *, in_namespace: bool) -> Iterator[Fie
 
 
 class BindingRules(BuiltinRules):
-    """Bindings: the role is immutable, the subjects are checked."""
+    """RoleBindings and ClusterRoleBindings, whose roleRef is immutable."""
 
     @override
     def default(self, body: Body) -> None:
@@ -61,22 +63,23 @@ class BindingRules(BuiltinRules):
         for name in ("kind", "name"):
             reference.setdefault(name, "")
         for subject in body.get("subjects") or ():
-            if subject.get("kind") in _PEOPLE:
+            if subject.get("kind") in _RBAC_SUBJECTS:
                 subject["apiGroup"] = subject.get("apiGroup") or _GROUP
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
         reference = body["roleRef"]
-        problems = list(self._reference_problems(reference))
-        for at, subject in enumerate(body.get("subjects") or ()):
-            problems += self._subject_problems(subject, f"subjects[{at}]")
+        problems = list(self._validate_reference(reference))
+        for index, subject in enumerate(body.get("subjects") or ()):
+            problems += self._validate_subject(subject, f"subjects[{index}]")
         if old is not None and old.get("roleRef") != reference:
+            # The message prints a Go struct.
             names = {"apiGroup": "APIGroup", "kind": "Kind", "name": "Name"}
             role_ref = {title: reference[name] for name, title in names.items()}
             problems.append(invalid("roleRef", role_ref, "cannot change roleRef"))
         return problems
 
-    def _reference_problems(self, reference: Body) -> Iterator[FieldError]:
+    def _validate_reference(self, reference: Body) -> Iterator[FieldError]:
         kinds = ("ClusterRole",) if self.kind == "ClusterRoleBinding" else ("Role", "ClusterRole")
         if reference["apiGroup"] != _GROUP:
             yield not_supported("roleRef.apiGroup", reference["apiGroup"], (_GROUP,))
@@ -85,7 +88,7 @@ class BindingRules(BuiltinRules):
         if not reference["name"]:
             yield build_required_error("roleRef.name")
 
-    def _subject_problems(self, subject: dict[str, Any], path: str) -> Iterator[FieldError]:
+    def _validate_subject(self, subject: dict[str, Any], path: str) -> Iterator[FieldError]:
         """Yield the errors of one subject of a binding."""
         kind, group = subject.get("kind", ""), subject.get("apiGroup", "")
         if not subject.get("name"):
@@ -100,5 +103,5 @@ class BindingRules(BuiltinRules):
                 if group != _GROUP:
                     yield not_supported(f"{path}.apiGroup", group, (_GROUP,))
             case _:
-                among = ("ServiceAccount", "User", "Group")
-                yield not_supported(f"{path}.kind", kind, among)
+                subject_kinds = ("ServiceAccount", "User", "Group")
+                yield not_supported(f"{path}.kind", kind, subject_kinds)

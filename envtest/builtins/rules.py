@@ -1,11 +1,11 @@
-"""Rules that all built-in kinds share: a Go struct's shape, a status of its own, generations."""
+"""The rules that built-in kinds have in common: types of Go structs, status and generations."""
 
 from typing import Any
 
 from typing_extensions import override
 
 from controller.managedfields import FieldModel
-from envtest.builtins.columns import columns_of
+from envtest.builtins.columns import list_columns
 from envtest.kinds.catalogue import schema_name
 from envtest.kinds.typed import TypedNode, decode, load_node
 from envtest.patching.builtinmodels import builtin_model
@@ -16,7 +16,7 @@ from envtest.server.objectmeta import Body, NameRule, path_segment_errors
 from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
 
 # Kinds whose registry strategy counts generations.
-_COUNTING = frozenset(
+_COUNTS_GENERATIONS = frozenset(
     {
         "CronJob",
         "CustomResourceDefinition",
@@ -33,8 +33,8 @@ _COUNTING = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )
-# AllowUnconditionalUpdate is false for these, AllowCreateOnUpdate true for those.
-_CONDITIONAL = frozenset(
+# Kinds whose strategy has AllowUnconditionalUpdate false, and those with AllowCreateOnUpdate true.
+_NEEDS_REVISION = frozenset(
     {
         "CustomResourceDefinition",
         "Lease",
@@ -42,7 +42,7 @@ _CONDITIONAL = frozenset(
         "ValidatingWebhookConfiguration",
     }
 )
-_CREATED_BY_PUT = frozenset(
+_CREATES_BY_PUT = frozenset(
     {
         "ClusterRole",
         "ClusterRoleBinding",
@@ -55,15 +55,15 @@ _CREATED_BY_PUT = frozenset(
         "Service",
     }
 )
-_RETURNED = frozenset(
+_RETURNS_DELETED = frozenset(
     {"Service", "Pod", "PersistentVolume", "PersistentVolumeClaim", "ServiceAccount", "Node"}
 )
 _RBAC = frozenset({"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"})
 _LABELS = frozenset({"Namespace", "Service"})
 _FINALIZERS = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
-# Kinds whose update is validated like a new object, too.
-_JUDGED_WHOLE = _RBAC | {"ConfigMap", "Secret", "Service", "ServiceAccount"}
-# What field selectors may name besides metadata.name and metadata.namespace.
+# Kinds whose update is validated like a new object as well.
+_VALIDATED_WHOLE = _RBAC | {"ConfigMap", "Secret", "Service", "ServiceAccount"}
+# Kind -> fields that field selectors may use besides metadata.name and metadata.namespace.
 _FIELDS: dict[str, frozenset[str]] = {
     "Event": frozenset(
         {
@@ -90,20 +90,20 @@ _FIELDS: dict[str, frozenset[str]] = {
     "Service": frozenset({"spec.clusterIP", "spec.type"}),
     "Pod": frozenset({"spec.nodeName", "spec.serviceAccountName", "status.phase"}),
 }
-# What kubectl reads without asking whether it is there.
+# Kinds with a default of `spec.replicas`, which kubectl reads without testing whether it is set.
 _REPLICATED = frozenset({"Deployment", "ReplicaSet", "StatefulSet"})
 
 
 class BuiltinRules(Rules):
-    """A built-in kind without rules of its own: stored as sent, once the types fit."""
+    """The rules of a built-in kind; the class itself fits kinds without special validation."""
 
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         self.group, self.version, self.kind = group, version, kind
         self.has_status = has_status
-        self.unconditional_update = kind not in _CONDITIONAL
-        self.create_on_update = kind in _CREATED_BY_PUT
-        self.returns_deleted = kind in _RETURNED
-        self.counts_generations = kind in _COUNTING
+        self.unconditional_update = kind not in _NEEDS_REVISION
+        self.create_on_update = kind in _CREATES_BY_PUT
+        self.returns_deleted = kind in _RETURNS_DELETED
+        self.counts_generations = kind in _COUNTS_GENERATIONS
         self._node: TypedNode | None = None
         self._namespaced = True
         self.name_rule: NameRule = subdomain_errors
@@ -113,7 +113,7 @@ class BuiltinRules(Rules):
             self.name_rule = label_errors
 
     def set_scope(self, *, namespaced: bool) -> None:
-        """Set whether the objects live in namespaces."""
+        """Set whether the kind is namespaced."""
         self._namespaced = namespaced
 
     @override
@@ -139,10 +139,10 @@ class BuiltinRules(Rules):
             body["metadata"].pop("generation", None)
         if self.has_status:
             body.pop("status", None)
-            body.update(self.first_status())
+            body.update(self.build_first_status())
 
-    def first_status(self) -> dict[str, Any]:
-        """Return the status of a new object, as an update of the object."""
+    def build_first_status(self) -> dict[str, Any]:
+        """Return `{"status": ...}` with the first status of a new object; empty for none."""
         return {}
 
     @override
@@ -155,31 +155,35 @@ class BuiltinRules(Rules):
     @override
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
         if name == "status":
-            status_metadata(body, old)
+            keep_status(body, old)
 
     @override
     def check(self, body: Body) -> list[FieldError]:
         problems = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
         )
-        problems += self._finalizer_problems(body)
+        problems += self._validate_finalizers(body)
         return problems + self.check_content(body, None)
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
         problems: list[FieldError] = []
+        # Updates of events are validated like creations, as in the real server.
         if self.kind != "Event":
             problems += objectmeta.check_change(body["metadata"], old["metadata"])
-            problems += self._finalizer_problems(body)
-        if self.kind in _JUDGED_WHOLE and not subresource:
+            problems += self._validate_finalizers(body)
+        if self.kind in _VALIDATED_WHOLE and not subresource:
             problems += objectmeta.check(
                 body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
             )
-            problems += self._finalizer_problems(body)
+            problems += self._validate_finalizers(body)
         return problems + self.check_content(body, old)
 
-    def _finalizer_problems(self, body: Body) -> list[FieldError]:
-        """Validate finalizers like the core's kinds: those without a domain must be known."""
+    def _validate_finalizers(self, body: Body) -> list[FieldError]:
+        """Return an error for each finalizer that has no domain and is none of Kubernetes' own.
+
+        CRDs are validated by other code in the real server, which does not demand this.
+        """
         if self.group == "apiextensions.k8s.io":
             return []
         detail = "name is neither a standard finalizer name nor is it fully qualified"
@@ -190,7 +194,7 @@ class BuiltinRules(Rules):
         ]
 
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
-        """Validate what is not metadata; kinds override it."""
+        """Return the errors outside of metadata; `old` is None for a new object."""
         return []
 
     @override
@@ -207,18 +211,21 @@ class BuiltinRules(Rules):
 
     @override
     def columns(self) -> list[BuiltInColumn]:
-        return [column for column, _ in columns_of(self.kind)]
+        return [column for column, _ in list_columns(self.kind)]
 
     @override
     def cells(self, body: Body) -> Cells:
-        return [cell(body) for _, cell in columns_of(self.kind)]
+        return [cell(body) for _, cell in list_columns(self.kind)]
 
 
-def status_metadata(body: Body, old: Body) -> None:
-    """Take status from the update, and labels and annotations, which built-in kinds allow."""
+def keep_status(body: Body, old: Body) -> None:
+    """Restore a body to the old object, in place, but for its status, labels and annotations.
+
+    Unlike for custom resources, a write to the status may change labels and annotations, too.
+    """
     meta = body.get("metadata") or {}
-    kept = {name: meta[name] for name in ("labels", "annotations") if name in meta}
+    kept_fields = {name: meta[name] for name in ("labels", "annotations") if name in meta}
     keep_only(body, old, "status")
     for name in ("labels", "annotations"):
         body["metadata"].pop(name, None)
-    body["metadata"].update(kept)
+    body["metadata"].update(kept_fields)

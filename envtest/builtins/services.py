@@ -1,7 +1,7 @@
-"""Services: defaults, cluster addresses and node ports. Nothing balances load here.
+"""The rules of Services: defaults, validation, cluster addresses and node ports.
 
-What is checked is what a person gets wrong or a controller depends on: types, ports, addresses
-that are taken, the class of a load balancer and the addresses in its status. Texts are those of
+Validation covers common mistakes and fields on which controllers depend: types, ports, used
+addresses, the class of a load balancer and the addresses in its status. Texts are those of
 k8s.io/kubernetes/pkg/apis/core/validation/validation.go.
 """
 
@@ -30,14 +30,14 @@ NODE_PORTS: Final = range(30000, 32768)
 _TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 _PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _IP: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-# Where a type exposes node ports.
-_OUTSIDE: Final = frozenset({"LoadBalancer", "NodePort"})
-# What goes with a type that it needs, if the client did not touch it.
-_OF_LOAD_BALANCERS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
+# The types that have node ports.
+_WITH_NODE_PORTS: Final = frozenset({"LoadBalancer", "NodePort"})
+# Fields that a Service loses with the type LoadBalancer, if the client did not change them.
+_LOAD_BALANCER_FIELDS: Final = ("allocateLoadBalancerNodePorts", "loadBalancerClass")
 
 
 class ServiceRules(BuiltinRules):
-    """Services of one cluster; taken addresses and ports are read from the services themselves."""
+    """Services. Used addresses and ports are read from the stored services."""
 
     def __init__(self, store: Store, network: IPv4Network) -> None:
         super().__init__("", "v1", "Service", has_status=True)
@@ -52,9 +52,9 @@ class ServiceRules(BuiltinRules):
         for port in spec.get("ports", ()):
             port.setdefault("protocol", "TCP")
             if port.get("targetPort") in (None, 0, ""):
-                # Clients in Go write the zero of what they leave out.
+                # Clients in Go encode an unset targetPort as 0.
                 port["targetPort"] = port.get("port")
-        if spec["type"] in _OUTSIDE:
+        if spec["type"] in _WITH_NODE_PORTS:
             spec.setdefault("externalTrafficPolicy", "Cluster")
         if spec["type"] == "LoadBalancer":
             spec.setdefault("allocateLoadBalancerNodePorts", True)
@@ -65,7 +65,7 @@ class ServiceRules(BuiltinRules):
             spec.setdefault("internalTrafficPolicy", "Cluster")
 
     @override
-    def first_status(self) -> dict[str, Any]:
+    def build_first_status(self) -> dict[str, Any]:
         return {"status": {"loadBalancer": {}}}
 
     @override
@@ -76,21 +76,21 @@ class ServiceRules(BuiltinRules):
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
         super().prepare_update(body, old)
-        spec, before = body["spec"], old.get("spec", {})
-        if spec["type"] != "ExternalName" and before.get("type") != "ExternalName":
+        spec, old_spec = body["spec"], old.get("spec", {})
+        if spec["type"] != "ExternalName" and old_spec.get("type") != "ExternalName":
             for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
-                if name in before:
-                    spec.setdefault(name, before[name])
-        if spec["type"] in _OUTSIDE and before.get("type") in _OUTSIDE:
-            ports = {(p["port"], p.get("protocol")): p for p in before.get("ports", ())}
+                if name in old_spec:
+                    spec.setdefault(name, old_spec[name])
+        if spec["type"] in _WITH_NODE_PORTS and old_spec.get("type") in _WITH_NODE_PORTS:
+            ports = {(p["port"], p.get("protocol")): p for p in old_spec.get("ports", ())}
             for port in spec.get("ports", ()):
-                known = ports.get((port.get("port"), port.get("protocol")), {})
-                if "nodePort" in known:
-                    port.setdefault("nodePort", known["nodePort"])
+                old_port = ports.get((port.get("port"), port.get("protocol")), {})
+                if "nodePort" in old_port:
+                    port.setdefault("nodePort", old_port["nodePort"])
         elif spec["type"] == "ClusterIP":
             for port in spec.get("ports", ()):
                 port.pop("nodePort", None)
-        _drop_unused(body, before)
+        _drop_unneeded_fields(body, old_spec)
         self._allocate(body)
 
     @override
@@ -98,10 +98,10 @@ class ServiceRules(BuiltinRules):
         if subresource != "status":
             return super().check_update(body, old, subresource)
         problems = objectmeta.check_change(body["metadata"], old["metadata"])
-        return [*problems, *_status_problems(body)]
+        return [*problems, *_validate_status(body)]
 
     def _allocate(self, body: Body) -> None:
-        """Allocate the cluster addresses and node ports that a service lacks."""
+        """Set the cluster addresses and node ports that a service lacks, in place."""
         spec = body["spec"]
         if spec["type"] == "ExternalName":
             return
@@ -110,11 +110,13 @@ class ServiceRules(BuiltinRules):
             hosts = (str(host) for host in self._network.hosts())
             spec["clusterIP"] = next(host for host in hosts if host not in addresses)
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
-        # Who has neither an address nor a selector may be reached by either family.
-        either = spec["clusterIP"] == "None" and not spec.get("selector")
-        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if either else ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "RequireDualStack" if either else "SingleStack")
-        if spec["type"] not in _OUTSIDE:
+        # As in the real server, a headless service without selector accepts both families.
+        accepts_both_families = spec["clusterIP"] == "None" and not spec.get("selector")
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"] if accepts_both_families else ["IPv4"])
+        spec.setdefault(
+            "ipFamilyPolicy", "RequireDualStack" if accepts_both_families else "SingleStack"
+        )
+        if spec["type"] not in _WITH_NODE_PORTS:
             return
         if spec["type"] == "LoadBalancer" and not spec.get("allocateLoadBalancerNodePorts", True):
             return
@@ -124,15 +126,16 @@ class ServiceRules(BuiltinRules):
             ports.add(port["nodePort"])
 
     def _collect_used(self, body: Body) -> tuple[set[str], set[int]]:
-        """Return the addresses and node ports that other services hold."""
+        """Return the cluster addresses and node ports of other services."""
+        # The first address is that of the Service `kubernetes`, which is created later.
         addresses = {str(next(self._network.hosts()))}
         ports: set[int] = set()
         table = self._store.table("services")
         meta = body["metadata"]
-        own = f"{meta.get('namespace')}/{meta.get('name')}"
+        own_key = f"{meta.get('namespace')}/{meta.get('name')}"
         for key in table.scan():
             stored = table.get(key)
-            if stored is None or key == own:
+            if stored is None or key == own_key:
                 continue
             spec = msgspec.json.decode(stored.body).get("spec", {})
             addresses.update(spec.get("clusterIPs", ()))
@@ -141,19 +144,19 @@ class ServiceRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        spec, before = body.get("spec", {}), (old or {}).get("spec", {})
-        problems = list(_port_problems(spec))
+        spec, old_spec = body.get("spec", {}), (old or {}).get("spec", {})
+        problems = list(_validate_ports(spec))
         if spec.get("type") not in _TYPES:
             problems.append(not_supported("spec.type", spec.get("type", ""), _TYPES))
-        problems += self._address_problems(body, before)
-        problems += _class_problems(spec, before)
-        return problems or list(self._node_port_problems(body, before))
+        problems += self._validate_address(body, old_spec)
+        problems += _validate_class(spec, old_spec)
+        return problems or list(self._validate_node_ports(body, old_spec))
 
-    def _address_problems(self, body: Body, before: Body) -> Iterator[FieldError]:
-        """Yield why a service cannot have the cluster address that it names."""
-        spec, old_address = body.get("spec", {}), before.get("clusterIP", "")
+    def _validate_address(self, body: Body, old_spec: Body) -> Iterator[FieldError]:
+        """Yield the error of a requested cluster address that is invalid, used or changed."""
+        spec, old_address = body.get("spec", {}), old_spec.get("clusterIP", "")
         address = spec.get("clusterIP", "")
-        if before:
+        if old_spec:
             if old_address and address != old_address and spec.get("type") != "ExternalName":
                 yield invalid("spec.clusterIPs[0]", [address], "may not change once set")
         elif address not in {"", "None"}:
@@ -167,13 +170,13 @@ class ServiceRules(BuiltinRules):
                 detail = f"failed to allocate IP {address}: provided IP is already allocated"
                 yield invalid("spec.clusterIPs", [address], detail)
 
-    def _node_port_problems(self, body: Body, before: Body) -> Iterator[FieldError]:
-        """Yield node ports that a service names and cannot have; its own it keeps."""
-        own = {port.get("nodePort") for port in before.get("ports", ())}
+    def _validate_node_ports(self, body: Body, old_spec: Body) -> Iterator[FieldError]:
+        """Yield an error for each new node port that is out of range or used."""
+        own_ports = {port.get("nodePort") for port in old_spec.get("ports", ())}
         used_ports = self._collect_used(body)[1]
-        for at, port in enumerate(body.get("spec", {}).get("ports", ())):
-            number, path = port.get("nodePort"), f"spec.ports[{at}].nodePort"
-            if not number or number in own:
+        for index, port in enumerate(body.get("spec", {}).get("ports", ())):
+            number, path = port.get("nodePort"), f"spec.ports[{index}].nodePort"
+            if not number or number in own_ports:
                 continue
             if number not in NODE_PORTS:
                 low, high = NODE_PORTS[0], NODE_PORTS[-1]
@@ -183,16 +186,16 @@ class ServiceRules(BuiltinRules):
                 yield invalid(path, number, "provided port is already allocated")
 
 
-def _port_problems(spec: Body) -> Iterator[FieldError]:
-    """Yield the errors of a service's ports, or of a name that stands for them."""
-    ports, kind = spec.get("ports", ()), spec.get("type")
-    if kind == "ExternalName" and not spec.get("externalName"):
+def _validate_ports(spec: Body) -> Iterator[FieldError]:
+    """Yield the errors of a service's ports, or of its externalName."""
+    ports, service_type = spec.get("ports", ()), spec.get("type")
+    if service_type == "ExternalName" and not spec.get("externalName"):
         yield build_required_error("spec.externalName")
-    if not ports and spec.get("clusterIP") != "None" and kind != "ExternalName":
+    if not ports and spec.get("clusterIP") != "None" and service_type != "ExternalName":
         yield build_required_error("spec.ports")
     names: set[str] = set()
-    for at, port in enumerate(ports):
-        path, name, number = f"spec.ports[{at}]", port.get("name", ""), port.get("port", 0)
+    for index, port in enumerate(ports):
+        path, name, number = f"spec.ports[{index}]", port.get("name", ""), port.get("port", 0)
         if len(ports) > 1 and not name:
             yield build_required_error(f"{path}.name")
         for error in label_errors(name) if name else ():
@@ -206,30 +209,35 @@ def _port_problems(spec: Body) -> Iterator[FieldError]:
             yield not_supported(f"{path}.protocol", port.get("protocol", ""), _PROTOCOLS)
 
 
-def _class_problems(spec: Body, before: Body) -> Iterator[FieldError]:
-    """Yield the errors in the class of a service that is, or is not, load-balanced."""
-    path, chosen = "spec.loadBalancerClass", spec.get("loadBalancerClass")
+def _validate_class(spec: Body, old_spec: Body) -> Iterator[FieldError]:
+    """Yield the errors of loadBalancerClass, which only the type LoadBalancer may have."""
+    path, load_balancer_class = "spec.loadBalancerClass", spec.get("loadBalancerClass")
     if spec.get("type") != "LoadBalancer":
-        if chosen is not None:
+        if load_balancer_class is not None:
             yield forbidden(path, "may only be used when `type` is 'LoadBalancer'")
         return
-    if before.get("type") == "LoadBalancer" and before.get("loadBalancerClass") != chosen:
-        yield invalid(path, chosen, "may not change once set")
-    for error in qualified_name_errors(chosen) if chosen is not None else ():
-        yield invalid(path, chosen, error)
+    if (
+        old_spec.get("type") == "LoadBalancer"
+        and old_spec.get("loadBalancerClass") != load_balancer_class
+    ):
+        yield invalid(path, load_balancer_class, "may not change once set")
+    for error in (
+        qualified_name_errors(load_balancer_class) if load_balancer_class is not None else ()
+    ):
+        yield invalid(path, load_balancer_class, error)
 
 
-def _status_problems(body: Body) -> Iterator[FieldError]:
+def _validate_status(body: Body) -> Iterator[FieldError]:
     """Yield the errors of the addresses in the status of a service."""
     path = "status.loadBalancer.ingress"
     ingresses = (body.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     if ingresses and body.get("spec", {}).get("type") != "LoadBalancer":
         yield forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'")
         return
-    for at, ingress in enumerate(ingresses):
+    for index, ingress in enumerate(ingresses):
         address = ingress.get("ip") or ""
         if address and not _is_address(address):
-            yield invalid(f"{path}[{at}].ip", address, _IP)
+            yield invalid(f"{path}[{index}].ip", address, _IP)
 
 
 def _is_address(address: str) -> bool:
@@ -240,19 +248,19 @@ def _is_address(address: str) -> bool:
     return "%" not in address
 
 
-def _drop_unused(body: Body, before: Body) -> None:
-    """Drop what a service does not need any more because its type was changed.
+def _drop_unneeded_fields(body: Body, old_spec: Body) -> None:
+    """Drop fields that a service does not need after its type was changed, in place.
 
-    As dropTypeDependentFields does (pkg/registry/core/service/strategy.go): a field goes if the
-    client left it as it was; if not, it stays to be refused.
+    As dropTypeDependentFields does (pkg/registry/core/service/strategy.go): an unchanged field is
+    dropped, and a changed one stays, so that validation refuses it.
     """
-    spec, kind = body["spec"], body["spec"]["type"]
+    spec, service_type = body["spec"], body["spec"]["type"]
     unused: list[str] = []
-    if before.get("type") == "LoadBalancer" and kind != "LoadBalancer":
-        unused += _OF_LOAD_BALANCERS
+    if old_spec.get("type") == "LoadBalancer" and service_type != "LoadBalancer":
+        unused += _LOAD_BALANCER_FIELDS
         body["status"] = {**body.get("status", {}), "loadBalancer": {}}
-    if before.get("type") in _OUTSIDE and kind not in _OUTSIDE:
+    if old_spec.get("type") in _WITH_NODE_PORTS and service_type not in _WITH_NODE_PORTS:
         unused.append("externalTrafficPolicy")
     for name in unused:
-        if spec.get(name) == before.get(name):
+        if spec.get(name) == old_spec.get(name):
             spec.pop(name, None)

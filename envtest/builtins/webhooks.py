@@ -1,4 +1,4 @@
-"""Webhook configurations (admissionregistration.k8s.io): defaults and validation.
+"""The rules of webhook configurations (admissionregistration.k8s.io): defaults and validation.
 
 Texts and order of the errors are those of kube-apiserver; `envtest.admission` calls the webhooks.
 """
@@ -41,7 +41,7 @@ _MOST_CONDITIONS: Final = 64
 
 
 class WebhookRules(BuiltinRules):
-    """ValidatingWebhookConfiguration and MutatingWebhookConfiguration."""
+    """ValidatingWebhookConfigurations and MutatingWebhookConfigurations."""
 
     @override
     def default(self, body: Body) -> None:
@@ -60,54 +60,54 @@ class WebhookRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        return list(_problems(body.get("webhooks") or ()))
+        return list(_validate_hooks(body.get("webhooks") or ()))
 
 
-def _problems(hooks: Sequence[Body]) -> Iterator[FieldError]:
+def _validate_hooks(hooks: Sequence[Body]) -> Iterator[FieldError]:
     names: set[str] = set()
-    for at, hook in enumerate(hooks):
-        path = f"webhooks[{at}]"
-        yield from _hook_problems(hook, path)
+    for index, hook in enumerate(hooks):
+        path = f"webhooks[{index}]"
+        yield from _validate_hook(hook, path)
         name = hook.get("name") or ""
         if name and name in names:
             yield duplicate(f"{path}.name", name)
         names.add(name)
 
 
-def _hook_problems(hook: Body, path: str) -> Iterator[FieldError]:
+def _validate_hook(hook: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors of one webhook of a configuration."""
-    yield from _name_problems(hook.get("name") or "", f"{path}.name")
-    for at, rule in enumerate(hook.get("rules") or ()):
-        yield from _rule_problems(rule, f"{path}.rules[{at}]")
+    yield from _validate_name(hook.get("name") or "", f"{path}.name")
+    for index, rule in enumerate(hook.get("rules") or ()):
+        yield from _validate_rule(rule, f"{path}.rules[{index}]")
     for name, choices in _CHOICES.items():
         if name == "sideEffects" and not hook.get(name):
             yield build_required_error(
                 f"{path}.sideEffects", "must specify one of None, NoneOnDryRun"
             )
         else:
-            yield from _choice_problems(hook, name, choices=choices, path=path)
+            yield from _validate_choice(hook, name, choices=choices, path=path)
     seconds = hook.get("timeoutSeconds", 10)
     if not 1 <= seconds <= _LONGEST_SECONDS:
         detail = "the timeout value must be between 1 and 30 seconds"
         yield invalid(f"{path}.timeoutSeconds", seconds, detail)
     for name in ("namespaceSelector", "objectSelector"):
-        yield from _selector_problems(hook.get(name) or {}, f"{path}.{name}")
+        yield from _validate_selector(hook.get(name) or {}, f"{path}.{name}")
     versions = hook.get("admissionReviewVersions") or []
     if not {"v1", "v1beta1"} & set(versions):
         detail = f"must include at least one of {_REVIEWS}"
         yield invalid(f"{path}.admissionReviewVersions", versions, detail)
     yield from client_errors(hook.get("clientConfig") or {}, f"{path}.clientConfig")
-    yield from _condition_problems(hook.get("matchConditions") or (), f"{path}.matchConditions")
+    yield from _validate_conditions(hook.get("matchConditions") or (), f"{path}.matchConditions")
 
 
-def _choice_problems(
+def _validate_choice(
     hook: Body, name: str, choices: Sequence[str], path: str
 ) -> Iterator[FieldError]:
     if hook.get(name) and hook[name] not in choices:
         yield not_supported(f"{path}.{name}", hook[name], choices)
 
 
-def _name_problems(name: str, path: str) -> Iterator[FieldError]:
+def _validate_name(name: str, path: str) -> Iterator[FieldError]:
     errors = subdomain_errors(name) if name else []
     if not name:
         yield build_required_error(path)
@@ -118,51 +118,51 @@ def _name_problems(name: str, path: str) -> Iterator[FieldError]:
         yield invalid(path, name, detail)
 
 
-def _rule_problems(rule: Body, path: str) -> Iterator[FieldError]:
+def _validate_rule(rule: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors in the operations and resources of a rule."""
     for name in ("operations", "apiGroups", "apiVersions", "resources"):
         if not rule.get(name):
             yield build_required_error(f"{path}.{name}")
-    for at, operation in enumerate(rule.get("operations") or ()):
+    for index, operation in enumerate(rule.get("operations") or ()):
         if operation not in _OPERATIONS:
-            yield not_supported(f"{path}.operations[{at}]", operation, _OPERATIONS)
+            yield not_supported(f"{path}.operations[{index}]", operation, _OPERATIONS)
     if rule.get("scope") and rule["scope"] not in _SCOPES:
         yield not_supported(f"{path}.scope", rule["scope"], _SCOPES)
 
 
-def _condition_problems(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
+def _validate_conditions(conditions: Sequence[Body], path: str) -> Iterator[FieldError]:
     """Yield the errors of matchConditions."""
     if len(conditions) > _MOST_CONDITIONS:
         yield too_many(path, len(conditions), _MOST_CONDITIONS)
     names: set[str] = set()
-    for at, condition in enumerate(conditions):
+    for index, condition in enumerate(conditions):
         name, expression = condition.get("name") or "", condition.get("expression") or ""
         if not expression.strip():
-            yield build_required_error(f"{path}[{at}].expression")
+            yield build_required_error(f"{path}[{index}].expression")
         elif failure := compile_condition(expression).failure:
-            yield invalid(f"{path}[{at}].expression", expression, failure)
+            yield invalid(f"{path}[{index}].expression", expression, failure)
         if not name:
-            yield build_required_error(f"{path}[{at}].name")
+            yield build_required_error(f"{path}[{index}].name")
             continue
         for error in qualified_name_errors(name):
-            yield invalid(f"{path}[{at}].name", name, error)
+            yield invalid(f"{path}[{index}].name", name, error)
         if name in names:
-            yield duplicate(f"{path}[{at}].name", name)
+            yield duplicate(f"{path}[{index}].name", name)
         names.add(name)
 
 
-def _selector_problems(selector: Body, path: str) -> Iterator[FieldError]:
+def _validate_selector(selector: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors of a selector at a path."""
     for key, value in (selector.get("matchLabels") or {}).items():
         for error in qualified_name_errors(key):
             yield invalid(f"{path}.matchLabels", key, error)
         for error in label_value_errors(value):
             yield invalid(f"{path}.matchLabels", value, error)
-    for at, requirement in enumerate(selector.get("matchExpressions") or ()):
-        yield from _expression_problems(requirement, f"{path}.matchExpressions[{at}]")
+    for index, requirement in enumerate(selector.get("matchExpressions") or ()):
+        yield from _validate_expression(requirement, f"{path}.matchExpressions[{index}]")
 
 
-def _expression_problems(requirement: Body, path: str) -> Iterator[FieldError]:
+def _validate_expression(requirement: Body, path: str) -> Iterator[FieldError]:
     """Yield the errors of one match expression of a label selector."""
     operator, values = requirement.get("operator") or "", requirement.get("values") or ()
     if operator in {"In", "NotIn"}:
@@ -177,6 +177,6 @@ def _expression_problems(requirement: Body, path: str) -> Iterator[FieldError]:
         yield invalid(f"{path}.operator", operator, "not a valid selector operator")
     for error in qualified_name_errors(requirement.get("key") or ""):
         yield invalid(f"{path}.key", requirement.get("key") or "", error)
-    for at, value in enumerate(values):
+    for index, value in enumerate(values):
         for error in label_value_errors(value):
-            yield invalid(f"{path}.values[{at}]", value, error)
+            yield invalid(f"{path}.values[{index}]", value, error)

@@ -1,1 +1,1 @@
-"""The two controllers of kube-controller-manager that objects notice most; each is optional."""
+"""Two controllers of kube-controller-manager that delete objects; each is optional."""

@@ -1,8 +1,8 @@
-"""Owner references: dependents go with their last owner or before it, or are orphaned.
+"""The garbage collector, which deletes or orphans the dependents of deleted owners.
 
-Follows kube-controller-manager: background (an object whose owners are all gone is deleted),
-foreground (the owner waits for the dependents that block it) and orphan (the references are cut).
-The graph of owners is kept up to date by the store's own changes; nothing is read twice.
+It follows kube-controller-manager. Background: an object is deleted after its last owner.
+Foreground: the owner is deleted after the dependents that block it. Orphan: the references to the
+owner are removed. Every change of the store updates the graph of owners and dependents.
 """
 
 import secrets
@@ -23,9 +23,9 @@ from envtest.storage import Stored, StoredChange
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
-# Time for a client that makes an owner and its dependents one after the other.
+# A delay before processing, in which a client can create an owner and then its dependents.
 _DELAY_SECONDS = 0.5
-_MOST_GONE = 10_000
+_MOST_DELETED_OWNERS = 10_000
 _REPORTER = "garbage-collector-controller"
 
 
@@ -51,8 +51,8 @@ class _Object(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class _Owners:
-    """An object's references: to owners that live, that are gone, and that wait for it to go."""
+class _SortedOwners:
+    """The uids of an object's owners: existing, missing, and waiting for this dependent to go."""
 
     solid: list[str]
     dangling: list[str]
@@ -64,7 +64,7 @@ _decode = msgspec.json.Decoder(_Object).decode
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """One object as the collector sees it."""
+    """One object in the graph."""
 
     place: str
     key: str
@@ -78,55 +78,56 @@ class GarbageCollector:
         self._api = api
         self._nodes: dict[str, _Node] = {}
         self._dependents: dict[str, set[str]] = {}
-        self._due: set[str] = set()
-        # Dependents and owners that an event named.
-        self._reported: set[tuple[str, str]] = set()
-        # Owners that were seen to go, the latest last: their kind may have gone with them.
-        self._gone: dict[str, None] = {}
+        self._queue: set[str] = set()
+        # The uids of dependent and owner for which an event was recorded.
+        self._reported_owners: set[tuple[str, str]] = set()
+        # The uids of deleted objects, the latest last. An owner cannot be looked up if its kind
+        # was deleted with it.
+        self._deleted_owners: dict[str, None] = {}
         for table in api.store.tables():
             for key in table.scan():
                 stored = table.get(key)
                 if stored is not None:
-                    self._enter(table.place, stored)
+                    self._update_graph(table.place, stored)
         api.store.listeners.append(self._notice)
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Process queued objects until cancelled."""
         while True:
             changed = self._api.store.next_change()
-            if not self._due:
+            if not self._queue:
                 await changed.wait()
                 continue
             await anyio.sleep(_DELAY_SECONDS)
-            due, self._due = self._due, set()
-            for uid in due:
+            queued_uids, self._queue = self._queue, set()
+            for uid in queued_uids:
                 node = self._nodes.get(uid)
                 if node is not None:
-                    self._judge(node)
+                    self._process(node)
 
     def _notice(self, place: str, event: StoredChange) -> None:
-        """Keep the graph up to date with one change."""
+        """Update the graph by one change, and queue the objects that it concerns."""
         if event.type == "DELETED":
             uid = _decode(event.current.body).metadata.uid
             node = self._nodes.pop(uid, None)
             if node is not None:
                 for owner in node.meta.ownerReferences:
                     self._dependents.get(owner.uid, set()).discard(uid)
-                    self._due.add(owner.uid)
+                    self._queue.add(owner.uid)
             self._forget(uid)
-            self._due |= self._dependents.get(uid, set())
+            self._queue |= self._dependents.get(uid, set())
         else:
-            self._enter(place, event.current)
+            self._update_graph(place, event.current)
 
     def _forget(self, uid: str) -> None:
-        """Drop an object from the graph, and remember for a time that it is gone."""
-        self._reported = {pair for pair in self._reported if uid not in pair}
-        self._gone[uid] = None
-        if len(self._gone) > _MOST_GONE:
-            del self._gone[next(iter(self._gone))]
+        """Remember a deleted object, and drop the reports about it."""
+        self._reported_owners = {pair for pair in self._reported_owners if uid not in pair}
+        self._deleted_owners[uid] = None
+        if len(self._deleted_owners) > _MOST_DELETED_OWNERS:
+            del self._deleted_owners[next(iter(self._deleted_owners))]
 
-    def _enter(self, place: str, stored: Stored) -> None:
-        """Add an object to the graph, or update it, and queue what may have to be deleted."""
+    def _update_graph(self, place: str, stored: Stored) -> None:
+        """Add an object to the graph, or update it; queue it and its owners."""
         meta = _decode(stored.body).metadata
         before = self._nodes.get(meta.uid)
         if before is not None:
@@ -135,41 +136,50 @@ class GarbageCollector:
         self._nodes[meta.uid] = _Node(place, stored.key, meta)
         for owner in meta.ownerReferences:
             self._dependents.setdefault(owner.uid, set()).add(meta.uid)
-            self._due.add(owner.uid)
+            self._queue.add(owner.uid)
         if meta.ownerReferences or meta.deletionTimestamp:
-            self._due.add(meta.uid)
+            self._queue.add(meta.uid)
 
-    def _judge(self, node: _Node) -> None:
-        """Delete, orphan or keep an object according to its owners and its own deletion."""
+    def _process(self, node: _Node) -> None:
+        """Process one object.
+
+        A terminating object orphans or deletes its dependents, if its finalizers say so. Any other
+        object with owners is deleted if none of them exists.
+        """
         marks = node.meta.finalizers if node.meta.deletionTimestamp else []
         if ORPHAN in marks:
-            for dependent in self._dependents_of(node):
+            for dependent in self._list_dependents(node):
                 self._remove_reference(dependent, node.meta.uid)
-            self._release(node, ORPHAN)
+            self._remove_finalizer(node, ORPHAN)
         elif FOREGROUND in marks:
-            self._foreground(node)
+            self._delete_in_foreground(node)
         elif node.meta.ownerReferences and not node.meta.deletionTimestamp:
             self._keep_or_delete(node)
 
     def _keep_or_delete(self, node: _Node) -> None:
-        """Delete an object with no living owner; forget the dead ones of an object with some."""
-        owners = self._owners(node)
+        """Delete an object without an existing owner, or remove its other references."""
+        owners = self._sort_owners(node)
         if owners.solid:
             for uid in (*owners.dangling, *owners.waiting):
                 self._remove_reference(node, uid)
             return
         if owners.waiting and self._dependents.get(node.meta.uid):
-            self._unblock(node)
+            self._break_circle(node)
             self._delete(node, "Foreground")
             return
         marks = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
         policies = (marks[finalizer] for finalizer in node.meta.finalizers if finalizer in marks)
         self._delete(node, next(policies, "Background"))
 
-    def _unblock(self, node: _Node) -> None:
-        """Break a circle of owners that wait for each other."""
-        if any(FOREGROUND in dependent.meta.finalizers for dependent in self._dependents_of(node)):
-            self._amend(
+    def _break_circle(self, node: _Node) -> None:
+        """Stop an object from blocking its owners, if a dependent of it is itself waiting.
+
+        Otherwise owners in a circle would wait for one another forever.
+        """
+        if any(
+            FOREGROUND in dependent.meta.finalizers for dependent in self._list_dependents(node)
+        ):
+            self._change_metadata(
                 node,
                 lambda meta: meta.update(
                     ownerReferences=[
@@ -179,10 +189,10 @@ class GarbageCollector:
                 ),
             )
 
-    def _foreground(self, node: _Node) -> None:
+    def _delete_in_foreground(self, node: _Node) -> None:
         """Delete dependents; remove the finalizer of the owner once none of them blocks it."""
         blocking = 0
-        for dependent in self._dependents_of(node):
+        for dependent in self._list_dependents(node):
             reference = next(
                 owner for owner in dependent.meta.ownerReferences if owner.uid == node.meta.uid
             )
@@ -190,13 +200,13 @@ class GarbageCollector:
             if not dependent.meta.deletionTimestamp:
                 self._keep_or_delete(dependent)
         if not blocking:
-            self._release(node, FOREGROUND)
+            self._remove_finalizer(node, FOREGROUND)
 
-    def _owners(self, node: _Node) -> _Owners:
-        """Look up the owner of each reference."""
-        owners = _Owners([], [], [])
+    def _sort_owners(self, node: _Node) -> _SortedOwners:
+        """Look up the owner of each reference, and sort the references by the result."""
+        owners = _SortedOwners([], [], [])
         for reference in node.meta.ownerReferences:
-            owner = self._look_up(node, reference)
+            owner = self._find_owner(node, reference)
             if owner is None:
                 owners.dangling.append(reference.uid)
             elif owner.deletionTimestamp and FOREGROUND in owner.finalizers:
@@ -205,16 +215,16 @@ class GarbageCollector:
                 owners.solid.append(reference.uid)
         return owners
 
-    def _look_up(self, node: _Node, reference: _Owner) -> _Meta | None:
-        """Return an owner's metadata, None if there is no such owner.
+    def _find_owner(self, node: _Node, reference: _Owner) -> _Meta | None:
+        """Return the metadata of an owner; None if the owner does not exist.
 
-        What cannot be looked up counts as there: a kind that is not served, or a namespaced owner
-        of an object that is in no namespace.
+        An owner that cannot be looked up counts as existing: one of a kind that is not served, or
+        a namespaced owner of a cluster-scoped object.
         """
-        resource = self._resource_of(reference)
+        resource = self._find_resource(reference)
         namespace = node.meta.namespace
         if resource is None:
-            return None if reference.uid in self._gone else _Meta(reference.uid)
+            return None if reference.uid in self._deleted_owners else _Meta(reference.uid)
         if resource.namespaced and not namespace:
             self._report_foreign_owner(node, reference)
             return _Meta(reference.uid)
@@ -228,31 +238,31 @@ class GarbageCollector:
             self._report_foreign_owner(node, reference)
         return None
 
-    def _resource_of(self, reference: _Owner) -> StoredResource | None:
+    def _find_resource(self, reference: _Owner) -> StoredResource | None:
         group, _, version = reference.apiVersion.rpartition("/")
         resources = self._api.registry.list_version(group, version)
         return next((resource for resource in resources if resource.kind == reference.kind), None)
 
     def _report_foreign_owner(self, node: _Node, reference: _Owner) -> None:
-        """Record an event, once, that an owner is in another namespace."""
-        if (node.meta.uid, reference.uid) in self._reported:
+        """Record an event about an owner in another namespace, once for each reference."""
+        if (node.meta.uid, reference.uid) in self._reported_owners:
             return
-        self._reported.add((node.meta.uid, reference.uid))
-        current = self._find(node)
+        self._reported_owners.add((node.meta.uid, reference.uid))
+        current = self._find_current(node)
         if current:
             message = (
                 f"ownerRef [{reference.apiVersion}/{reference.kind}, namespace: "
                 f"{node.meta.namespace}, name: {reference.name}, uid: {reference.uid}] "
                 f"does not exist in namespace {quote(node.meta.namespace)}"
             )
-            _record(self._api, *current, reason="OwnerRefInvalidNamespace", message=message)
+            _record_event(self._api, *current, reason="OwnerRefInvalidNamespace", message=message)
 
-    def _dependents_of(self, node: _Node) -> list[_Node]:
+    def _list_dependents(self, node: _Node) -> list[_Node]:
         uids = sorted(self._dependents.get(node.meta.uid, ()))
         return [self._nodes[uid] for uid in uids if uid in self._nodes]
 
-    def _find(self, node: _Node) -> tuple[StoredResource, Stored] | None:
-        """Return an object as it is now, if it is still the same one."""
+    def _find_current(self, node: _Node) -> tuple[StoredResource, Stored] | None:
+        """Return an object's resource and stored state; None if it was deleted or recreated."""
         stored = self._api.store.table(node.place).get(node.key)
         resource = next((r for r in self._api.registry if r.place == node.place), None)
         if stored is None or resource is None:
@@ -260,45 +270,45 @@ class GarbageCollector:
         return (resource, stored) if _decode(stored.body).metadata.uid == node.meta.uid else None
 
     def _delete(self, node: _Node, policy: str) -> None:
-        current = self._find(node)
+        current = self._find_current(node)
         if current:
             remove(self._api, *current, {"propagationPolicy": policy})
 
     def _remove_reference(self, node: _Node, owner: str) -> None:
-        """Remove one owner reference."""
+        """Remove the reference to the owner with this uid from an object."""
 
         def change(meta: dict[str, Any]) -> None:
-            kept = [
+            remaining = [
                 reference
                 for reference in meta.get("ownerReferences", ())
                 if reference["uid"] != owner
             ]
-            meta["ownerReferences"] = kept
-            if not kept:
+            meta["ownerReferences"] = remaining
+            if not remaining:
                 del meta["ownerReferences"]
 
-        self._amend(node, change)
+        self._change_metadata(node, change)
 
-    def _amend(self, node: _Node, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change an object's metadata, if it is still the same one."""
-        current = self._find(node)
+    def _change_metadata(self, node: _Node, change: Callable[[dict[str, Any]], None]) -> None:
+        """Change the metadata of an object, unless it was deleted or recreated."""
+        current = self._find_current(node)
         if current:
             resource, stored = current
             body = msgspec.json.decode(stored.body)
             change(body["metadata"])
             self._api.store.write(resource.place, stored.key, body)
 
-    def _release(self, node: _Node, finalizer: str) -> None:
-        """Remove a finalizer; the object goes with its last one."""
-        current = self._find(node)
+    def _remove_finalizer(self, node: _Node, finalizer: str) -> None:
+        """Remove a finalizer; delete the object if it was the last one."""
+        current = self._find_current(node)
         if not current:
             return
         resource, stored = current
         body = msgspec.json.decode(stored.body)
         meta = body["metadata"]
-        kept = [name for name in meta.get("finalizers", ()) if name != finalizer]
-        if kept:
-            meta["finalizers"] = kept
+        remaining = [name for name in meta.get("finalizers", ()) if name != finalizer]
+        if remaining:
+            meta["finalizers"] = remaining
         else:
             meta.pop("finalizers", None)
         if resource.rules.is_finished(body):
@@ -307,10 +317,10 @@ class GarbageCollector:
             self._api.store.write(resource.place, stored.key, body)
 
 
-def _record(
+def _record_event(
     api: Api, resource: StoredResource, stored: Stored, *, reason: str, message: str
 ) -> None:
-    """Store a warning about an object; what is in no namespace has its events in `default`."""
+    """Store a Warning event about an object; for a cluster-scoped one in `default`."""
     meta = msgspec.json.decode(stored.body)["metadata"]
     namespace = meta.get("namespace", "default")
     name = f"{meta['name']}.{secrets.token_hex(8)}"

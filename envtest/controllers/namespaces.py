@@ -1,4 +1,4 @@
-"""Namespace deletion: what is in a terminating namespace goes, then the namespace itself."""
+"""The namespace controller, which empties terminating namespaces and then deletes them."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -27,16 +27,16 @@ class NamespaceController:
         self._namespaces: StoredResource = resource
 
     async def run(self) -> None:
-        """Work until cancelled; every change of anything may be what a namespace waited for."""
+        """Process all terminating namespaces after every change, until cancelled."""
         while True:
             changed = self._api.store.next_change()
-            for name in self._terminating():
-                self._advance(name)
+            for name in self._list_terminating():
+                self._empty_namespace(name)
             await changed.wait()
-            # One sweep for a burst of changes, and time for the requests that make them.
+            # Let requests run that are in progress, so that one pass covers all their changes.
             await anyio.lowlevel.checkpoint()
 
-    def _terminating(self) -> list[str]:
+    def _list_terminating(self) -> list[str]:
         table = self._api.table(self._namespaces)
         names = []
         for key in table.scan():
@@ -45,8 +45,8 @@ class NamespaceController:
                 names.append(key)
         return names
 
-    def _advance(self, name: str) -> None:
-        """Delete what is in a namespace; remove its finalizer once nothing is left."""
+    def _empty_namespace(self, name: str) -> None:
+        """Delete all objects in a namespace; remove its finalizer once none remains."""
         remaining: Counter[str] = Counter()
         finalizers: Counter[str] = Counter()
         for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
@@ -73,21 +73,27 @@ class NamespaceController:
     def _write_conditions(
         self, name: str, remaining: Counter[str], finalizers: Counter[str]
     ) -> None:
-        """Write what is left into the namespace's conditions."""
+        """Report the remaining objects and finalizers in the namespace's conditions.
+
+        Args:
+            name: the namespace.
+            remaining: the number of remaining objects by resource.
+            finalizers: the number of objects by finalizer.
+        """
         stored = self._api.table(self._namespaces).get(name)
         if stored is None:
             return
         body = self._namespaces.load(stored)
-        before = {
+        old_conditions = {
             condition["type"]: condition for condition in body["status"].get("conditions", ())
         }
         conditions = []
-        for condition in _conditions(remaining, finalizers):
-            known = before.pop(condition["type"], {})
-            same = known.get("status") == condition["status"]
-            moment = known["lastTransitionTime"] if same else timestamp()
-            conditions.append({**condition, "lastTransitionTime": moment})
-        conditions += before.values()
+        for condition in _build_conditions(remaining, finalizers):
+            old_condition = old_conditions.pop(condition["type"], {})
+            has_same_status = old_condition.get("status") == condition["status"]
+            since = old_condition["lastTransitionTime"] if has_same_status else timestamp()
+            conditions.append({**condition, "lastTransitionTime": since})
+        conditions += old_conditions.values()
         if conditions != body["status"].get("conditions"):
             body["status"]["conditions"] = conditions
             bare = self._namespaces.to_stored_form(body)
@@ -112,30 +118,32 @@ class NamespaceController:
             self._api.store.write(self._namespaces.place, name, bare)
 
 
-def _conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iterator[Body]:
+def _build_conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iterator[Body]:
     """Yield the conditions of a terminating namespace, in the real controller's words."""
-    yield _condition("DeletionDiscoveryFailure", "ResourcesDiscovered", _DISCOVERED)
-    yield _condition("DeletionGroupVersionParsingFailure", "ParsedGroupVersions", _PARSED)
-    yield _condition("DeletionContentFailure", "ContentDeleted", _DELETED)
+    yield _build_condition("DeletionDiscoveryFailure", "ResourcesDiscovered", _DISCOVERED)
+    yield _build_condition("DeletionGroupVersionParsingFailure", "ParsedGroupVersions", _PARSED)
+    yield _build_condition("DeletionContentFailure", "ContentDeleted", _DELETED)
     if remaining:
-        counted = ", ".join(
+        listed = ", ".join(
             f"{name} has {remaining[name]} resource instances" for name in sorted(remaining)
         )
-        message = f"Some resources are remaining: {counted}"
-        yield _condition("ContentRemaining", "SomeResourcesRemain", message, status="True")
+        message = f"Some resources are remaining: {listed}"
+        yield _build_condition("ContentRemaining", "SomeResourcesRemain", message, status="True")
     else:
         message = "All content successfully removed"
-        yield _condition("ContentRemaining", "ContentRemoved", message)
+        yield _build_condition("ContentRemaining", "ContentRemoved", message)
     if finalizers:
-        counted = ", ".join(
+        listed = ", ".join(
             f"{name} in {finalizers[name]} resource instances" for name in sorted(finalizers)
         )
-        message = f"Some content in the namespace has finalizers remaining: {counted}"
-        yield _condition("FinalizersRemaining", "SomeFinalizersRemain", message, status="True")
+        message = f"Some content in the namespace has finalizers remaining: {listed}"
+        yield _build_condition(
+            "FinalizersRemaining", "SomeFinalizersRemain", message, status="True"
+        )
     else:
         message = "All content-preserving finalizers finished"
-        yield _condition("FinalizersRemaining", "ContentHasNoFinalizers", message)
+        yield _build_condition("FinalizersRemaining", "ContentHasNoFinalizers", message)
 
 
-def _condition(name: str, reason: str, message: str, *, status: str = "False") -> Body:
+def _build_condition(name: str, reason: str, message: str, *, status: str = "False") -> Body:
     return {"type": f"Namespace{name}", "status": status, "reason": reason, "message": message}

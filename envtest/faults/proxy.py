@@ -145,7 +145,7 @@ class Proxy(RunningControlPlane):
         """Return TLS settings with a certificate of the proxy's own authority."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
-            pair = self._authority.server(_HOST, "localhost")
+            pair = self._authority.sign_server(_HOST, "localhost")
             context.load_cert_chain(*pair.write(Path(folder), "proxy"))
         return context
 

@@ -253,6 +253,7 @@ def _create_audit_id() -> str:
 def _build_response(
     code: int, data: bytes, content_type: str, warnings: list[str]
 ) -> web.Response:
+    """Return a response with the headers of every answer."""
     return web.Response(status=code, body=data, headers=_build_headers(content_type, warnings))
 
 

@@ -1,1 +1,1 @@
-"""What is known of the built-in kinds: names, verbs, schemas and wire numbers, and how to read."""
+"""The built-in kinds: their names, verbs, schemas and protobuf fields, and decoding by schema."""

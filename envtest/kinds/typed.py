@@ -1,7 +1,6 @@
-"""Decoding into a built-in kind, as Go decodes into its struct.
+"""Decoding of objects as a built-in kind, with the results of Go's decoder for its struct.
 
-A struct has no place for unknown fields, nulls vanish, times and base64 must parse. The custom
-resources' metadata goes the same way, because there too ObjectMeta is a struct.
+Unknown fields and nulls are dropped, and times and base64 are validated.
 """
 
 import re
@@ -19,12 +18,22 @@ Shape = Literal["struct", "map", "array", "string", "integer", "number", "boolea
 
 
 class TypedError(Exception):
-    """A value that does not fit into its field; the message is Go's."""
+    """A value of the wrong type for its field; the message is Go's."""
 
 
 @dataclass(slots=True)
 class TypedNode:
-    """One schema, ready for walking."""
+    """One schema node.
+
+    Attributes:
+        name: the name of the Go type, for structs.
+        shape: the kind of value.
+        go: the Go type, which error messages name.
+        format: the OpenAPI format, or Time or MicroTime.
+        properties: the schemas of a struct's fields.
+        element: the schema of a map's values or an array's items.
+        children: the nodes below that were built so far.
+    """
 
     name: str
     shape: Shape
@@ -35,23 +44,26 @@ class TypedNode:
     children: dict[str, "TypedNode"] = field(default_factory=dict)
 
     def child(self, name: str) -> "TypedNode | None":
-        """Return the node of a property, built on first use because schemas are recursive."""
+        """Return the node of a field; None if there is no such field.
+
+        Nodes are built on first use, because schemas are recursive.
+        """
         node = self.children.get(name)
         if node is None and name in self.properties:
-            node = self.children[name] = build(self.properties[name])
+            node = self.children[name] = build_node(self.properties[name])
         return node
 
     def item(self) -> "TypedNode":
         """Return the node of a map's values or an array's items."""
         node = self.children.get("[]")
         if node is None:
-            node = self.children["[]"] = build(self.element or {})
+            node = self.children["[]"] = build_node(self.element or {})
         return node
 
 
 @cache
 def load_node(name: str) -> TypedNode:
-    """Return the node of a schema of the catalogue, such as `io.k8s.api.core.v1.Service`."""
+    """Return the node of a schema in the catalogue, such as `io.k8s.api.core.v1.Service`."""
     body = schema(name)
     short = name.rpartition(".")[2]
     if body.get("type") == "object":
@@ -68,101 +80,124 @@ def load_node(name: str) -> TypedNode:
     return TypedNode(short, "any", _go_name(name))
 
 
-def build(body: Mapping[str, Any]) -> TypedNode:
-    """Return the node of an inline schema or of the one it refers to."""
+def build_node(body: Mapping[str, Any]) -> TypedNode:
+    """Return the node of an inline schema; a reference is resolved."""
     reference = body.get("$ref") or next(
         (part["$ref"] for part in body.get("allOf", ()) if "$ref" in part), None
     )
     if reference:
         return load_node(reference.rpartition("/")[2])
-    kind = body.get("type")
-    if kind == "array":
-        inner = build(body["items"])
-        return TypedNode("", "array", f"[]{inner.go}", element=body["items"])
-    if kind == "object" and "additionalProperties" in body:
-        inner = build(body["additionalProperties"])
-        return TypedNode("", "map", f"map[string]{inner.go}", element=body["additionalProperties"])
-    if kind in {"string", "integer", "number", "boolean"}:
-        go = {"integer": body.get("format", "int64"), "number": "float64", "boolean": "bool"}
-        form = body.get("format", "")
+    schema_type = body.get("type")
+    if schema_type == "array":
+        element_node = build_node(body["items"])
+        return TypedNode("", "array", f"[]{element_node.go}", element=body["items"])
+    if schema_type == "object" and "additionalProperties" in body:
+        element_node = build_node(body["additionalProperties"])
         return TypedNode(
-            "", kind, go=go.get(kind, "[]uint8" if form == "byte" else "string"), format=form
+            "", "map", f"map[string]{element_node.go}", element=body["additionalProperties"]
+        )
+    if schema_type in {"string", "integer", "number", "boolean"}:
+        go = {"integer": body.get("format", "int64"), "number": "float64", "boolean": "bool"}
+        string_format = body.get("format", "")
+        return TypedNode(
+            "",
+            schema_type,
+            go=go.get(schema_type, "[]uint8" if string_format == "byte" else "string"),
+            format=string_format,
         )
     return TypedNode("", "any", "interface {}")
 
 
-# Keys of maps belong to the paths of unknown fields, but not to those in errors.
+# Marks the keys of maps in paths. They are part of the paths of unknown fields, but not of those
+# in errors.
 _KEY = "\0"
 _KEYS = re.compile("\0([^\0]*)\0")
 
 
 def decode(body: dict[str, Any], node: TypedNode, *, root: str = "") -> list[str]:
-    """Drop unknown fields from a body and check its types; return the paths of unknown fields.
+    """Decode an object in place: drop unknown fields and nulls, and normalize times.
 
     Args:
-        body: the object, changed in place.
-        node: its shape.
-        root: path of the body within its object, for the reported paths.
+        body: the object.
+        node: the node of its schema.
+        root: the path of the object, if it is a part of another one.
+
+    Returns:
+        The paths of unknown fields.
 
     Raises:
-        TypedError: a value does not fit.
+        TypedError: a value has the wrong type.
     """
     unknown: list[str] = []
-    _struct(body, node, path=root, unknown=unknown)
+    _decode_struct(body, node, path=root, unknown=unknown)
     return unknown
 
 
-def _struct(body: dict[str, Any], node: TypedNode, path: str, unknown: list[str]) -> None:
+def _decode_struct(body: dict[str, Any], node: TypedNode, path: str, unknown: list[str]) -> None:
     """Decode the fields of a struct in place; remove unknown, null and empty ones."""
     for name in list(body):
         child = node.child(name)
-        where = f"{path}.{name}" if path else name
+        location = f"{path}.{name}" if path else name
         if child is None:
-            unknown.append(_KEYS.sub(r".\1", where) if _KEY in where else where)
+            unknown.append(_KEYS.sub(r".\1", location) if _KEY in location else location)
             del body[name]
         elif body[name] is None:
             del body[name]
         else:
-            body[name] = _value(body[name], child, path=where, struct=node.name, unknown=unknown)
-            # An empty list of managers is no omission: it says that no field has an owner.
+            body[name] = _decode_value(
+                body[name], child, path=location, struct=node.name, unknown=unknown
+            )
+            # Go omits empty lists and maps. An empty list of managers has a meaning, though: it
+            # resets managedFields.
             if child.shape in {"array", "map"} and not body[name] and name != "managedFields":
                 del body[name]
 
 
-def _value(value: Any, node: TypedNode, path: str, struct: str, unknown: list[str]) -> Any:
-    """Check one value and return what the struct holds of it."""
+def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: list[str]) -> Any:
+    """Return the decoded form of one value.
+
+    Args:
+        value: the value.
+        node: the node of its schema.
+        path: its path, with keys of maps between marks.
+        struct: the name of the struct around it, for the error.
+        unknown: the list of unknown fields.
+
+    Raises:
+        TypedError: the value has the wrong type.
+    """
     match node.shape, value:
         case "any", _:
             return value
         case "struct", dict():
-            _struct(value, node, path=path, unknown=unknown)
+            _decode_struct(value, node, path=path, unknown=unknown)
             return value
         case ("map", dict()) | ("array", list()):
-            return _members(value, node, path=path, struct=struct, unknown=unknown)
+            return _decode_members(value, node, path=path, struct=struct, unknown=unknown)
         case "string", str():
             return _check_text(value, node)
         case _:
-            number = _scalar(value, node)
+            number = _decode_scalar(value, node)
     if number is not None:
         return number
-    plain = "".join(part.partition("[")[0] for part in _KEYS.sub("", path).split("]"))
+    field_path = "".join(part.partition("[")[0] for part in _KEYS.sub("", path).split("]"))
     raise TypedError(
         f"json: cannot unmarshal {_json_type(value)} into Go struct field "
-        f"{struct}.{plain} of type {node.go}"
+        f"{struct}.{field_path} of type {node.go}"
     )
 
 
-def _members(
+def _decode_members(
     value: dict[str, Any] | list[Any], node: TypedNode, path: str, struct: str, unknown: list[str]
 ) -> Any:
-    """Check the members of a map or array; nulls become zero values."""
-    inner = node.item()
-    blank = _zero(inner)
+    """Return the decoded values of a map or items of an array; nulls become zero values."""
+    element_node = node.item()
+    zero = _build_zero(element_node)
     if isinstance(value, dict):
         return {
-            key: _value(
-                blank if member is None else member,
-                inner,
+            key: _decode_value(
+                zero if member is None else member,
+                element_node,
                 path=f"{path}{_KEY}{key}{_KEY}",
                 struct=struct,
                 unknown=unknown,
@@ -170,31 +205,37 @@ def _members(
             for key, member in value.items()
         }
     return [
-        _value(
-            blank if member is None else member,
-            inner,
-            path=f"{path}[{at}]",
+        _decode_value(
+            zero if member is None else member,
+            element_node,
+            path=f"{path}[{index}]",
             struct=struct,
             unknown=unknown,
         )
-        for at, member in enumerate(value)
+        for index, member in enumerate(value)
     ]
 
 
-def _scalar(value: Any, node: TypedNode) -> bool | float | None:
-    """Return a truth value or number that fits, or None."""
+def _decode_scalar(value: Any, node: TypedNode) -> bool | float | None:
+    """Return a boolean or a number if it has the type and range of the node, else None."""
     shape = node.shape
     if isinstance(value, bool):
         return value if shape == "boolean" else None
     if isinstance(value, int):
         largest = 2 ** (31 if node.format == "int32" else 63) - 1
-        fits = shape == "number" or (shape == "integer" and -largest - 1 <= value <= largest)
-        return value if fits else None
+        is_in_range = shape == "number" or (
+            shape == "integer" and -largest - 1 <= value <= largest
+        )
+        return value if is_in_range else None
     return value if isinstance(value, float) and shape == "number" else None
 
 
 def _check_text(value: str, node: TypedNode) -> str:
-    """Check a string that has a format."""
+    """Return a string, with a time normalized; refuse invalid base64 and times.
+
+    Raises:
+        TypedError: the string does not have its format.
+    """
     if node.format == "byte":
         fault = find_base64_fault(value)
         if fault:
@@ -207,14 +248,14 @@ def _check_text(value: str, node: TypedNode) -> str:
     return value
 
 
-def _zero(node: TypedNode) -> Any:
-    """Return the value that replaces a null inside a list or map."""
+def _build_zero(node: TypedNode) -> Any:
+    """Return the zero value of a node's Go type, which Go decodes null in a list or map to."""
     zeros = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": []}
     return zeros.get(node.shape, {} if node.shape in {"struct", "map"} else None)
 
 
 def _json_type(value: object) -> str:
-    """Return Go's name of the JSON type of a value."""
+    """Return Go's name of the JSON type of a value; some numbers are printed with it."""
     if isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and abs(value) > _INT32_MAX
     ):

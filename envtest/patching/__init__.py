@@ -1,9 +1,9 @@
-"""Patches as kube-apiserver applies them: merge, strategic merge, JSON patch.
+"""Patches as kube-apiserver applies them: merge patch, strategic merge patch and JSON patch.
 
-Server-side apply, and who owns which field afterwards, is `controller.managedfields`.
+Server-side apply and the ownership of fields are in `controller.managedfields`.
 
-Pure functions over plain dicts and lists. Every patch returns a new object that shares what it
-does not touch with its inputs, so nothing that passes through here may be changed in place.
+All are pure functions over dicts and lists. A patch returns a new object that shares its unchanged
+parts with its inputs, so callers must not change inputs or results in place.
 """
 
 from envtest.patching.hints import PatchHints

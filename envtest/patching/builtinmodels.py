@@ -1,4 +1,4 @@
-"""The field models of built-in kinds, made of the schemas that every server has."""
+"""The field models of built-in kinds, built from the schemas in the catalogue."""
 
 import functools
 from collections.abc import Mapping
@@ -8,10 +8,10 @@ from controller.managedfields.fieldmodel import FieldModel, SchemaDefinitions
 from controller.managedfields.fieldset import Fields
 from envtest.kinds import catalogue
 
-# What Go writes of every object that has it, though it is unset; and what it writes beyond
-# that of the kinds whose ownership tests and products look at.
-_ALWAYS = ("metadata", "spec", "status")
-_ZERO: Mapping[tuple[str, str], Mapping[str, Any]] = {
+# Fields that Go encodes although they are unset, because they have no omitempty: those of every
+# kind that has them, and those of kinds whose managedFields matter to tests and products.
+_ALWAYS_WRITTEN = ("metadata", "spec", "status")
+_UNSET: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("", "Event"): {
         "involvedObject": {},
         "source": {},
@@ -40,8 +40,8 @@ _ZERO: Mapping[tuple[str, str], Mapping[str, Any]] = {
     ("rbac.authorization.k8s.io", "ClusterRole"): {"rules": None},
     ("rbac.authorization.k8s.io", "Role"): {"rules": None},
 }
-# What is thrown away when it is sent to an object, or to a subresource of it.
-_RESET: Mapping[str, Fields] = {
+# Subresource (empty for the object itself) -> fields that the server ignores in a write to it.
+_IGNORED: Mapping[str, Fields] = {
     "": {"f:status": {}},
     "status": {"f:spec": {}},
     "finalize": {"f:status": {}},
@@ -49,19 +49,21 @@ _RESET: Mapping[str, Fields] = {
 
 
 def builtin_model(group: str, version: str, kind: str) -> FieldModel:
-    """Return the model of a kind that every server has.
+    """Return the field model of a built-in kind.
 
     Raises:
         KeyError: there is no such kind.
     """
     name = catalogue.schema_name(group, version, kind)
     fields = catalogue.schema(name).get("properties", {})
-    zero: dict[str, Any] = {name: {} for name in _ALWAYS if name in fields}
-    reset = _RESET if "status" in fields else {}
-    return FieldModel(_definitions().node(name), {**zero, **_ZERO.get((group, kind), {})}, reset)
+    unset: dict[str, Any] = {name: {} for name in _ALWAYS_WRITTEN if name in fields}
+    ignored = _IGNORED if "status" in fields else {}
+    return FieldModel(
+        _definitions().node(name), {**unset, **_UNSET.get((group, kind), {})}, ignored
+    )
 
 
 @functools.cache
 def _definitions() -> SchemaDefinitions:
-    """Return the built-in definitions, made into nodes as they are asked for."""
+    """Return the built-in definitions, whose nodes are built on first use."""
     return SchemaDefinitions(catalogue.schemas())

@@ -1,4 +1,7 @@
-"""How strategic merge patch treats the fields of built-in kinds: what it merges, by which key."""
+"""Hints for strategic merge patch: how each field of a built-in kind is merged, and by which key.
+
+They come from the extensions x-kubernetes-patch-strategy and x-kubernetes-patch-merge-key.
+"""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,12 +15,12 @@ RETAIN_KEYS = "retainKeys"
 
 
 class Hint(NamedTuple):
-    """What is known of one field.
+    """How a patch treats one field.
 
     Attributes:
-        below: the hints for what is inside it: of a list, for its items.
-        strategy: `merge`, `replace` or empty, which merges maps and replaces lists.
-        merge_key: the field by which items of a list are the same; empty in lists of scalars.
+        below: the hints for the fields in it, or for the items if it is a list.
+        strategy: `merge`, `replace` or empty. Empty merges maps and replaces lists.
+        merge_key: the field that identifies an item of a list; empty for lists of scalars.
     """
 
     below: "PatchHints"
@@ -35,7 +38,7 @@ class PatchHints:
 
     @classmethod
     def builtin(cls, group: str, version: str, kind: str) -> Self:
-        """Return the hints of a kind that every server has.
+        """Return the hints of a built-in kind.
 
         Raises:
             KeyError: there is no such kind.
@@ -45,32 +48,36 @@ class PatchHints:
 
     @property
     def kind(self) -> str:
-        """What Go calls the kind of this type."""
-        form = self.schema.get("type", "")
-        if form == "object":
+        """The kind of this type in Go's reflection, which error messages name."""
+        schema_type = self.schema.get("type", "")
+        if schema_type == "object":
             return "map" if "additionalProperties" in self.schema else "struct"
-        return {"array": "slice", "": "struct"}.get(form, str(form))
+        return {"array": "slice", "": "struct"}.get(schema_type, str(schema_type))
 
     def member(self, field: str) -> Hint:
-        """Return the hint for a map in this struct.
+        """Return the hint for a field with a map.
 
         Raises:
             PatchError: 500 if there is no such field.
         """
-        property_schema = self._field(field)
-        return self._hint(property_schema, property_schema)
+        property_schema = self._find_field(field)
+        return self._build_hint(property_schema, property_schema)
 
     def items(self, field: str) -> Hint:
-        """Return the hint for a list in this struct.
+        """Return the hint for a field with a list.
 
         Raises:
             PatchError: 500 if there is no such field.
         """
-        property_schema = self._field(field)
-        return self._hint(property_schema, property_schema.get("items", {}))
+        property_schema = self._find_field(field)
+        return self._build_hint(property_schema, property_schema.get("items", {}))
 
-    def _field(self, field: str) -> Schema:
-        """Return the schema of a field, with the extensions that stand where it is declared."""
+    def _find_field(self, field: str) -> Schema:
+        """Return the schema of a field, as this type declares it with its extensions.
+
+        Raises:
+            PatchError: 500 if this type has no fields, or not this one.
+        """
         if self.kind != "struct":
             raise internal(
                 f"merging an object in json but data type is not struct, instead is: {self.kind}"
@@ -83,18 +90,18 @@ class PatchHints:
             )
         return property_schema
 
-    def _hint(self, field: Schema, below: Schema) -> Hint:
-        """Return the hint of a field whose inside has the given schema."""
+    def _build_hint(self, field: Schema, below: Schema) -> Hint:
+        """Return the hint of a field; `below` is the schema of its content or its items."""
         strategies = str(field.get("x-kubernetes-patch-strategy", "")).split(",")
         strategy = next((name for name in strategies if name != RETAIN_KEYS), "")
         merge_key = str(field.get("x-kubernetes-patch-merge-key", ""))
-        return Hint(self._inside(below), strategy, merge_key)
+        return Hint(self._resolve_reference(below), strategy, merge_key)
 
-    def _inside(self, schema: Schema) -> "PatchHints":
-        """Return the hints of a schema, which may be a reference."""
-        wrapped = schema.get("allOf", ())
-        place = schema.get("$ref") or (wrapped[0].get("$ref") if wrapped else None)
-        if not place:
+    def _resolve_reference(self, schema: Schema) -> "PatchHints":
+        """Return the hints of a schema; a reference is resolved."""
+        all_of = schema.get("allOf", ())
+        reference = schema.get("$ref") or (all_of[0].get("$ref") if all_of else None)
+        if not reference:
             return PatchHints(schema, "", self.resolve)
-        name = str(place).rpartition("/")[2]
+        name = str(reference).rpartition("/")[2]
         return PatchHints(self.resolve(name), name, self.resolve)

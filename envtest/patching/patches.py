@@ -1,6 +1,7 @@
 """JSON merge patch (RFC 7386), and JSON patch (RFC 6902) by a library.
 
-The library gets the one liberty that clients of Kubernetes take: `replace` of a missing member.
+One difference to the standard is added, on which clients rely: `replace` of a missing member adds
+it.
 """
 
 import copy
@@ -12,16 +13,16 @@ from controller.managedfields import gotext
 from controller.managedfields.errors import PatchError, bad_request, unprocessable
 from controller.managedfields.gotext import json_kind
 
-# What has no inside; most values are such, and each is spared a call.
+# The types of scalars. Testing for them first saves a call for most values.
 _PLAIN = frozenset({str, int, float, bool})
 
 
 def merge_patch(doc: Any, patch: Any) -> Any:
     """Return the document with the patch merged in.
 
-    What the patch does not touch is shared with the document and must not be changed in place:
-    a status patch is the busiest request of all and never copies the rest of the object. With the
-    patch, which may be applied again, nothing is shared.
+    Unchanged parts are shared with the document and must not be changed in place. So a status
+    patch, the most frequent request, does not copy the rest of the object. Nothing is shared with
+    the patch, which may be applied again.
 
     Raises:
         PatchError: 400 if the patch is no object.
@@ -36,11 +37,11 @@ def merge_patch(doc: Any, patch: Any) -> Any:
     return _merge(doc, patch)
 
 
-def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
-    """Merge an object into whatever is there."""
-    if not isinstance(here, dict):
+def _merge(current: Any, patch: dict[str, Any]) -> dict[str, Any]:
+    """Merge an object of the patch into the current value; replace it if it is no object."""
+    if not isinstance(current, dict):
         return {key: _drop_nulls(value) for key, value in patch.items() if value is not None}
-    merged = dict(here)
+    merged = dict(current)
     for key, value in patch.items():
         if type(value) in _PLAIN:
             merged[key] = value
@@ -49,7 +50,7 @@ def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, dict):
             merged[key] = _merge(merged.get(key), value)
         elif isinstance(merged.get(key), dict):
-            # A list that replaces an object keeps its nulls, unlike any other.
+            # As in kube-apiserver, a list that replaces an object keeps the nulls in it.
             merged[key] = copy.deepcopy(value)
         else:
             merged[key] = _drop_nulls(value)
@@ -57,7 +58,7 @@ def _merge(here: Any, patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_nulls(value: Any) -> Any:
-    """Return a new value without the nulls in its objects; null items of lists stay."""
+    """Return a copy of a value without the nulls in its objects; null items of lists stay."""
     if isinstance(value, dict):
         return {
             key: inner if type(inner) in _PLAIN else _drop_nulls(inner)
@@ -74,33 +75,32 @@ _MEMBERS: Final = {"op", "path", "from", "value"}
 
 
 def check_operations(operations: Any) -> list[str]:
-    """Refuse a body that is no list of operations; return warnings for members without meaning.
+    """Refuse a body that is no list of operations; return complaints about unknown members.
 
-    The warnings are those of fieldValidation Warn; with Strict they are errors, with Ignore the
-    caller does not ask.
+    The caller treats the complaints as fieldValidation says.
 
     Raises:
         PatchError: 400.
     """
     if not isinstance(operations, list):
-        raise _refuse_type(operations, "[]handlers.jsonPatchOp")
+        raise _build_type_error(operations, "[]handlers.jsonPatchOp")
     warnings: list[str] = []
     for index, operation in enumerate(operations):
         if not isinstance(operation, dict):
-            raise _refuse_type(operation, "handlers.jsonPatchOp")
+            raise _build_type_error(operation, "handlers.jsonPatchOp")
         unknown = sorted(operation.keys() - _MEMBERS)
         warnings += [f'json patch unknown field "[{index}].{name}"' for name in unknown]
     return warnings
 
 
-def _refuse_type(value: Any, target: str) -> PatchError:
-    """Return the refusal of a value where another kind of value belongs."""
+def _build_type_error(value: Any, target: str) -> PatchError:
+    """Return 400 for a value of the wrong JSON type; `target` is the expected Go type."""
     fault = f"cannot unmarshal {json_kind(value)} into Go value of type {target}"
     return bad_request(f"error decoding patch: json: {fault}")
 
 
 def json_patch(doc: Any, operations: Any) -> Any:
-    """Return the document after all operations; the inputs are left as they are.
+    """Return the document after all operations; the inputs stay unchanged.
 
     Raises:
         PatchError: 400 for a malformed body, 413 for more than 10,000 operations, 422 if one of
@@ -124,9 +124,9 @@ def json_patch(doc: Any, operations: Any) -> Any:
 
 
 def _apply_operation(doc: Any, operation: dict[str, Any]) -> Any:
-    """Return the document after one operation.
+    """Return the document after one operation, in place.
 
-    The API server lets `replace` make a member that is not there, and clients rely on it.
+    As in the API server, `replace` adds a member that does not exist.
     """
     try:
         return jsonpatch.apply_patch(doc, [operation], in_place=True)

@@ -1,7 +1,7 @@
-"""Strategic merge patch: a merge patch in which some lists are merged item by item.
+"""Strategic merge patch: a merge patch that merges some lists item by item.
 
-It exists for built-in kinds only; what to merge by which key stands in their Go types. Here are
-the maps, `strategic_lists` has the lists.
+Only built-in kinds support it; `hints` has their merge strategies. This module merges maps, and
+`strategic_lists` merges lists.
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ from envtest.patching.strategic_lists import DELETE_FROM, ELEMENT_ORDER, PATCH, 
 
 
 def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:
-    """Return the document with the patch merged in; parts of both are shared, not copied.
+    """Return the document with the patch merged in; it shares parts with both.
 
     Raises:
-        PatchError: 400, 422 or 500 as the real server has it, mostly for misused directives.
+        PatchError: 400, 422 or 500, as the real server answers, mostly for misused directives.
     """
     if patch is None:
         return doc
@@ -30,16 +30,20 @@ def strategic_merge(doc: Any, patch: Any, hints: PatchHints) -> Any:
 
 
 def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
-    """Merge a map into another."""
+    """Return a map with a map of the patch merged in.
+
+    Directives are handled before the other members: first `$patch`, which takes the place of all
+    else, then `$retainKeys`, then `$setElementOrder`.
+    """
     if PATCH in patch:
-        return _follow_directive(patch)
+        return _apply_directive(patch)
     merged, rest = dict(original), dict(patch)
     _retain_keys(merged, rest)
     _apply_orders(merged, rest, hints)
     for key, value in rest.items():
         if key.startswith(DELETE_FROM):
             _delete_from(
-                merged, strategic_lists.list_name(key, DELETE_FROM), value=value, hints=hints
+                merged, strategic_lists.parse_list_name(key, DELETE_FROM), value=value, hints=hints
             )
         elif value is None:
             merged.pop(key, None)
@@ -48,41 +52,52 @@ def merge_map(original: Map, patch: Map, hints: PatchHints) -> Map:
     return merged
 
 
-def _follow_directive(patch: Map) -> Map:
-    """Return the map that a directive puts in place of one; empty if it deletes the map."""
+def _apply_directive(patch: Map) -> Map:
+    """Return the map that results from `$patch`: its other members, or empty for delete.
+
+    Raises:
+        PatchError: 500 for an unknown directive.
+    """
     directive = patch[PATCH]
     if directive == REPLACE:
         return {key: value for key, value in patch.items() if key != PATCH}
     if directive == strategic_lists.DELETE:
         return {}
-    raise strategic_lists.unknown_directive(directive, patch)
+    raise strategic_lists.build_directive_error(directive, patch)
 
 
 def _retain_keys(merged: Map, rest: Map) -> None:
-    """Drop the members that are not to be retained; the patch may set only retained ones."""
+    """Delete all members that `$retainKeys` does not name, in place.
+
+    Raises:
+        PatchError: 400 if it is no list, or if the patch sets a member that it does not name.
+    """
     if strategic_lists.RETAIN_KEYS not in rest:
         return
     keys = rest.pop(strategic_lists.RETAIN_KEYS)
     if not isinstance(keys, list):
-        raise strategic_lists.bad_retain_keys()
+        raise strategic_lists.build_retain_keys_error()
     for key, value in rest.items():
-        about_list = key.startswith((DELETE_FROM, ELEMENT_ORDER))
-        if value is not None and not about_list and key not in keys:
-            raise strategic_lists.bad_retain_keys()
+        is_about_list = key.startswith((DELETE_FROM, ELEMENT_ORDER))
+        if value is not None and not is_about_list and key not in keys:
+            raise strategic_lists.build_retain_keys_error()
     for key in [key for key in merged if key not in keys]:
         del merged[key]
 
 
 def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
-    """Merge the lists that the patch gives an order for, and put them in that order."""
+    """Merge each list with a `$setElementOrder` and sort it by that order, in place.
+
+    The directives and the merged lists are removed from `rest`.
+    """
     for key in [key for key in rest if key.startswith(ELEMENT_ORDER)]:
         order = rest.pop(key)
         if not isinstance(order, list):
-            raise strategic_lists.bad_type("[]interface {}", order)
-        name = strategic_lists.list_name(key, ELEMENT_ORDER)
-        for holder in (merged, rest):
-            if name in holder and not isinstance(holder[name], list):
-                raise strategic_lists.bad_type("[]interface {}", holder[name])
+            raise strategic_lists.build_type_error("[]interface {}", order)
+        name = strategic_lists.parse_list_name(key, ELEMENT_ORDER)
+        for container in (merged, rest):
+            if name in container and not isinstance(container[name], list):
+                raise strategic_lists.build_type_error("[]interface {}", container[name])
         hint = hints.items(name)
         result = strategic_lists.merge_ordered(
             merged.get(name), rest.get(name), order=order, hint=hint, merge_map=merge_map
@@ -93,7 +108,7 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
 
 
 def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
-    """Take scalars out of a list."""
+    """Remove scalars from a list, in place, as `$deleteFromPrimitiveList` says."""
     if value is None:
         merged.pop(name, None)
     elif isinstance(value, list) and isinstance(merged.get(name), list):
@@ -103,19 +118,22 @@ def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
 
 
 def _merge_member(merged: Map, key: str, value: Any, hints: PatchHints) -> None:
-    """Merge a value that is not null into a member."""
-    here = merged.get(key)
-    if isinstance(here, dict) and isinstance(value, dict):
+    """Merge a value that is not null into a member, in place.
+
+    A map is merged into a map and a list into a list. Anything else replaces the member.
+    """
+    current = merged.get(key)
+    if isinstance(current, dict) and isinstance(value, dict):
         hint = hints.member(key)
-        whole = hint.strategy == REPLACE
-        merged[key] = value if whole else merge_map(here, value, hint.below)
-    elif isinstance(here, list) and isinstance(value, list):
+        is_replaced = hint.strategy == REPLACE
+        merged[key] = value if is_replaced else merge_map(current, value, hint.below)
+    elif isinstance(current, list) and isinstance(value, list):
         merged[key] = strategic_lists.merge_list(
-            here, value, hint=hints.items(key), merge_map=merge_map
+            current, value, hint=hints.items(key), merge_map=merge_map
         )
     else:
-        new, keep = strategic_lists.without_directives(strategic_lists.without_nulls(value))
-        if keep:
+        new, is_kept = strategic_lists.drop_directives(strategic_lists.drop_nulls(value))
+        if is_kept:
             merged[key] = new
         else:
             merged.pop(key, None)

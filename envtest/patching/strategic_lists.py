@@ -1,6 +1,7 @@
 """Directives and lists of strategic merge patch.
 
-Lists are merged item by item, in an order that suits both sides.
+Lists are merged item by item. The result keeps the order of the patch, and among these items the
+order of the items that only the server has.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,11 @@ DELETE_FROM = "$deleteFromPrimitiveList"
 Map = dict[str, Any]
 
 
-def list_name(key: str, prefix: str) -> str:
-    """Return the list that a directive such as `$setElementOrder/finalizers` is about.
+def parse_list_name(key: str, prefix: str) -> str:
+    """Return the name of the list in a directive such as `$setElementOrder/finalizers`.
 
     Raises:
-        PatchError: 400, there is none in the key.
+        PatchError: 400 if the key has no such name.
     """
     first, slash, name = key.partition("/")
     if first != prefix or not slash:
@@ -34,69 +35,72 @@ def list_name(key: str, prefix: str) -> str:
     return name
 
 
-def bad_retain_keys() -> PatchError:
-    """Return the refusal of retained keys that are no list, or do not hold what the patch has."""
+def build_retain_keys_error() -> PatchError:
+    """Return 400 for a `$retainKeys` that is no list, or lacks a member that the patch sets."""
     return bad_request("invalid patch format of retainKeys")
 
 
-def bad_type(expected: str, value: Any) -> PatchError:
-    """Return the refusal of a value that is no map or list where one must be."""
+def build_type_error(expected: str, value: Any) -> PatchError:
+    """Return 500 for a value that is not the map or list that it must be."""
     received = "%!s(<nil>)" if value is None else gotext.json_kind(value)
     return internal(f"expected a {expected}, but received a {received}")
 
 
-def unknown_directive(directive: Any, patch: Map) -> PatchError:
-    """Return the refusal of a value of `$patch`."""
+def build_directive_error(directive: Any, patch: Map) -> PatchError:
+    """Return 500 for an unknown value of `$patch`."""
     printable = directive if isinstance(directive, str) else _go_format_error(directive)
     return internal(f"unknown patch type: {printable} in map: {gotext.json_text(patch)}")
 
 
 def _go_format_error(value: Any) -> str:
-    """Return Go's text for a value that is printed as a string and is none."""
+    """Return how Go prints a value with `%s` that is no string."""
     if value is None:
         return "%!s(<nil>)"
     return f"%!s({gotext.json_kind(value)}={gotext.json_text(value)})"
 
 
-def no_merge_key(item: Map, key: str) -> PatchError:
-    """Return the refusal of an item that lacks the field by which items are the same."""
+def build_merge_key_error(item: Map, key: str) -> PatchError:
+    """Return 500 for an item without the merge key."""
     return internal(f"map: {gotext.json_text(item)} does not contain declared merge key: {key}")
 
 
-def check_items(*lists: list[Any]) -> bool:
-    """Return whether the items of lists that are to be merged are maps.
+def are_items_maps(*lists: list[Any]) -> bool:
+    """Return whether the items of the given lists are maps; all must be of one type.
 
     Raises:
-        PatchError: 422 for lists in lists, 500 for a mixture of types or no items at all.
+        PatchError: 422 if the items are lists, 500 if they differ in type or there are none.
     """
-    kinds = [gotext.json_kind(item) for items in lists for item in items]
-    if not kinds:
+    item_types = [gotext.json_kind(item) for items in lists for item in items]
+    if not item_types:
         raise internal("no elements in any of the given slices")
-    if kinds[0] == gotext.json_kind([]):
+    if item_types[0] == gotext.json_kind([]):
         raise unprocessable()
-    if len(set(kinds)) > 1:
+    if len(set(item_types)) > 1:
         raise internal(f"list element types are not identical: {gotext.json_text(list(lists))}")
-    return kinds[0] == gotext.json_kind({})
+    return item_types[0] == gotext.json_kind({})
 
 
-def without_directives(value: Any) -> tuple[Any, bool]:
-    """Return a value to be stored as it is, and whether it is to be stored at all."""
+def drop_directives(value: Any) -> tuple[Any, bool]:
+    """Return a value without the maps in it that have a `$patch`, and whether to store it.
+
+    The value itself is not stored if it is such a map.
+    """
     if isinstance(value, dict):
         if PATCH in value:
             return None, False
-        kept = {name: without_directives(inner) for name, inner in value.items()}
-        return {name: inner for name, (inner, keep) in kept.items() if keep}, True
+        members = {name: drop_directives(inner) for name, inner in value.items()}
+        return {name: inner for name, (inner, is_kept) in members.items() if is_kept}, True
     if isinstance(value, list):
-        items = map(without_directives, value)
-        return [item for item, keep in items if keep], True
+        items = map(drop_directives, value)
+        return [item for item, is_kept in items if is_kept], True
     return value, True
 
 
-def without_nulls(value: Any) -> Any:
-    """Return a value without the nulls in its maps."""
+def drop_nulls(value: Any) -> Any:
+    """Return a copy of a value without the nulls in its maps."""
     if isinstance(value, dict):
-        return {name: without_nulls(v) for name, v in value.items() if v is not None}
-    return [without_nulls(item) for item in value] if isinstance(value, list) else value
+        return {name: drop_nulls(v) for name, v in value.items() if v is not None}
+    return [drop_nulls(item) for item in value] if isinstance(value, list) else value
 
 
 # The length up to which Go's stable sort is an insertion sort.
@@ -106,83 +110,97 @@ MergeMap = Callable[[Map, Map, PatchHints], Map]
 
 
 def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
-    """Merge two lists as their field says: item by item, or the patch as a whole."""
+    """Return two lists merged item by item, or the patch's list if the strategy is not merge."""
     if hint.strategy != MERGE:
         return patch
     if not original and not patch:
         return original
-    if check_items(original, patch):
+    if are_items_maps(original, patch):
         if not hint.merge_key:
             raise internal(f"cannot merge lists without merge key for {hint.below.kind}")
-        original, patch = _special_items(original, patch, hint.merge_key)
+        original, patch = _apply_item_directives(original, patch, hint.merge_key)
         merged = _merge_maps(original, patch, hint=hint, merge_map=merge_map)
     else:
-        merged = _unique([*original, *patch])
+        merged = _drop_repeated([*original, *patch])
     key = hint.merge_key
-    known = _Known(patch, key)
+    known = _ItemIndex(patch, key)
     theirs = [item for item in merged if item in known]
     others = [item for item in merged if item not in known]
-    return _in_order(theirs, others, order=patch, live=original, key=key)
+    return _interleave(theirs, others, order=patch, live=original, key=key)
 
 
-def delete_from(original: Items, gone: Items, hint: Hint, merge_map: MergeMap) -> Items:
-    """Take the items of one list out of another."""
-    if not original and not gone:
+def delete_from(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap) -> Items:
+    """Return a list without the items of another list.
+
+    As in the real server, lists of maps are merged instead.
+    """
+    if not original and not deleted:
         return original
-    if check_items(original, gone):
-        return merge_list(original, gone, hint=hint._replace(strategy=MERGE), merge_map=merge_map)
-    known = _Known(gone, "")
+    if are_items_maps(original, deleted):
+        return merge_list(
+            original, deleted, hint=hint._replace(strategy=MERGE), merge_map=merge_map
+        )
+    known = _ItemIndex(deleted, "")
     return [item for item in original if item not in known]
 
 
 def merge_ordered(
     original: Items | None, patch: Items | None, order: Items, hint: Hint, merge_map: MergeMap
 ) -> Items | None:
-    """Merge two lists and put the items in a given order; None if there is neither list.
+    """Return two lists merged and sorted by an order of items; None if neither list exists.
 
-    Items that only the server has keep their places among the others.
+    Items that are not in the order stay where they are among the others.
     """
     key = hint.merge_key
-    _check_order(patch or [], order, key)
+    _refuse_wrong_order(patch or [], order, key)
     if original is None and patch is None:
         return None
     if patch is None:
         merged = original or []
     elif original is None:
-        merged, _ = without_directives(patch)
+        merged, _ = drop_directives(patch)
     else:
         merged = merge_list(original, patch, hint=hint, merge_map=merge_map)
     if key and merged:
-        _check_keys(merged, order, key)
-    known = _Known(order, key)
+        _refuse_missing_keys(merged, order, key)
+    known = _ItemIndex(order, key)
     theirs = [item for item in merged if item in known]
     others = [item for item in merged if item not in known]
-    check_items(original or [], patch or [])
-    return _in_order(theirs, others, order=order, live=original or [], key=key)
+    are_items_maps(original or [], patch or [])
+    return _interleave(theirs, others, order=order, live=original or [], key=key)
 
 
-def _check_keys(merged: Items, order: Items, key: str) -> None:
-    """Refuse items without a merge key, in the list or in the order for it."""
+def _refuse_missing_keys(merged: Items, order: Items, key: str) -> None:
+    """Refuse items without the merge key, in the list or in its order.
+
+    Raises:
+        PatchError: 500.
+    """
     for item in merged:
-        _key_of(item, key)
+        _read_key(item, key)
     for place, item in enumerate(order):
         if not isinstance(item, dict):
             raise internal(f"value for key {place} is not a map")
-        _key_of(item, key)
+        _read_key(item, key)
 
 
-def _check_order(patch: Items, order: Items, key: str) -> None:
-    """Refuse a patch whose items do not come in the order that it gives itself."""
+def _refuse_wrong_order(patch: Items, order: Items, key: str) -> None:
+    """Refuse a patch whose list is not sorted by its own `$setElementOrder`.
+
+    Raises:
+        PatchError: 500.
+    """
     if not patch or not order:
         return
     places = iter(order)
     for item in patch:
         if key and not isinstance(item, dict):
-            raise bad_type("map[string]interface {}", item)
+            raise build_type_error("map[string]interface {}", item)
+        # A directive is no item of the result, so it has no place in the order.
         if isinstance(item, dict) and PATCH in item:
             continue
         for place in places:
-            if _identity(_key_of(item, key)) == _identity(_key_of(place, key)):
+            if _build_identity(_read_key(item, key)) == _build_identity(_read_key(place, key)):
                 break
         else:
             raise internal(
@@ -191,78 +209,86 @@ def _check_order(patch: Items, order: Items, key: str) -> None:
             )
 
 
-def _key_of(item: Any, key: str) -> Any:
-    """Return the value by which items are the same: that of the merge key, or the item itself."""
+def _read_key(item: Any, key: str) -> Any:
+    """Return the value that identifies an item: that of the merge key, or the item itself."""
     if not key:
         return item
     if not isinstance(item, dict):
-        raise bad_type("map[string]interface {}", item)
+        raise build_type_error("map[string]interface {}", item)
     if key not in item:
-        raise no_merge_key(item, key)
+        raise build_merge_key_error(item, key)
     return item[key]
 
 
-def _identity(value: Any) -> str:
-    """Return a text that is the same for values that Go takes for the same."""
+def _build_identity(value: Any) -> str:
+    """Return a string that is equal for values that are equal in Go."""
     return f"{gotext.json_kind(value)} {gotext.json_text(value)}"
 
 
-class _Known:
-    """The items of a list, to be asked whether others are the same."""
+class _ItemIndex:
+    """The positions of the items of a list, by their identity."""
 
     def __init__(self, items: Items, key: str) -> None:
-        """Take the list, and the merge key if its items are maps."""
+        """Index a list; `key` is the merge key, empty for items that are scalars."""
         self._key = key
         self._places: dict[str, int] = {}
         for place, item in enumerate(items):
             if not key or (isinstance(item, dict) and key in item):
-                self._places.setdefault(_identity(_key_of(item, key)), place)
+                self._places.setdefault(_build_identity(_read_key(item, key)), place)
 
     def __contains__(self, item: Any) -> bool:
-        """Return whether the list has such an item."""
+        """Return whether the list has an item of the same identity."""
         return self.place(item) >= 0
 
     def place(self, item: Any) -> int:
-        """Return where the list has such an item, -1 if it has none."""
-        return self._places.get(_identity(_key_of(item, self._key)), -1)
+        """Return the position of the item of the same identity; -1 if there is none."""
+        return self._places.get(_build_identity(_read_key(item, self._key)), -1)
 
 
-def _unique(items: Items) -> Items:
+def _drop_repeated(items: Items) -> Items:
     """Return the items without repetitions."""
-    return list({_identity(item): item for item in reversed(items)}.values())[::-1]
+    return list({_build_identity(item): item for item in reversed(items)}.values())[::-1]
 
 
-def _special_items(original: Items, patch: Items, key: str) -> tuple[Items, Items]:
-    """Carry out the directives among the items of a patch; return what is left to merge."""
-    plain: Items = []
+def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Items, Items]:
+    """Apply the directives among the items of a patch.
+
+    `delete` removes an item of the original, and `replace` all of them.
+
+    Returns:
+        The two lists that remain to be merged.
+    """
+    plain_items: Items = []
     replace = False
     for item in patch:
         directive = item.get(PATCH)
         if PATCH not in item:
-            plain.append(item)
+            plain_items.append(item)
         elif directive == DELETE:
-            gone = _identity(_key_of(item, key))
+            deleted = _build_identity(_read_key(item, key))
             original = [
-                entry for entry in original if key not in entry or _identity(entry[key]) != gone
+                entry
+                for entry in original
+                if key not in entry or _build_identity(entry[key]) != deleted
             ]
         elif directive == REPLACE:
             replace = True
         elif directive == MERGE:
             raise internal("merging lists cannot yet be specified in the patch")
         else:
-            raise unknown_directive(directive, item)
-    return (plain, []) if replace else (original, plain)
+            raise build_directive_error(directive, item)
+    return (plain_items, []) if replace else (original, plain_items)
 
 
 def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:
-    """Merge maps into those with the same merge key, append the rest."""
+    """Merge each map of a patch into that with the same merge key; append it if there is none."""
     merged = list(original)
     places: dict[str, int] = {}
     for place, entry in enumerate(merged):
         if hint.merge_key in entry:
-            places.setdefault(_identity(entry[hint.merge_key]), place)
+            places.setdefault(_build_identity(entry[hint.merge_key]), place)
     for item in patch:
-        identity = _identity(_key_of(item, hint.merge_key))
+        identity = _build_identity(_read_key(item, hint.merge_key))
         place = places.setdefault(identity, len(merged))
         if place < len(merged):
             merged[place] = merge_map(merged[place], item, hint.below)
@@ -271,9 +297,17 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
     return merged
 
 
-def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
-    """Put the items of a patch in its order, and the others among them as they stand now."""
-    by_order, by_live = _Known(order, key), _Known(live, key)
+def _interleave(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
+    """Return the items of a patch in its order, with the others between them as in the live list.
+
+    Args:
+        theirs: the merged items that the order has.
+        others: the merged items that only the server has.
+        order: the order of the patch.
+        live: the stored list.
+        key: the merge key.
+    """
+    by_order, by_live = _ItemIndex(order, key), _ItemIndex(live, key)
     other_items, patch_items = _arrange_items(others, by_live), _arrange_items(theirs, by_order)
     out: Items = []
     while other_items and patch_items:
@@ -282,12 +316,12 @@ def _in_order(theirs: Items, others: Items, order: Items, live: Items, key: str)
     return out + other_items + patch_items
 
 
-def _arrange_items(items: Items, order: _Known) -> Items:
-    """Put items in the order of a list that should hold them all.
+def _arrange_items(items: Items, order: _ItemIndex) -> Items:
+    """Return items in the order of a list that normally has all of them.
 
-    It does not if the patch gives an empty order for new items. The real server then sorts by a
-    comparison that contradicts itself, so the outcome is that of its sort: insertion, for short
-    lists. (For longer ones no client can rely on an order.)
+    If the list lacks some, the real server sorts by an inconsistent comparison, so the result is
+    that of its algorithm. For short lists that is insertion sort, which is repeated here. For
+    longer lists no client can rely on an order.
     """
     places = [order.place(item) for item in items]
     if -1 not in places or len(items) > _SHORT:
@@ -302,5 +336,5 @@ def _arrange_items(items: Items, order: _Known) -> Items:
 
 
 def _comes_first(place: int, other: int) -> bool:
-    """Return whether an item moves before its neighbour: also if either has no place."""
+    """Return whether an item moves before its neighbour; it does if either has no position."""
     return place < other if place >= 0 and other >= 0 else True

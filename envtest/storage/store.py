@@ -149,7 +149,7 @@ class Store:
         for table in self._tables.values():
             table.log.close()
 
-    def settle(self) -> None:
+    def drop_start_history(self) -> None:
         """Drop the history of a new server's start, so that clients do not see these events."""
         if self._compacted == 1:
             self.compact(self.revision)

@@ -159,7 +159,7 @@ async def test_a_client_certificate_is_its_users_name_and_groups() -> None:
     async with serve() as server:
         context = ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
         with TemporaryDirectory() as folder:
-            pair = server.authority.client("eve", ("system:masters",))
+            pair = server.authority.sign_client("eve", ("system:masters",))
             context.load_cert_chain(*pair.write(Path(folder), "eve"))
         async with httpx.AsyncClient(base_url=server.url, verify=context) as client:
             path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"

@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from envtest.listening import reachable
+from envtest.listening import find_reachable_address
 from tests.envtest.servers import start_server
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -91,7 +91,7 @@ async def test_a_server_that_moved_says_so(tmp_path: Path) -> None:
     ("bound", "family"), [("0.0.0.0", r"\d+(\.\d+){3}"), ("::", "[0-9a-f:]+"), ("::1", "::1")]
 )
 def test_a_server_is_reached_at_an_address_of_its_own(bound: str, family: str) -> None:
-    address = reachable(bound)
+    address = find_reachable_address(bound)
 
     assert re.fullmatch(family, address)
     assert address not in {"0.0.0.0", "::"}

@@ -71,7 +71,7 @@ async def slow_deletions(plane: Plane, plural: str, tried: str) -> AsyncIterator
     slow, authority = SlowDeletions(), Authority.create()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with TemporaryDirectory(prefix="slow-") as folder:
-        context.load_cert_chain(*authority.server(HOST).write(Path(folder), "hook"))
+        context.load_cert_chain(*authority.sign_server(HOST).write(Path(folder), "hook"))
     runner = web.ServerRunner(web.Server(slow.answer, access_log=None))
     await runner.setup()
     try:

@@ -42,7 +42,7 @@ async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
     folder = anyio.Path(cluster.folder / "core")
     await folder.mkdir()
     authority, webhooks, health = Authority.create(), free_port(), free_port()
-    authority.server("127.0.0.1").write(Path(folder), "tls")
+    authority.sign_server("127.0.0.1").write(Path(folder), "tls")
     await _call_here(cluster, webhooks, authority.pair.certificate)
     command = [
         program("core-manager"),
