@@ -1,8 +1,8 @@
-"""Which addresses? Pure arithmetic on address ranges: no I/O, no clock, no Kubernetes.
+"""The choice of addresses: pure arithmetic on address ranges, without I/O, clock or Kubernetes.
 
-Read in this order: `addresses` (ranges, their texts, sets of them), `layout` (what a pool may hand
-out, and the faults of its specification), `extents` (free space), `space` (the allocator).
-`errors` has what can go wrong.
+Read in this order: `addresses` (ranges, their text, sets of them), `layout` (the addresses that a
+pool may allocate, and the faults of its specification), `extents` (free space), `space` (the
+allocator). `errors` has the exceptions.
 """
 
 from allocator.addresses import (

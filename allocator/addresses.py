@@ -1,14 +1,14 @@
-"""Ranges of addresses, and the texts that stand for them.
+"""Ranges of addresses, and their text.
 
-An address is an int together with its family; everything else in this package calculates with ints
-and is therefore the same for IPv4 and IPv6. Only this module parses and formats addresses.
+An address is an int together with its family. Everything else in this package calculates with
+ints, and is therefore the same for IPv4 and IPv6. Only this module parses and formats addresses.
 
-Texts go through `socket.inet_pton` and `inet_ntop`, which do no I/O and are about 15 times as
-fast as `ipaddress`; a pool with 25,000 allocations is read again and again. They refuse what Go's
-parser refuses too: leading zeros, short forms such as 10.1, zones, blanks.
+It uses `socket.inet_pton` and `inet_ntop`, which do no I/O and are about 15 times as fast as
+`ipaddress`, because pools with 25,000 allocations are parsed often. Like Go's parser, they reject
+leading zeros, short forms such as 10.1, zones and blanks.
 
-`union` and `minus` are the two operations on sets that a pool is made of, each one sweep over
-sorted input: a pool is built again from all its allocations on every pass.
+`union` and `minus` are the operations on sets of addresses from which a pool is built. Each is one
+sweep over sorted input, because a pool may be built from all its allocations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,29 +23,29 @@ from allocator.errors import InvalidCIDR, InvalidRange
 Family = Literal[4, 6]
 
 Span = tuple[int, int]
-"""A first and a last address as numbers; a set of addresses is spans, ascending and disjoint."""
+"""A first and a last address as numbers; a set of addresses is disjoint spans, ascending."""
 
 BITS: Mapping[Family, int] = {4: 32, 6: 128}
-"""How long an address of each family is."""
+"""The length of an address of each family, in bits."""
 
 LISTED_ADDRESSES: Mapping[Family, int] = {4: 65_536, 6: 16_384}
-"""How many addresses of a range are listed one by one at most.
+"""The largest number of addresses of a range that are listed one by one.
 
-An object in etcd has at most 1.5 MiB. The texts of IPv6 are up to 39 characters long.
+An object in etcd has at most 1.5 MiB, and an IPv6 address has up to 39 characters.
 """
 
 _LAST: Mapping[Family, int] = {family: (1 << bits) - 1 for family, bits in BITS.items()}
-_SHOWN = 64  # characters of a text in a message; no address or CIDR is as long
+_LONGEST_QUOTED = 64  # characters of a text in a message; no address or CIDR is as long
 _MAPPED = 0xFFFF << 32  # ::ffff:0:0/96, IPv4 addresses written as IPv6
 
 
 @dataclass(frozen=True, slots=True)
 class AddressRange:
-    """A run of addresses.
+    """Consecutive addresses of one family.
 
     Args:
         first: the first address, as a number.
-        last: the last one, inclusive.
+        last: the last address, inclusive.
         family: 4 or 6.
 
     Raises:
@@ -58,17 +58,17 @@ class AddressRange:
 
     def __post_init__(self) -> None:
         if not 0 <= self.first <= self.last <= _LAST.get(self.family, -1):
-            raise InvalidRange(_why_no_range(self.first, self.last, self.family))
+            raise InvalidRange(_explain_invalid_range(self.first, self.last, self.family))
 
     @classmethod
     def parse(cls, start: str, end: str) -> "AddressRange":
-        """Read a range from its first and last address.
+        """Parse a range from its first and last address.
 
         Raises:
-            InvalidRange: one is no address, they are of different families, or in the wrong order.
+            InvalidRange: one is no address, or they differ in family, or the first is the greater.
         """
-        first, family = _parse_end(start)
-        last, other = _parse_end(end)
+        first, family = _require_address(start)
+        last, other = _require_address(end)
         if family != other:
             raise InvalidRange(f"{start} is IPv{family}, {end} is IPv{other}: use one family")
         if first > last:
@@ -77,10 +77,10 @@ class AddressRange:
 
     @classmethod
     def parse_cidr(cls, cidr: str) -> "AddressRange":
-        """Read a range from a CIDR; host bits are masked away, 10.0.0.7/24 is 10.0.0.0/24.
+        """Parse a range from a CIDR. Host bits are cleared: 10.0.0.7/24 is 10.0.0.0/24.
 
         Raises:
-            InvalidCIDR: the text is none.
+            InvalidCIDR: the text is no CIDR.
         """
         address, slash, prefix = cidr.partition("/")
         parsed = parse_address(address)
@@ -95,7 +95,7 @@ class AddressRange:
 
     @property
     def size(self) -> int:
-        """How many addresses there are."""
+        """The number of addresses."""
         return self.last - self.first + 1
 
     @property
@@ -110,11 +110,11 @@ class AddressRange:
 
     @property
     def text(self) -> str:
-        """The range as `start/prefix` where it is exactly one CIDR, else as `start-end`."""
+        """The range as `start/prefix` if it is exactly one CIDR, else as `start-end`."""
         return _shortest_text(self, self.start_text, self.end_text)
 
     def contains(self, other: "AddressRange | int | str") -> bool:
-        """Return whether all of another range, or an address, lies in this one.
+        """Return whether this range includes a whole other range, or an address.
 
         Args:
             other: a range, an address as text, or an address of the same family as a number.
@@ -126,34 +126,35 @@ class AddressRange:
             other = AddressRange.parse(other, other)
         if isinstance(other, int):
             return self.first <= other <= self.last
-        same = self.family == other.family
-        return same and self.first <= other.first and other.last <= self.last
+        is_same_family = self.family == other.family
+        return is_same_family and self.first <= other.first and other.last <= self.last
 
     def overlaps(self, other: "AddressRange") -> bool:
-        """Return whether the two have an address in common."""
-        same = self.family == other.family
-        return same and self.first <= other.last and other.first <= self.last
+        """Return whether this range and another one have an address in common."""
+        is_same_family = self.family == other.family
+        return is_same_family and self.first <= other.last and other.first <= self.last
 
     def intersection(self, other: "AddressRange") -> "AddressRange | None":
-        """Return the addresses that the two have in common; None if they have none."""
+        """Return the addresses that both ranges have in common; None if there are none."""
         if not self.overlaps(other):
             return None
         return AddressRange(max(self.first, other.first), min(self.last, other.last), self.family)
 
     def addresses(self, limit: int | None = None) -> list[str]:
-        """List the addresses as texts, the first `limit` of them if there are more.
+        """Return the text of each address, of at most `limit` addresses.
 
         Args:
-            limit: at most so many; None for LISTED_ADDRESSES.
+            limit: the largest number of addresses; None for LISTED_ADDRESSES.
         """
-        most = LISTED_ADDRESSES[self.family] if limit is None else max(limit, 0)
-        stop = min(self.last + 1, self.first + most)
+        count = LISTED_ADDRESSES[self.family] if limit is None else max(limit, 0)
+        stop = min(self.last + 1, self.first + count)
         return [address_text(value, self.family) for value in range(self.first, stop)]
 
     def cidrs(self) -> Iterator["AddressRange"]:
-        """Yield the fewest CIDRs that make up the range, ascending."""
+        """Yield the fewest CIDRs that together are the range, ascending."""
         first = self.first
         while first <= self.last:
+            # The largest power of two that fits, and the largest to which the start is aligned.
             longest = 1 << (self.last - first + 1).bit_length() - 1
             aligned = first & -first or longest  # address 0 is aligned to any size
             last = first + min(longest, aligned) - 1
@@ -161,11 +162,11 @@ class AddressRange:
             first = last + 1
 
     def in_family(self, family: Family) -> "AddressRange | None":
-        """Return the same addresses as members of `family`, or None where they are not.
+        """Return the same addresses as a range of `family`; None if they are not of that family.
 
-        Only IPv4 addresses written as ::ffff:a.b.c.d change; Go's parser takes those for IPv4, so
-        existing objects may carry them. They stay IPv6 until asked, so that every text of an IPv6
-        pool reads back as what was written.
+        IPv4-mapped IPv6 addresses (::ffff:a.b.c.d) become IPv4, because Go's parser treats them as
+        IPv4 and existing objects may have them. Parsing leaves them as IPv6, so that the text of
+        each address in an IPv6 pool stays as it was written.
         """
         if self.family == family:
             return self
@@ -175,9 +176,9 @@ class AddressRange:
 
 
 def name_edge_addresses(subnet: AddressRange) -> dict[str, AddressRange]:
-    """Return the addresses of a subnet that hosts do not use, by what they are.
+    """Return the addresses of a subnet that hosts do not use, by their names.
 
-    In IPv4 these are the first and the last one (network and broadcast), in IPv6 the first one
+    In IPv4 these are the first and the last address (network and broadcast), in IPv6 the first one
     (RFC 4291, subnet-router anycast). A subnet of one or two addresses has none (RFC 3021, RFC
     6164).
     """
@@ -191,7 +192,7 @@ def name_edge_addresses(subnet: AddressRange) -> dict[str, AddressRange]:
 
 
 def parse_address(address: str) -> tuple[int, Family] | None:
-    """Return an address' number and family, or None if the text is no address."""
+    """Return the number and family of an address; None if the text is no address."""
     try:
         if ":" in address:
             return int.from_bytes(inet_pton(AF_INET6, address)), 6
@@ -201,13 +202,13 @@ def parse_address(address: str) -> tuple[int, Family] | None:
 
 
 def address_in(address: str, family: Family) -> int | None:
-    """Return an address' number in `family`, or None if the text is no such address."""
+    """Return the number of an address in `family`; None if the text is no address of it."""
     parsed = parse_address(address)
     if parsed is None:
         return None
     value, written = parsed
-    same = AddressRange(value, value, written).in_family(family)
-    return None if same is None else same.first
+    converted = AddressRange(value, value, written).in_family(family)
+    return None if converted is None else converted.first
 
 
 def address_text(value: int, family: Family) -> str:
@@ -220,10 +221,10 @@ def address_text(value: int, family: Family) -> str:
 
 
 def cidr_text(start: str, end: str) -> str:
-    """Return the text of `status.cidr` for a range given by its first and last address.
+    """Return the text of `status.cidr` for the range from one address to another.
 
-    That is `start/prefix` if the size is a power of two and the start is divisible by it, else
-    `start-end`; what is no range is joined with a hyphen as it stands.
+    It is `start/prefix` if the range is exactly one CIDR, else `start-end`. Two texts that are no
+    range are joined by a hyphen unchanged.
     """
     parsed = read_range(start, end)
     if isinstance(parsed, str):
@@ -232,9 +233,10 @@ def cidr_text(start: str, end: str) -> str:
 
 
 def read_range(start: str, end: str) -> AddressRange | str:
-    """Return the range, or the reason why these texts make none.
+    """Return the range from one address to another, or the reason why it cannot be parsed.
 
-    For ranges that others wrote, where one malformed entry must not stop the rest.
+    It raises nothing, because callers read ranges that others wrote, and a malformed one must not
+    stop the reading of the rest.
     """
     try:
         return AddressRange.parse(start, end)
@@ -243,12 +245,17 @@ def read_range(start: str, end: str) -> AddressRange | str:
 
 
 def quote_value(value: str) -> str:
-    """Return a text of unknown origin for use in a message: in double quotes, escaped, cut."""
-    prefix = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
+    """Return a text of unknown origin for a message: in double quotes, escaped, cut if long."""
+    prefix = value if len(value) <= _LONGEST_QUOTED else f"{value[:_LONGEST_QUOTED]}..."
     return dumps(prefix, ensure_ascii=False)
 
 
-def _parse_end(address: str) -> tuple[int, Family]:
+def _require_address(address: str) -> tuple[int, Family]:
+    """Return the number and family of an address.
+
+    Raises:
+        InvalidRange: the text is no address.
+    """
     parsed = parse_address(address)
     if parsed is None:
         raise InvalidRange(f"{quote_value(address)} is not an IP address")
@@ -256,13 +263,19 @@ def _parse_end(address: str) -> tuple[int, Family]:
 
 
 def _shortest_text(whole: AddressRange, start: str, end: str) -> str:
+    """Return a range as `start/prefix` if it is exactly one CIDR, else as `start-end`.
+
+    That is so if its size is a power of two, by which its first address is divisible. The texts of
+    its first and last address are given, because the caller has them or wants them unchanged.
+    """
     size = whole.size
     if size & (size - 1) or whole.first & (size - 1):
         return f"{start}-{end}"
     return f"{start}/{BITS[whole.family] + 1 - size.bit_length()}"
 
 
-def _why_no_range(first: int, last: int, family: int) -> str:
+def _explain_invalid_range(first: int, last: int, family: int) -> str:
+    """Return why two numbers are no range of a family."""
     if family not in BITS:
         return f"family must be 4 or 6, not {family}"
     if first > last:
@@ -271,20 +284,20 @@ def _why_no_range(first: int, last: int, family: int) -> str:
 
 
 def union(ascending: Iterable[Span]) -> list[Span]:
-    """Merge spans that overlap or touch.
+    """Return the spans with those merged that overlap or touch.
 
     Args:
         ascending: spans sorted by their first address; they may overlap.
     """
     merged: list[Span] = []
-    reach = -2  # touches nothing, not even address 0
+    reached = -2  # touches nothing, not even address 0
     for first, last in ascending:
-        if first > reach + 1:
+        if first > reached + 1:
             merged.append((first, last))
-            reach = last
-        elif last > reach:
+            reached = last
+        elif last > reached:
             merged[-1] = (merged[-1][0], last)
-            reach = last
+            reached = last
     return merged
 
 
@@ -299,7 +312,7 @@ def minus(spans: Iterable[Span], holes: Iterable[Span]) -> Iterator[Span]:
                 yield start, hole[0] - 1
             start = max(start, hole[1] + 1)
             if hole[1] > last:
-                break  # this hole reaches into the next span
+                break  # this hole may reach into the next span
             hole = next(remaining, None)
         if start <= last:
             yield start, last

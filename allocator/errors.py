@@ -1,19 +1,19 @@
-"""What can go wrong while choosing addresses, drawn as a tree.
+"""The exceptions of the allocator, as a tree.
 
 AllocatorError
-├── RequestRefused           the pool is sound, this request cannot be served from it
-│   ├── PoolExhausted        no free block is long enough: try again after a release
-│   ├── PinnedRangeConflict  an address of the pinned range is reserved or held: same
-│   ├── OutOfRange           the pinned range lies outside what the pool may hand out: never
-│   └── InvalidRequest       the request itself makes no sense, a count of zero say: never
+├── RequestRefused           the pool is valid, but it cannot serve this request
+│   ├── PoolExhausted        no free block is long enough; a release may change that
+│   ├── PinnedRangeConflict  an address of the pinned range is reserved or held; the same
+│   ├── OutOfRange           the pinned range is outside of the pool's ranges; permanent
+│   └── InvalidRequest       the request is invalid, such as a count of zero; permanent
 ├── MalformedText            a text is no address range
 │   ├── InvalidCIDR
 │   └── InvalidRange
 ├── InvalidPool              a pool's cidr, reserved and ranges contradict each other
 │   └── PoolTooLarge         they span more addresses than the limit allows
-└── NotHeld                  a range was released that has no holder: an error of the caller
+└── NotHeld                  a range was released that has no holder: a defect of the caller
 
-Each message begins with the text that Butler's own allocator uses for that fault, because runbooks
+Each message begins with the text that Butler's own allocator uses for that error, because runbooks
 search for those texts.
 """
 
@@ -21,21 +21,20 @@ from collections.abc import Sequence
 
 
 class AllocatorError(Exception):
-    """Root of everything this package raises on purpose."""
+    """The base class of all exceptions of this package."""
 
 
 class RequestRefused(AllocatorError):
-    """The pool is sound, but this request cannot be served from it."""
+    """The pool is valid, but it cannot serve this request."""
 
 
 class PoolExhausted(RequestRefused):
     """No free block is long enough.
 
     Args:
-        requested: how many addresses in a row were asked for.
-        longest: how many the pool would have in a row if it were empty.
-        aligned: whether they have to begin where a CIDR of that size does, and `longest` counts
-            such blocks only.
+        requested: the number of consecutive addresses that were requested.
+        longest: the number of consecutive addresses in the longest block of the empty pool.
+        aligned: whether the addresses have to be one CIDR; `longest` is then the largest CIDR.
     """
 
     def __init__(self, requested: int, longest: int, *, aligned: bool = False) -> None:
@@ -72,11 +71,11 @@ class OutOfRange(RequestRefused):
 
 
 class InvalidRequest(RequestRefused):
-    """The request makes no sense in any pool."""
+    """The request is invalid in every pool."""
 
 
 class MalformedText(AllocatorError):
-    """A text does not say which addresses are meant."""
+    """A text cannot be parsed as addresses."""
 
 
 class InvalidCIDR(MalformedText):

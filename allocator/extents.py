@@ -1,17 +1,18 @@
-"""The free space of a pool as maximal runs of free addresses, found by size and by place.
+"""The free space of a pool: maximal runs of free addresses, in one index by size, one by address.
 
-File systems keep free space so (XFS calls the two indexes cntbt and bnobt): best fit is one search
-in the first, merging with neighbours one in the second, and the size of the pool does not enter.
-A bitmap answers the same questions by reading all of itself.
+File systems store free space like this (XFS calls the two indexes cntbt and bnobt). Best fit is
+one search in the index by size. Merging with neighbors is one search in the index by address. The
+cost does not depend on the size of the pool, as it would with a bitmap.
 
-Each run is one int in each index: size and start, or start and last address, packed with as many
-bits as an address has. Ints compare in one step where tuples take three, and cost half the memory.
+In each index a run is one int: its size and first address, or its first and last address. The
+lower number has as many bits as an address. Ints compare faster than tuples, and take half the
+memory.
 
-The indexes are sorted sets of ints. A plain sorted list with `bisect` moves half of itself on
-every insertion, which dominates beyond some ten thousand members; a tree in pure Python pays an
-interpreter round per level. Blocks of some hundred members need two binary searches in C and one
-short move. `sortedcontainers` is the same idea; this is the part of it that an allocator needs,
-without the dependency.
+The indexes are sorted sets of ints, in blocks of some hundred members. A search is two binary
+searches in C, and an insertion moves part of one block. A single sorted list would move half of
+its members, which is slow beyond some ten thousand. A tree in pure Python would run interpreted
+code at each level. `sortedcontainers` works in the same way; this is the part that an allocator
+needs, without the dependency.
 """
 
 from bisect import bisect_left, insort
@@ -43,85 +44,91 @@ class SortedInts:
         for block in self._blocks:
             yield from block
 
-    def greatest(self) -> int | None:
-        """Return the greatest member, None if there is none."""
+    def find_greatest(self) -> int | None:
+        """Return the greatest member; None if the set is empty."""
         return self._tops[-1] if self._tops else None
 
-    def from_(self, bound: int) -> int | None:
-        """Return the smallest member that is not below `bound`, None if there is none."""
-        at = bisect_left(self._tops, bound)
-        if at == len(self._tops):
+    def find_at_least(self, bound: int) -> int | None:
+        """Return the smallest member that is at least `bound`; None if there is none."""
+        block_index = bisect_left(self._tops, bound)
+        if block_index == len(self._tops):
             return None
-        block = self._blocks[at]
+        block = self._blocks[block_index]
         return block[bisect_left(block, bound)]
 
-    def count_from(self, bound: int) -> int:
-        """Return how many members are not below `bound`."""
-        at = bisect_left(self._tops, bound)
-        if at == len(self._tops):
+    def count_at_least(self, bound: int) -> int:
+        """Return the number of members that are at least `bound`."""
+        block_index = bisect_left(self._tops, bound)
+        if block_index == len(self._tops):
             return 0
-        block = self._blocks[at]
-        later = sum(len(block) for block in self._blocks[at + 1 :])
+        block = self._blocks[block_index]
+        later = sum(len(block) for block in self._blocks[block_index + 1 :])
         return len(block) - bisect_left(block, bound) + later
 
-    def around(self, bound: int) -> tuple[int | None, int | None]:
-        """Return the greatest member below `bound` and the smallest one that is not below it."""
-        at = bisect_left(self._tops, bound)
-        if at == len(self._tops):
-            return self.greatest(), None
-        block = self._blocks[at]
-        place = bisect_left(block, bound)
-        if place:
-            return block[place - 1], block[place]
-        return (self._tops[at - 1] if at else None), block[0]
+    def find_neighbors(self, bound: int) -> tuple[int | None, int | None]:
+        """Return the greatest member below `bound`, and the smallest that is at least `bound`."""
+        block_index = bisect_left(self._tops, bound)
+        if block_index == len(self._tops):
+            return self.find_greatest(), None
+        block = self._blocks[block_index]
+        index = bisect_left(block, bound)
+        if index:
+            return block[index - 1], block[index]
+        return (self._tops[block_index - 1] if block_index else None), block[0]
 
     def add(self, member: int) -> None:
         """Add a member that is not in the set yet."""
-        at = bisect_left(self._tops, member)
-        if at == len(self._tops):
+        block_index = bisect_left(self._tops, member)
+        if block_index == len(self._tops):
             self._append(member)
             return
-        block = self._blocks[at]
+        block = self._blocks[block_index]
         insort(block, member)
         if len(block) > 2 * _BLOCK:
-            self._split_chunk(at)
+            self._split_block(block_index)
 
     def remove(self, member: int) -> None:
-        """Take a member out.
+        """Remove a member.
 
         Raises:
             KeyError: it is not in the set.
         """
-        at, place = self._find(member)
-        block = self._blocks[at]
-        del block[place]
+        block_index, index = self._find(member)
+        block = self._blocks[block_index]
+        del block[index]
         if not block:
-            del self._blocks[at], self._tops[at]
-        elif place == len(block):
-            self._tops[at] = block[-1]
+            del self._blocks[block_index], self._tops[block_index]
+        elif index == len(block):
+            self._tops[block_index] = block[-1]
 
     def replace(self, member: int, successor: int) -> None:
-        """Put `successor` in the place of `member`; no other member may lie between the two.
+        """Replace a member by another one, such that the order of members stays the same.
 
         Raises:
             KeyError: `member` is not in the set.
         """
-        at, place = self._find(member)
-        block = self._blocks[at]
-        block[place] = successor
-        if place == len(block) - 1:
-            self._tops[at] = successor
+        block_index, index = self._find(member)
+        block = self._blocks[block_index]
+        block[index] = successor
+        if index == len(block) - 1:
+            self._tops[block_index] = successor
 
     def _find(self, member: int) -> tuple[int, int]:
-        at = bisect_left(self._tops, member)
-        if at < len(self._tops):
-            block = self._blocks[at]
-            place = bisect_left(block, member)
-            if block[place] == member:
-                return at, place
+        """Return the index of a member's block, and its index in the block.
+
+        Raises:
+            KeyError: it is not in the set.
+        """
+        block_index = bisect_left(self._tops, member)
+        if block_index < len(self._tops):
+            block = self._blocks[block_index]
+            index = bisect_left(block, member)
+            if block[index] == member:
+                return block_index, index
         raise KeyError(member)
 
     def _append(self, member: int) -> None:
+        """Add a member that is greater than all others."""
         if not self._blocks:
             self._blocks.append([member])
             self._tops.append(member)
@@ -129,13 +136,14 @@ class SortedInts:
         self._blocks[-1].append(member)
         self._tops[-1] = member
         if len(self._blocks[-1]) > 2 * _BLOCK:
-            self._split_chunk(len(self._blocks) - 1)
+            self._split_block(len(self._blocks) - 1)
 
-    def _split_chunk(self, at: int) -> None:
-        block = self._blocks[at]
-        self._blocks.insert(at + 1, block[_BLOCK:])
+    def _split_block(self, block_index: int) -> None:
+        """Split a block that has become too long."""
+        block = self._blocks[block_index]
+        self._blocks.insert(block_index + 1, block[_BLOCK:])
         del block[_BLOCK:]
-        self._tops.insert(at, block[-1])
+        self._tops.insert(block_index, block[-1])
 
 
 class FreeExtents:
@@ -143,7 +151,7 @@ class FreeExtents:
 
     Args:
         runs: the runs as (first, last), ascending; no two touch.
-        bits: how long an address is.
+        bits: the length of an address in bits.
     """
 
     __slots__ = ("_bits", "_by_size", "_by_start", "_mask", "_total")
@@ -163,26 +171,26 @@ class FreeExtents:
 
     @property
     def total(self) -> int:
-        """How many addresses are free."""
+        """The number of free addresses."""
         return self._total
 
     @property
     def largest(self) -> int:
-        """The length of the longest run, 0 if there is none."""
-        return (self._by_size.greatest() or 0) >> self._bits
+        """The length of the longest run; 0 if there is none."""
+        return (self._by_size.find_greatest() or 0) >> self._bits
 
-    def shortest(self, count: int) -> int:
-        """Return the length of the shortest run that has `count` addresses, 0 if none has."""
-        return (self._by_size.from_(count << self._bits) or 0) >> self._bits
+    def find_shortest(self, count: int) -> int:
+        """Return the length of the shortest run of at least `count` addresses; 0 if none."""
+        return (self._by_size.find_at_least(count << self._bits) or 0) >> self._bits
 
-    def fitting(self, count: int) -> int:
-        """Return how many runs have `count` addresses."""
-        return self._by_size.count_from(count << self._bits)
+    def count_fitting(self, count: int) -> int:
+        """Return the number of runs of at least `count` addresses."""
+        return self._by_size.count_at_least(count << self._bits)
 
-    def beside(self, first: int, last: int) -> tuple[int, int]:
-        """Return the lengths of the runs right before and right after a span that is taken."""
+    def measure_neighbors(self, first: int, last: int) -> tuple[int, int]:
+        """Return the lengths of the runs directly before and directly after a taken span."""
         bits, mask = self._bits, self._mask
-        before, after = self._by_start.around(first << bits)
+        before, after = self._by_start.find_neighbors(first << bits)
         length_before = length_after = 0
         if before is not None and before & mask == first - 1:
             length_before = first - (before >> bits)
@@ -191,15 +199,15 @@ class FreeExtents:
         return length_before, length_after
 
     def take(self, count: int) -> int | None:
-        """Take `count` addresses from the start of the shortest run that has so many.
+        """Take `count` addresses from the start of the shortest run that is long enough.
 
-        Of several such runs it is the one with the lowest address.
+        Of several such runs, the one with the lowest address is used.
 
         Returns:
-            The first address taken, None if no run is long enough.
+            The first address; None if no run is long enough.
         """
         bits = self._bits
-        extent = self._by_size.from_(count << bits)
+        extent = self._by_size.find_at_least(count << bits)
         if extent is None:
             return None
         size, start = extent >> bits, extent & self._mask
@@ -214,28 +222,28 @@ class FreeExtents:
         return start
 
     def take_aligned(self, count: int) -> int | None:
-        """Take `count` addresses that begin at a multiple of `count`.
+        """Take `count` addresses whose first one is a multiple of `count`.
 
-        They come from the shortest run that has such, of several such runs from the one with the
-        lowest address, and there as low as possible.
+        They are the lowest ones in the shortest run that includes such addresses; of several such
+        runs, in that with the lowest address.
 
         Returns:
-            The first address taken, None if no run has them.
+            The first address; None if no run includes such addresses.
         """
-        extent = self._by_size.from_(count << self._bits)
+        extent = self._by_size.find_at_least(count << self._bits)
         while extent is not None:
             size, start = extent >> self._bits, extent & self._mask
             first = -(-start // count) * count
             if first + count <= start + size:
                 self.take_exactly(first, first + count - 1)
                 return first
-            # Only runs shorter than twice the block are passed over: all others have one.
-            extent = self._by_size.from_(extent + 1)
+            # Any run of twice the size includes such addresses, so few runs are skipped.
+            extent = self._by_size.find_at_least(extent + 1)
         return None
 
     def take_first(self, most: int) -> Span | None:
-        """Take the lowest free addresses in a row, `most` at most; None if nothing is free."""
-        placed = self._by_start.from_(0)
+        """Take the lowest run of free addresses, at most `most`; None if nothing is free."""
+        placed = self._by_start.find_at_least(0)
         if placed is None:
             return None
         first = placed >> self._bits
@@ -243,11 +251,11 @@ class FreeExtents:
         self.take_exactly(first, last)
         return first, last
 
-    def within(self, first: int, last: int) -> Iterator[Span]:
-        """Yield the free parts of a span, ascending; nothing may change meanwhile."""
+    def iterate_free(self, first: int, last: int) -> Iterator[Span]:
+        """Yield the free parts of a span, ascending; the free space must not change meanwhile."""
         bits, mask = self._bits, self._mask
         while first <= last:
-            run, following = self._by_start.around(first + 1 << bits)
+            run, following = self._by_start.find_neighbors(first + 1 << bits)
             if run is not None and run & mask >= first:
                 end = min(run & mask, last)
                 yield first, end
@@ -258,13 +266,13 @@ class FreeExtents:
                 first = following >> bits
 
     def take_exactly(self, first: int, last: int) -> int | None:
-        """Take exactly these addresses, or none of them.
+        """Take exactly these addresses if all of them are free; otherwise take none.
 
         Returns:
-            None if they were taken, else the lowest one that is not free.
+            The lowest address that is not free; None if all were taken.
         """
         bits, mask = self._bits, self._mask
-        placed, _ = self._by_start.around(first + 1 << bits)
+        placed, _ = self._by_start.find_neighbors(first + 1 << bits)
         if placed is None or placed & mask < first:
             return first
         start, end = placed >> bits, placed & mask
@@ -273,32 +281,35 @@ class FreeExtents:
         self._by_start.remove(placed)
         self._by_size.remove(end - start + 1 << bits | start)
         if start < first:
-            self._put(start, first - 1)
+            self._add_run(start, first - 1)
         if last < end:
-            self._put(last + 1, end)
+            self._add_run(last + 1, end)
         self._total -= last - first + 1
         return None
 
-    def give(self, first: int, last: int) -> None:
-        """Make addresses free that are not, and merge them with the runs that they touch."""
+    def release_span(self, first: int, last: int) -> None:
+        """Make taken addresses free, and merge them with the runs that they touch."""
         bits, mask = self._bits, self._mask
         self._total += last - first + 1
-        before, after = self._by_start.around(first << bits)
-        place: int | None = None  # of a neighbour, which the merged run takes over
+        before, after = self._by_start.find_neighbors(first << bits)
+        # A run that touches the span is removed by size, and replaced by the merged run by
+        # address.
+        merged_run: int | None = None
         if before is not None and before & mask == first - 1:
             self._by_size.remove(first - (before >> bits) << bits | before >> bits)
-            place, first = before, before >> bits
+            merged_run, first = before, before >> bits
         if after is not None and after >> bits == last + 1:
             self._by_size.remove((after & mask) - last << bits | last + 1)
-            if place is not None:
+            if merged_run is not None:
                 self._by_start.remove(after)
-            place, last = before if place is not None else after, after & mask
-        if place is None:
-            self._put(first, last)
+            merged_run, last = before if merged_run is not None else after, after & mask
+        if merged_run is None:
+            self._add_run(first, last)
             return
-        self._by_start.replace(place, first << bits | last)
+        self._by_start.replace(merged_run, first << bits | last)
         self._by_size.add(last - first + 1 << bits | first)
 
-    def _put(self, first: int, last: int) -> None:
+    def _add_run(self, first: int, last: int) -> None:
+        """Add a run to both indexes."""
         self._by_start.add(first << self._bits | last)
         self._by_size.add(last - first + 1 << self._bits | first)

@@ -1,12 +1,13 @@
-"""A pool's geometry: which addresses it may hand out at all.
+"""The layout of a pool: the addresses that it may allocate.
 
-A pool owns a CIDR, hands out from one or several ranges inside it, and leaves reserved CIDRs
-alone. What remains are its blocks: ranges that touch act as one, gaps and reservations split.
-Network, broadcast and gateway addresses are like any other unless the caller reserves them.
+A pool owns a CIDR. It allocates from one or several ranges inside the CIDR, except for addresses
+in reserved CIDRs. The result is a list of blocks: ranges that touch are one block, and gaps and
+reserved CIDRs split blocks. Network, broadcast and gateway addresses are allocated like any other,
+unless the caller reserves them.
 
-What is wrong with a specification is a list of sentences. The rules, their order and their wording
-are those of Butler's ValidatePoolSpec, so that webhook answers and conditions read the same. Two
-differences: IPv6 is accepted, and a reserved CIDR of the other family is named as such.
+The faults of a specification are sentences. The rules, their order and their wording are those of
+Butler's ValidatePoolSpec, so that webhook answers and conditions read the same. There are two
+differences: IPv6 is accepted, and the message about a reserved CIDR of the other family says so.
 """
 
 from bisect import bisect_right
@@ -28,17 +29,17 @@ from allocator.addresses import (
 from allocator.errors import InvalidCIDR, InvalidPool, InvalidRequest, OutOfRange, PoolTooLarge
 
 MAX_ADDRESSES = 1_048_576
-"""How many addresses a pool of IPv4 may span by default: a /12."""
+"""The number of addresses that an IPv4 pool may span by default: a /12."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which addresses a pool may hand out.
+    """The addresses that a pool may allocate.
 
     Args:
         cidr: all addresses that the pool owns.
-        reserved: what is never handed out; what lies outside the ranges does not matter.
-        ranges: what is handed out: inside `cidr`, ascending, without overlap, at least one.
+        reserved: addresses that are never allocated; they may lie outside of the ranges.
+        ranges: the ranges to allocate from: at least one, inside `cidr`, ascending, disjoint.
 
     Raises:
         InvalidPool: ranges and CIDR contradict each other.
@@ -54,9 +55,9 @@ class Layout:
     def __post_init__(self) -> None:
         if not self.ranges:
             raise InvalidPool(["no allocatable ranges defined"])
-        foreign = any(span.family != self.cidr.family for span in self.reserved)
-        tangled = any(lower.last >= upper.first for lower, upper in pairwise(self.ranges))
-        if foreign or tangled or not all(map(self.cidr.contains, self.ranges)):
+        has_foreign = any(span.family != self.cidr.family for span in self.reserved)
+        are_out_of_order = any(lower.last >= upper.first for lower, upper in pairwise(self.ranges))
+        if has_foreign or are_out_of_order or not all(map(self.cidr.contains, self.ranges)):
             raise InvalidPool(
                 ["ranges must lie in the pool CIDR, sorted and non-overlapping, in one family"]
             )
@@ -76,18 +77,18 @@ class Layout:
         *,
         max_addresses: int | None = MAX_ADDRESSES,
     ) -> "Layout":
-        """Read a pool's specification.
+        """Parse a pool's specification.
 
         Args:
             cidr: the CIDR of the pool.
-            reserved: CIDRs inside it that are never handed out.
-            ranges: (start, end) of what is handed out; none means the whole CIDR.
-            max_addresses: how many IPv4 addresses there may be from the first of the first range
-                to the last of the last, gaps included; None for any number. IPv6 has no limit: the
-                smallest subnet in use there, a /64, is beyond any that means something for IPv4.
+            reserved: CIDRs inside it that are never allocated.
+            ranges: (start, end) of each range to allocate from; empty means the whole CIDR.
+            max_addresses: the largest number of IPv4 addresses from the start of the first range
+                to the end of the last one, gaps included; None for no limit. IPv6 has no limit,
+                because even its usual subnet, a /64, exceeds any useful limit.
 
         Raises:
-            InvalidPool: the specification contradicts itself; carries every fault found.
+            InvalidPool: the specification has faults; the exception has all of them.
             PoolTooLarge: it spans more than `max_addresses` of IPv4.
         """
         messages = validate_pool(cidr, reserved, ranges)
@@ -95,11 +96,11 @@ class Layout:
             raise InvalidPool(messages)
         whole = AddressRange.parse_cidr(cidr)
         parsed = [_read_range(*ends, whole.family) for ends in ranges] or [whole]
-        kept = [_read_reserved(entry, whole.family) for entry in reserved]
+        reserved_ranges = [_read_reserved(entry, whole.family) for entry in reserved]
         span = parsed[-1].last - parsed[0].first + 1
         if max_addresses is not None and whole.family == 4 and span > max_addresses:
             raise PoolTooLarge(span, max_addresses)
-        return cls(whole, tuple(kept), tuple(parsed))
+        return cls(whole, tuple(reserved_ranges), tuple(parsed))
 
     @property
     def family(self) -> Family:
@@ -107,12 +108,12 @@ class Layout:
         return self.cidr.family
 
     def clip(self, span: Span) -> list[Span]:
-        """Return the parts of a span that the pool may hand out, ascending."""
+        """Return the parts of a span that the pool may allocate, ascending."""
         first, last = span
-        at = bisect_right(self._starts, first) - 1
-        if at >= 0 and last <= self.blocks[at].last:
+        index = bisect_right(self._starts, first) - 1
+        if index >= 0 and last <= self.blocks[index].last:
             return [span]  # almost every range lies in one block
-        touched = self.blocks[max(at, 0) : bisect_right(self._starts, last)]
+        touched = self.blocks[max(index, 0) : bisect_right(self._starts, last)]
         return [
             (max(first, block.first), min(last, block.last))
             for block in touched
@@ -120,29 +121,29 @@ class Layout:
         ]
 
     def span_of(self, address_range: AddressRange) -> Span | None:
-        """Return a range as numbers of the pool's family, None if it is of the other one."""
+        """Return a range as numbers; None if it is not of the pool's family."""
         same = address_range.in_family(self.cidr.family)
         return None if same is None else (same.first, same.last)
 
     def pinned_span(self, pin: AddressRange) -> Span:
-        """Return a wanted range as numbers, which has to lie inside one single range.
+        """Return a pinned range as numbers.
 
         Raises:
-            OutOfRange: it does not.
+            OutOfRange: it does not lie inside a single range of the pool.
         """
         span = self.span_of(pin)
         if span is not None:
-            at = bisect_right(self.ranges, span[0], key=attrgetter("first")) - 1
-            if at >= 0 and span[1] <= self.ranges[at].last:
+            index = bisect_right(self.ranges, span[0], key=attrgetter("first")) - 1
+            if index >= 0 and span[1] <= self.ranges[index].last:
                 return span
-        raise OutOfRange(self._why_not_inside(pin, span))
+        raise OutOfRange(self._explain_outside(pin, span))
 
     def could_ever(self, count: int) -> bool:
-        """Return whether the empty pool has `count` addresses in a row."""
+        """Return whether the empty pool has `count` consecutive addresses."""
         return 0 < count <= self.longest
 
     def block_size(self, prefix_length: int) -> int:
-        """Return how many addresses a CIDR of this prefix length has.
+        """Return the number of addresses in a CIDR of this prefix length.
 
         Raises:
             InvalidRequest: the pool's family has no such prefix length.
@@ -156,30 +157,30 @@ class Layout:
 
     @property
     def longest(self) -> int:
-        """How many addresses in a row the empty pool has."""
+        """The length of the longest block of the empty pool."""
         return max((block.size for block in self.blocks), default=0)
 
     @property
     def largest_aligned(self) -> int:
-        """How many addresses the largest CIDR has that the empty pool could hand out."""
+        """The size of the largest CIDR that the empty pool could allocate."""
         return max(map(_largest_aligned, self.blocks), default=0)
 
     def could_ever_pin(self, pin: AddressRange) -> bool:
-        """Return whether the empty pool would hand out exactly this range."""
+        """Return whether the empty pool could allocate exactly this range."""
         try:
             span = self.pinned_span(pin)
         except OutOfRange:
             return False
         return self.clip(span) == [span]
 
-    def _why_not_inside(self, pin: AddressRange, span: Span | None) -> str:
-        """Return the message for a pinned range that lies in no single range of the pool."""
+    def _explain_outside(self, pin: AddressRange, span: Span | None) -> str:
+        """Return the message for a pinned range that is not inside a single range of the pool."""
         name = f"pinned range {pin.start_text}-{pin.end_text}"
         if span is None:
             return f"{name} is IPv{pin.family}, the pool is IPv{self.family}"
         labels = [
-            f"ranges[{at}] {address_range.start_text}-{address_range.end_text}"
-            for at, address_range in enumerate(self.ranges)
+            f"ranges[{index}] {address_range.start_text}-{address_range.end_text}"
+            for index, address_range in enumerate(self.ranges)
         ]
         touched = [
             label
@@ -195,21 +196,28 @@ class Layout:
 
 
 def _largest_aligned(block: AddressRange) -> int:
+    """Return the size of the largest CIDR in a block.
+
+    It is the largest power of two that fits the block, or half of it: of addresses aligned to the
+    half, every block includes enough.
+    """
     size = 1 << block.size.bit_length() - 1
     fits = -(-block.first // size) * size + size - 1 <= block.last
     return size if fits else size >> 1
 
 
 def _read_range(start: str, end: str, family: Family) -> AddressRange:
+    """Parse a range of a specification that `validate_pool` has accepted."""
     first, last = address_in(start, family), address_in(end, family)
-    assert first is not None  # else validate_pool would have refused them
+    assert first is not None
     assert last is not None
     return AddressRange(first, last, family)
 
 
 def _read_reserved(entry: str, family: Family) -> AddressRange:
+    """Parse a reserved CIDR of a specification that `validate_pool` has accepted."""
     reserved = AddressRange.parse_cidr(entry).in_family(family)
-    assert reserved is not None  # likewise
+    assert reserved is not None
     return reserved
 
 
@@ -219,11 +227,11 @@ _Bounds = tuple[int | None, int | None]
 
 @dataclass(frozen=True, slots=True)
 class LayoutFault:
-    """What is wrong in a pool's specification, and where.
+    """A fault of a pool's specification.
 
     Args:
-        path: the part at fault: `("cidr",)`, `("reserved", 1)`, `("ranges", 0, "start")`.
-        message: one sentence.
+        path: the faulty field, such as `("cidr",)`, `("reserved", 1)`, `("ranges", 0, "start")`.
+        message: a sentence about it.
     """
 
     path: tuple[str | int, ...]
@@ -233,12 +241,12 @@ class LayoutFault:
 def validate_pool(
     cidr: str, reserved: Sequence[str] = (), ranges: Sequence[Ends] = ()
 ) -> list[str]:
-    """Return every fault of a pool's specification, one sentence each; empty if it is sound.
+    """Return the faults of a pool's specification, a sentence for each; empty if it is valid.
 
     Args:
         cidr: the CIDR of the pool.
-        reserved: CIDRs that are never handed out.
-        ranges: (start, end) of what is handed out; none means the whole CIDR.
+        reserved: CIDRs that are never allocated.
+        ranges: (start, end) of each range to allocate from; empty means the whole CIDR.
     """
     return [fault.message for fault in pool_faults(cidr, reserved, ranges)]
 
@@ -246,34 +254,39 @@ def validate_pool(
 def pool_faults(
     cidr: str, reserved: Sequence[str] = (), ranges: Sequence[Ends] = ()
 ) -> list[LayoutFault]:
-    """Return every fault of a pool's specification with its place; arguments as validate_pool."""
+    """Return the faults of a pool's specification with their paths.
+
+    The parameters are those of `validate_pool`.
+    """
     try:
         pool = AddressRange.parse_cidr(cidr)
     except InvalidCIDR as error:
+        # Without the CIDR, neither the family nor the bounds of the other fields are known.
         return [LayoutFault(("cidr",), f"invalid pool CIDR: {error}")]
-    kept = [_parse_reserved(cidr_entry, pool.family) for cidr_entry in reserved]
+    reserved_ranges = [_parse_reserved(cidr_entry, pool.family) for cidr_entry in reserved]
     bounds = [
         (address_in(start, pool.family), address_in(end, pool.family)) for start, end in ranges
     ]
     faults: list[LayoutFault] = []
-    for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
+    for index, (entry, reserved_range) in enumerate(zip(reserved, reserved_ranges, strict=True)):
         if isinstance(reserved_range, str):
-            faults.append(LayoutFault(("reserved", at), reserved_range))
+            faults.append(LayoutFault(("reserved", index), reserved_range))
         elif not pool.contains(reserved_range):
             message = (
                 f"reserved CIDR {quote_value(entry)} is not within pool CIDR {quote_value(cidr)}"
             )
-            faults.append(LayoutFault(("reserved", at), message))
+            faults.append(LayoutFault(("reserved", index), message))
     for index in range(len(ranges)):
-        faults += _range_faults(pool, cidr, ranges=ranges, bounds=bounds, index=index)
-    for at, (entry, reserved_range) in enumerate(zip(reserved, kept, strict=True)):
+        faults += _find_range_faults(pool, cidr, ranges=ranges, bounds=bounds, index=index)
+    for index, (entry, reserved_range) in enumerate(zip(reserved, reserved_ranges, strict=True)):
         if not isinstance(reserved_range, str):
-            for message in _straddling_faults(entry, reserved_range, ranges=ranges, bounds=bounds):
-                faults.append(LayoutFault(("reserved", at), message))
+            for message in _find_straddling(entry, reserved_range, ranges=ranges, bounds=bounds):
+                faults.append(LayoutFault(("reserved", index), message))
     return faults
 
 
 def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
+    """Return a reserved CIDR, or the message about its fault."""
     try:
         parsed = AddressRange.parse_cidr(entry)
     except InvalidCIDR as error:
@@ -284,44 +297,50 @@ def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
     )
 
 
-def _range_faults(
+def _find_range_faults(
     pool: AddressRange, cidr: str, ranges: Sequence[Ends], bounds: Sequence[_Bounds], index: int
 ) -> Iterator[LayoutFault]:
-    """Yield the faults of one range: addresses, order, CIDR, and the range before."""
+    """Yield the faults of one range.
+
+    They concern its addresses, their order, the pool's CIDR, and the order of ranges.
+    """
     start, end = ranges[index]
     first, last = bounds[index]
-    here = ("ranges", index)
+    range_path = ("ranges", index)
     family = f"is not a valid IPv{pool.family} address"
     if first is None:
-        yield LayoutFault((*here, "start"), f"ranges[{index}].start {quote_value(start)} {family}")
+        yield LayoutFault(
+            (*range_path, "start"), f"ranges[{index}].start {quote_value(start)} {family}"
+        )
     elif last is None:
-        yield LayoutFault((*here, "end"), f"ranges[{index}].end {quote_value(end)} {family}")
+        yield LayoutFault((*range_path, "end"), f"ranges[{index}].end {quote_value(end)} {family}")
     elif first > last:
-        yield LayoutFault(here, f"ranges[{index}] start {start} is after end {end}")
+        yield LayoutFault(range_path, f"ranges[{index}] start {start} is after end {end}")
     else:
         if not (pool.contains(first) and pool.contains(last)):
             yield LayoutFault(
-                here, f"ranges[{index}] ({start}-{end}) falls outside pool CIDR {cidr}"
+                range_path, f"ranges[{index}] ({start}-{end}) falls outside pool CIDR {cidr}"
             )
         before = bounds[index - 1][1] if index else None
         if before is not None and first <= before:
             yield LayoutFault(
-                (*here, "start"),
+                (*range_path, "start"),
                 "ranges must be sorted by start IP and non-overlapping; "
                 f"ranges[{index}].start ({start}) must be greater than "
                 f"ranges[{index - 1}].end ({ranges[index - 1][1]})",
             )
 
 
-def _straddling_faults(
+def _find_straddling(
     entry: str, reserved_range: AddressRange, ranges: Sequence[Ends], bounds: Sequence[_Bounds]
 ) -> Iterator[str]:
-    """Refuse a reserved CIDR of which exactly one end lies inside a range.
+    """Yield the faults of a reserved CIDR of which exactly one end lies inside a range.
 
-    One that holds a whole range is sound: that range then hands out nothing.
+    A reserved CIDR that includes a whole range is valid; nothing is allocated from that range.
     """
     for index, (first, last) in enumerate(bounds):
         if first is None or last is None:
+            # `_find_range_faults` reports a range that cannot be parsed.
             continue
         if (first <= reserved_range.first <= last) != (first <= reserved_range.last <= last):
             start, end = ranges[index]

@@ -1,15 +1,15 @@
-"""The allocator: which addresses of a pool are free, who holds the others, and what to hand out.
+"""The allocator: it knows which addresses of a pool are free and which are held, and allocates.
 
-Best fit: a request gets the start of the shortest free block that is long enough, of several such
-blocks the one with the lowest address. Ranges that others have made are accepted as they are, even
-where they overlap each other or leave the pool; a release frees only what has no other holder.
+Best fit: a request gets the start of the shortest free block that is long enough; of several such
+blocks, that with the lowest address. Existing ranges are accepted even if they overlap each other
+or are partly outside of the pool. A release frees only addresses that no other range holds.
 
-New ranges come out of free space and overlap nothing. Addresses that several ranges hold, because
-others made that so (normally there are none), are counted apart, by segment: the addresses between
-two neighbouring edges are held by the same number. So a range costs one dictionary entry,
-and the state depends only on which ranges are held, not on the order in which they came.
+New ranges come from free space and overlap nothing. Addresses that several existing ranges hold
+are rare. They are counted apart, by segments between edges; all addresses of a segment have the
+same number of holders. So a range needs only one dictionary entry, and the state depends on the
+set of held ranges, not on their order.
 
-A Space belongs to one caller: nothing in it waits, so a caller on one event loop needs no lock.
+No method waits, so a caller on one event loop needs no lock.
 """
 
 from bisect import bisect_left, bisect_right
@@ -25,17 +25,17 @@ from allocator.layout import Layout
 
 
 class Overlaps:
-    """How many ranges more than one hold each address.
+    """For each address, the number of its holders above one ("depth").
 
     Args:
-        ascending: the ranges held at the start, sorted; they may overlap.
+        ascending: the ranges that are held at first, sorted; they may overlap.
     """
 
     __slots__ = ("_depths", "_edges")
 
     def __init__(self, ascending: Sequence[Span]) -> None:
         steps: Counter[int] = Counter()
-        for first, last in _overlapping(ascending):
+        for first, last in _find_overlapping(ascending):
             steps[first] += 1
             steps[last + 1] -= 1
         # Segment i runs from edge i to the address before edge i + 1. Neighbours differ in depth;
@@ -52,71 +52,74 @@ class Overlaps:
 
     @property
     def steps(self) -> list[Span]:
-        """The first address of each segment, and how many ranges more than one hold it."""
+        """The first address of each segment, with the segment's depth."""
         return list(zip(self._edges, self._depths, strict=True))
 
     def add(self, first: int, last: int) -> None:
-        """Count one holder more for addresses that are held already."""
-        self._change(first, last, 1)
+        """Count one more holder for addresses that are held already."""
+        self._change_depth(first, last, 1)
 
     def remove(self, first: int, last: int) -> Iterator[Span]:
-        """Count one holder less; return the parts that now have no holder, ascending."""
+        """Count one holder less; return the parts that have no holder any more, ascending."""
+        # Without overlaps, the range was the only holder.
         if not self._edges:
             return iter(((first, last),))
-        shared = list(self._within(first, last))
+        shared = list(self._find_shared(first, last))
         for span in shared:
-            self._change(*span, -1)
+            self._change_depth(*span, -1)
         return minus([(first, last)], shared)
 
-    def _within(self, first: int, last: int) -> Iterator[Span]:
-        """Yield the parts of a span that several ranges hold."""
-        at = max(bisect_right(self._edges, first) - 1, 0)
-        while at < len(self._edges) and self._edges[at] <= last:
-            if self._depths[at]:
-                yield max(first, self._edges[at]), min(last, self._edges[at + 1] - 1)
-            at += 1
+    def _find_shared(self, first: int, last: int) -> Iterator[Span]:
+        """Yield the parts of a span that have several holders."""
+        index = max(bisect_right(self._edges, first) - 1, 0)
+        while index < len(self._edges) and self._edges[index] <= last:
+            if self._depths[index]:
+                yield max(first, self._edges[index]), min(last, self._edges[index + 1] - 1)
+            index += 1
 
-    def _change(self, first: int, last: int, by: int) -> None:
-        begin, end = self._edge(first), self._edge(last + 1)
-        for at in range(begin, end):
-            self._depths[at] += by
-        for at in range(end, begin - 1, -1):
-            if self._depths[at] == (self._depths[at - 1] if at else 0):
-                del self._edges[at], self._depths[at]
+    def _change_depth(self, first: int, last: int, change: int) -> None:
+        """Add a number to the depth of the addresses from first to last."""
+        begin, end = self._find_or_add_edge(first), self._find_or_add_edge(last + 1)
+        for index in range(begin, end):
+            self._depths[index] += change
+        # Remove edges between segments that now have the same depth.
+        for index in range(end, begin - 1, -1):
+            if self._depths[index] == (self._depths[index - 1] if index else 0):
+                del self._edges[index], self._depths[index]
 
-    def _edge(self, address: int) -> int:
+    def _find_or_add_edge(self, address: int) -> int:
         """Return the index of the edge at an address; insert one if there is none."""
-        at = bisect_left(self._edges, address)
-        if at == len(self._edges) or self._edges[at] != address:
-            self._edges.insert(at, address)
-            self._depths.insert(at, self._depths[at - 1] if at else 0)
-        return at
+        index = bisect_left(self._edges, address)
+        if index == len(self._edges) or self._edges[index] != address:
+            self._edges.insert(index, address)
+            self._depths.insert(index, self._depths[index - 1] if index else 0)
+        return index
 
 
-def _overlapping(ascending: Sequence[Span]) -> Iterator[Span]:
-    """Yield the ranges that share an address with another one."""
+def _find_overlapping(ascending: Sequence[Span]) -> Iterator[Span]:
+    """Yield the ranges that have an address in common with another one."""
     group: list[Span] = []
-    reach = -1
+    reached = -1
     for span in ascending:
-        if span[0] > reach:
+        if span[0] > reached:
             yield from group if len(group) > 1 else ()
             group.clear()
         group.append(span)
-        reach = max(reach, span[1])
+        reached = max(reached, span[1])
     yield from group if len(group) > 1 else ()
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """How full a pool is, in addresses. Gaps between ranges and reserved addresses never count.
+    """The capacity of a pool, in addresses; gaps between ranges and reserved ones never count.
 
     Args:
-        total: what the pool may hand out.
-        allocated: what of it is held, once however many hold it.
-        available: what of it is free.
-        largest_free: the longest free block.
-        fragmentation_percent: 0 if the free space is one block or none, towards 100 the smaller
-            the largest block is compared with all free space; rounded up.
+        total: the addresses that the pool may allocate.
+        allocated: the held addresses; one with several holders counts once.
+        available: the free addresses.
+        largest_free: the length of the longest free block.
+        fragmentation_percent: the share of free addresses outside of the longest free block,
+            rounded up; 0 if nothing is free.
     """
 
     total: int
@@ -132,17 +135,17 @@ class Capacity:
 
 
 def utilization_percent(used: int, total: int) -> int:
-    """Return the share of a pool that is held, rounded down; 0 of an empty pool."""
+    """Return the share of a pool that is held, rounded down; 0 for a pool without addresses."""
     return 100 * used // total if total else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What a range was chosen from.
+    """The free space from which a range was chosen.
 
     Args:
-        block: the size of the free block that it was taken out of.
-        fitting: how many free blocks were long enough, that one included.
+        block: the size of the free block from which it was taken.
+        fitting: the number of free blocks that were long enough, including that block.
     """
 
     block: int
@@ -150,12 +153,12 @@ class Origin:
 
 
 class Space:
-    """The addresses of one pool, free and held.
+    """The free and held addresses of one pool.
 
     Args:
-        layout: what the pool may hand out.
+        layout: the addresses that the pool may allocate.
         ranges: the ranges that are held already; they may overlap each other, appear twice, or
-            lie outside the layout.
+            lie outside of the layout.
     """
 
     __slots__ = ("_free", "_held", "_overlaps", "_taken_in_trial", "layout")
@@ -175,7 +178,7 @@ class Space:
         """The ranges that were taken in the open trial; None outside of a trial."""
 
     def allocate(self, count: int) -> AddressRange:
-        """Take the best-fitting `count` addresses in a row.
+        """Take `count` consecutive addresses by best fit.
 
         Raises:
             InvalidRequest: `count` is not positive.
@@ -189,14 +192,14 @@ class Space:
         return self._add_holder((first, first + count - 1))
 
     def allocate_block(self, prefix_length: int) -> AddressRange:
-        """Take the best-fitting addresses that are one CIDR of this prefix length.
+        """Take a CIDR of this prefix length by best fit.
 
-        The shortest free block that holds such a CIDR gives its lowest one; of several such blocks
-        the one with the lowest address.
+        It is the lowest such CIDR in the shortest free block that includes one; of several such
+        blocks, in that with the lowest address.
 
         Raises:
             InvalidRequest: the pool's family has no such prefix length.
-            PoolExhausted: no free block holds one.
+            PoolExhausted: no free block includes such a CIDR.
         """
         count = self.layout.block_size(prefix_length)
         first = self._free.take_aligned(count)
@@ -205,10 +208,10 @@ class Space:
         return self._add_holder((first, first + count - 1))
 
     def take_lowest(self, count: int) -> tuple[AddressRange, ...]:
-        """Take the lowest `count` free addresses, which need not be in a row.
+        """Take the lowest `count` free addresses, which need not be consecutive.
 
         Returns:
-            One range for each run of them, ascending.
+            A range for each run of consecutive addresses, ascending.
 
         Raises:
             InvalidRequest: `count` is not positive.
@@ -230,8 +233,8 @@ class Space:
         """Take exactly these addresses.
 
         Raises:
-            OutOfRange: they do not lie inside one single range of the pool.
-            PinnedRangeConflict: one of them is reserved or held; names the first.
+            OutOfRange: they do not lie inside a single range of the pool.
+            PinnedRangeConflict: an address is reserved or held; the exception has the first one.
         """
         first, last = self.layout.pinned_span(pin)
         obstacle = self._free.take_exactly(first, last)
@@ -240,10 +243,10 @@ class Space:
         return self._add_holder((first, last))
 
     def hold(self, address_range: AddressRange) -> None:
-        """Note that a range is held, as an existing object says, whether it is free or not.
+        """Record an existing range as held, whether it is free or not.
 
-        Parts of it that are held already are counted as overlapping; parts that the pool does not
-        hand out change nothing in what is free. A range of the other family is ignored.
+        Parts that are held already count as overlaps. Parts that the pool does not allocate do not
+        change the free space. A range of the other family is ignored.
         """
         span = self.layout.span_of(address_range)
         if span is not None:
@@ -277,24 +280,24 @@ class Space:
         """Take the free parts of a span, and count the others as overlapping."""
         for first, last in self.layout.clip(span):
             if self._free.take_exactly(first, last) is None:
-                continue  # so it is with almost every range
-            free = list(self._free.within(first, last))
+                continue  # almost every range is free
+            free = list(self._free.iterate_free(first, last))
             for run in free:
                 self._free.take_exactly(*run)
             for part in minus([(first, last)], free):
                 self._overlaps.add(*part)
 
     def _add_holder(self, span: Span) -> AddressRange:
-        """Count one holder more for a range; return the range."""
+        """Count one more holder for a range; return the range."""
         self._held[span] = self._held.get(span, 0) + 1
         if self._taken_in_trial is not None:
             self._taken_in_trial.append(span)
         return AddressRange(*span, self.layout.family)
 
     def release(self, address_range: AddressRange) -> None:
-        """Release a range that one holder has; it becomes free when its last holder releases it.
+        """Release a range for one holder; addresses without another holder become free.
 
-        A range of the other family is none of this pool's, so that nothing happens.
+        A range of the other family is ignored, because `hold` ignores it.
 
         Raises:
             NotHeld: exactly this range has no holder.
@@ -308,10 +311,10 @@ class Space:
         self._remove_holder(span)
 
     def undo_take(self, address_range: AddressRange) -> None:
-        """Undo that a range was taken or held a moment ago, because its caller gives up.
+        """Undo the last `allocate`, `pin` or `hold` of a range, because the caller gives up.
 
-        Unlike `release`, this works in a trial, where it has to be the range that was taken last:
-        the end of the trial gives back only what is still taken. The range must be of this family.
+        Unlike `release`, this is allowed in a trial, and there only for the range that was taken
+        last. The range must be of the pool's family.
         """
         span = (address_range.first, address_range.last)
         if self._taken_in_trial is not None:
@@ -320,7 +323,7 @@ class Space:
         self._remove_holder(span)
 
     def _remove_holder(self, span: Span) -> None:
-        """Count one holder less for a range; free the addresses that have no holder now."""
+        """Count one holder less for a range; free the addresses that have no holder any more."""
         holders = self._held[span] - 1
         if holders:
             self._held[span] = holders
@@ -328,11 +331,14 @@ class Space:
             del self._held[span]
         for part in self.layout.clip(span):
             for first, last in self._overlaps.remove(*part):
-                self._free.give(first, last)
+                self._free.release_span(first, last)
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Give back at the end whatever is taken in this context; nothing is released in it."""
+        """Release all ranges that were taken in this context at its end.
+
+        Within it, nothing may be released by other means than `undo_take`.
+        """
         assert self._taken_in_trial is None, "trials are not nested"
         spans = self._taken_in_trial = []
         try:
@@ -343,42 +349,42 @@ class Space:
                 self._remove_holder(span)
 
     def state(self) -> tuple[Layout, Mapping[Span, int], Sequence[Span], Sequence[Span]]:
-        """Return all that answers depend on, to compare: two of the same layout and ranges agree.
+        """Return the whole state, for comparison: it is equal for equal layouts and held ranges.
 
         Returns:
-            The layout, how many hold each range, where ranges overlap, the free blocks.
+            The layout, the number of holders by range, the overlaps, and the free blocks.
         """
         return self.layout, self._held.copy(), self._overlaps.steps, list(self._free)
 
     @property
     def total(self) -> int:
-        """How many addresses the pool may hand out."""
+        """The number of addresses that the pool may allocate."""
         return self.layout.total
 
     @property
     def free(self) -> int:
-        """How many of them are free."""
+        """The number of free addresses."""
         return self._free.total
 
     @property
     def used(self) -> int:
-        """How many of them are held."""
+        """The number of held addresses."""
         return self.total - self.free
 
     @property
     def largest_free(self) -> int:
-        """The length of the longest free block, 0 if nothing is free."""
+        """The length of the longest free block; 0 if nothing is free."""
         return self._free.largest
 
     @property
     def fragmentation_percent(self) -> int:
-        """How split the free space is, see Capacity."""
+        """The fragmentation of the free space, see `Capacity`."""
         if not self.free:
             return 0
         return 100 - self.largest_free * 100 // self.free
 
     def capacity(self) -> Capacity:
-        """Return the figures of a pool's status as of now."""
+        """Return the current capacity, which the pool's status reports."""
         return Capacity(
             total=self.total,
             allocated=self.used,
@@ -397,20 +403,21 @@ class Space:
         return 0 < count <= self.largest_free
 
     def shortest_free(self, count: int) -> int:
-        """Return the length of the block that `allocate(count)` would take from, 0 if none."""
-        return self._free.shortest(count)
+        """Return the length of the block that `allocate(count)` would use; 0 if there is none."""
+        return self._free.find_shortest(count)
 
     def origin(self, address_range: AddressRange) -> Origin:
-        """Return the free extent that a range was chosen from; the range was taken just now."""
-        before, after = self._free.beside(address_range.first, address_range.last)
+        """Return the free space from which a range was chosen; call this directly afterwards."""
+        before, after = self._free.measure_neighbors(address_range.first, address_range.last)
+        # The remainders of the block beside the range are runs now, and must not count as others.
         remainders = sum(length >= address_range.size for length in (before, after))
-        fitting = self._free.fitting(address_range.size) - remainders + 1
+        fitting = self._free.count_fitting(address_range.size) - remainders + 1
         return Origin(before + address_range.size + after, fitting)
 
     def could_ever(self, count: int) -> bool:
-        """Return whether the empty pool has `count` addresses in a row."""
+        """Return whether the empty pool has `count` consecutive addresses."""
         return self.layout.could_ever(count)
 
     def could_ever_pin(self, pin: AddressRange) -> bool:
-        """Return whether the empty pool would hand out exactly this range."""
+        """Return whether the empty pool could allocate exactly this range."""
         return self.layout.could_ever_pin(pin)

@@ -157,10 +157,10 @@ class _PlaneStarter:
         child = children.start(self._settings.apiserver, arguments)
         plane = RealControlPlane(url, self._clients, servers=self._servers, folder=self._folder)
         async with ClientSession(url, connector=TCPConnector(ssl=plane.tls())) as session:
-            await children.ready(child, session, "/readyz")
+            await children.wait_until_ready(child, session, "/readyz")
             # kube-apiserver creates this namespace later. Go's envtest waits for it, too, because
             # tests use it.
-            await children.ready(child, session, "/api/v1/namespaces/default")
+            await children.wait_until_ready(child, session, "/api/v1/namespaces/default")
         return plane
 
     async def _start_etcd(self, children: Children) -> str:
@@ -178,7 +178,7 @@ class _PlaneStarter:
         ]
         child = children.start(self._settings.etcd, arguments)
         async with ClientSession(client) as session:
-            await children.ready(child, session, "/health")
+            await children.wait_until_ready(child, session, "/health")
         return client
 
     def _prepare_apiserver(
@@ -238,7 +238,7 @@ class _PlaneStarter:
         child = children.start(self._settings.controller_manager, _format_flags(arguments))
         connector = TCPConnector(ssl=plane.tls())
         async with ClientSession(f"https://{_HOST}:{port}", connector=connector) as session:
-            await children.ready(child, session, "/healthz")
+            await children.wait_until_ready(child, session, "/healthz")
         plane.controllers = controllers
 
 

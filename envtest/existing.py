@@ -1,4 +1,4 @@
-"""A control plane that runs already: USE_EXISTING_CLUSTER with KUBECONFIG."""
+"""A control plane that was started elsewhere: USE_EXISTING_CLUSTER with KUBECONFIG."""
 
 import base64
 import os
@@ -17,18 +17,18 @@ from envtest.settings import PlaneError
 
 
 class ExistingControlPlane(RunningControlPlane):
-    """A cluster that runs already; it is used as its kubeconfig's current user."""
+    """A running cluster; it is used as the current user of its kubeconfig."""
 
     kind = "existing"
 
     def __init__(self, url: str, authority: bytes, user: dict[str, Any]) -> None:
         super().__init__(url)
-        # A whole cluster runs both.
+        # A complete cluster runs kube-controller-manager with both.
         self.controllers = frozenset(("namespaces", "garbage"))
         self._authority = authority
         self._token = str(user.get("token") or "")
-        certificate = _material(user, "client-certificate")
-        key = _material(user, "client-key")
+        certificate = _read_material(user, "client-certificate")
+        key = _read_material(user, "client-key")
         self._pair = KeyPair(certificate, key) if certificate and key else None
         if not self._token and self._pair is None:
             raise PlaneError("the kubeconfig's user has neither a token nor a client certificate")
@@ -38,7 +38,7 @@ class ExistingControlPlane(RunningControlPlane):
         """Read the kubeconfig that KUBECONFIG names.
 
         Raises:
-            PlaneError: it cannot be read or lacks something.
+            PlaneError: it cannot be read, or lacks a server, a user or credentials.
         """
         path = Path(os.environ.get("KUBECONFIG") or Path.home() / ".kube" / "config")
         try:
@@ -46,7 +46,7 @@ class ExistingControlPlane(RunningControlPlane):
             context = _find_entry(document, "contexts", document["current-context"])["context"]
             cluster = _find_entry(document, "clusters", context["cluster"])["cluster"]
             user = _find_entry(document, "users", context["user"])["user"]
-            return cls(cluster["server"], _material(cluster, "certificate-authority"), user)
+            return cls(cluster["server"], _read_material(cluster, "certificate-authority"), user)
         except (OSError, yaml.YAMLError, KeyError, TypeError, StopIteration) as error:
             raise PlaneError(
                 f"{path} is no usable kubeconfig ({error!r}); set KUBECONFIG"
@@ -71,14 +71,15 @@ class ExistingControlPlane(RunningControlPlane):
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 
-def _find_entry(document: dict[str, Any], part: str, name: str) -> dict[str, Any]:
+def _find_entry(document: dict[str, Any], section: str, name: str) -> dict[str, Any]:
+    """Return the entry of this name in a list of a kubeconfig; StopIteration if there is none."""
     entry: dict[str, Any] = next(
-        candidate for candidate in document[part] if candidate["name"] == name
+        candidate for candidate in document[section] if candidate["name"] == name
     )
     return entry
 
 
-def _material(owner: dict[str, Any], name: str) -> bytes:
+def _read_material(owner: dict[str, Any], name: str) -> bytes:
     """Return the content of NAME-data, or of the file that NAME names."""
     if owner.get(f"{name}-data"):
         return base64.b64decode(owner[f"{name}-data"])

@@ -1,4 +1,4 @@
-"""Private keys and other secrets in files: written in one step, damage reported clearly."""
+"""Private keys and other secrets in files: atomic writes, and clear errors for damaged files."""
 
 import os
 from pathlib import Path
@@ -13,15 +13,15 @@ REMEDY = "restore it from a copy, or give another folder"
 
 
 def create_key() -> ec.EllipticCurvePrivateKey:
-    """Make a key."""
+    """Return a new private key."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
 def read_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Read a key, or make one there that only its owner can read.
+    """Read a key from a file; create the file, readable only by its owner, if there is none.
 
     Raises:
-        DiskError: what is there is no such key.
+        DiskError: the file does not contain such a key.
     """
     if path.exists():
         return read_key(path)
@@ -31,10 +31,10 @@ def read_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
-    """Read a key of the kind that is made here.
+    """Read an elliptic curve key from a file.
 
     Raises:
-        DiskError: it is none.
+        DiskError: the file does not contain such a key.
     """
     try:
         key = serialization.load_pem_private_key(path.read_bytes(), password=None)
@@ -46,13 +46,14 @@ def read_key(path: Path) -> ec.EllipticCurvePrivateKey:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Write a file that only its owner can read, in one step."""
+    """Write a file that only its owner can read, atomically: under another name, then renamed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.unlink(missing_ok=True)
-    part.touch(mode=0o600)
-    part.write_text(content, encoding="utf-8")
-    part.replace(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    # A file that a killed process of the same number left.
+    temporary.unlink(missing_ok=True)
+    temporary.touch(mode=0o600)
+    temporary.write_text(content, encoding="utf-8")
+    temporary.replace(path)
 
 
 def pem(key: ec.EllipticCurvePrivateKey) -> bytes:

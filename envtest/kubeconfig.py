@@ -17,15 +17,15 @@ def kubeconfig(
     certificate: KeyPair | None = None,
     name: str = "envtest",
 ) -> str:
-    """Return a kubeconfig as YAML.
+    """Return a kubeconfig as YAML, with one cluster, one user and one context.
 
     Args:
-        url: of the server.
-        authority: the PEM certificate that the server's is signed by.
-        user: the name of the credentials.
-        token: a bearer token, or
-        certificate: a client certificate.
-        name: of cluster and context.
+        url: the URL of the server.
+        authority: the certificate that signed the server's, as PEM.
+        user: the name of the user.
+        token: the user's bearer token; empty for none.
+        certificate: the user's client certificate; None for none.
+        name: the name of the cluster and the context.
     """
     credentials: dict[str, Any] = {"token": token} if token else {}
     if certificate is not None:

@@ -7,9 +7,9 @@ It gives Services the addresses of CiliumLoadBalancerIPPools, and needs neither 
         async with cilium_lbipam(plane.kubeconfig()) as lbipam:
             ...
 
-The program is `cilium-lbipam`, which `make real` builds of Cilium's own modules. It works while it
-holds the operator's Lease in kube-system. After it was killed, the next one waits until that Lease
-expires, 15 seconds at most.
+The program is `cilium-lbipam`, which `make real` builds from Cilium's own modules. It works while
+it has the operator's Lease in kube-system. If it is killed, the next one waits until that Lease
+expires, at most 15 seconds.
 """
 
 import tempfile
@@ -31,14 +31,14 @@ _PRINT_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class LbIpam:
-    """An LB-IPAM that runs."""
+    """A running LB-IPAM."""
 
     _child: Child
     _children: Children
 
     @property
     def pid(self) -> int:
-        """Return the number of its process."""
+        """The id of its process."""
         return self._child.process.pid
 
     def log(self) -> str:
@@ -46,7 +46,7 @@ class LbIpam:
         return self._child.log.read_text(encoding="utf-8", errors="replace")
 
     async def watch(self) -> None:
-        """Wait until it ends, which it does not by itself.
+        """Wait for the end of its process, which is always an error.
 
         Raises:
             PlaneError: it ended; the message ends with its last lines.
@@ -54,7 +54,12 @@ class LbIpam:
         await self._children.watch(self._child)
 
 
-def _program(settings: EnvironmentSettings) -> Path:
+def _require_program(settings: EnvironmentSettings) -> Path:
+    """Return the path of the program.
+
+    Raises:
+        PlaneError: the environment names none.
+    """
     if settings.lbipam is None:
         raise PlaneError(
             "there is no LB-IPAM: put it into KUBEBUILDER_ASSETS as cilium-lbipam, or name it in"
@@ -67,20 +72,20 @@ def _program(settings: EnvironmentSettings) -> Path:
 async def cilium_lbipam(
     kubeconfig: str, settings: EnvironmentSettings | None = None
 ) -> AsyncIterator[LbIpam]:
-    """Run LB-IPAM for the time of the context; it is killed when this process dies.
+    """Run LB-IPAM for as long as the context lasts; it is killed when this process dies.
 
-    It opens no port that could say whether it is ready. That shows in the API server: it counts
-    the addresses of each pool.
+    It has no port that reports readiness. When it is ready, the statuses of pools in the API
+    server have the numbers of their addresses.
 
     Args:
-        kubeconfig: of an administrator of the API server, with everything inline.
-        settings: where the program is; the environment's if not given.
+        kubeconfig: a self-contained kubeconfig of an administrator of the API server.
+        settings: the settings with the path of the program; None for those of the environment.
 
     Raises:
         PlaneError: there is no such program, or it cannot be run.
     """
     settings = settings or read_settings()
-    program = _program(settings)
+    program = _require_program(settings)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-lbipam-")))
         write_private(folder / "kubeconfig", kubeconfig)
@@ -90,21 +95,21 @@ async def cilium_lbipam(
 
 
 async def lbipam_definitions(settings: EnvironmentSettings | None = None) -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinition of pools, as the program itself has it.
+    """Return the CustomResourceDefinition of pools, which the program prints.
 
     Args:
-        settings: where the program is; the environment's if not given.
+        settings: the settings with the path of the program; None for those of the environment.
 
     Raises:
-        PlaneError: there is no such program, it cannot be run, or prints no definition.
+        PlaneError: there is no such program, it cannot be run, or it fails.
     """
-    program = _program(settings or read_settings())
+    program = _require_program(settings or read_settings())
     try:
         with anyio.fail_after(_PRINT_SECONDS):
-            printed = await anyio.run_process([str(program), "--print-crd"], check=False)
+            result = await anyio.run_process([str(program), "--print-crd"], check=False)
     except (OSError, TimeoutError) as error:
         raise PlaneError(f"{program} --print-crd cannot be run: {error}") from error
-    if printed.returncode:
-        complaint = printed.stderr.decode(errors="replace").strip()
-        raise PlaneError(f"{program} --print-crd ended with {printed.returncode}: {complaint}")
-    return [yaml.safe_load(printed.stdout)]
+    if result.returncode:
+        complaint = result.stderr.decode(errors="replace").strip()
+        raise PlaneError(f"{program} --print-crd ended with {result.returncode}: {complaint}")
+    return [yaml.safe_load(result.stdout)]

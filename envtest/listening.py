@@ -1,4 +1,4 @@
-"""Where a server listens: what may be said of it, and how clients then reach it."""
+"""Addresses on which servers listen: their parsing, and the addresses that clients use instead."""
 
 import socket
 from ipaddress import ip_address
@@ -6,8 +6,8 @@ from typing import Final
 
 # Addresses for documentation: no packet is sent, but a route to them begins at this machine's
 # own address.
-_ANYWHERE: Final = {4: "192.0.2.1", 6: "2001:db8::1"}
-# What stands for every address of this machine; an empty host means it, too.
+_DOCUMENTATION_ADDRESSES: Final = {4: "192.0.2.1", 6: "2001:db8::1"}
+# Hosts that mean all addresses of this machine; so does an empty host.
 EVERYWHERE = ("0.0.0.0", "::")  # noqa: S104
 
 
@@ -16,10 +16,10 @@ class ListenError(Exception):
 
 
 def parse_address(address: str) -> tuple[str, int]:
-    """Return host and port of `HOST:PORT`.
+    """Return host and port of `HOST:PORT`; an empty host becomes 0.0.0.0.
 
     Raises:
-        ListenError: it is no such thing.
+        ListenError: the address cannot be parsed.
     """
     host, colon, port = address.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
@@ -37,21 +37,21 @@ def format_url_host(host: str) -> str:
 
 
 def find_reachable_address(bound: str) -> str:
-    """Return an address by which others reach a server.
+    """Return an address by which other machines reach a server.
 
-    A server that listens on all addresses has that of the way out of this machine, if there is
-    one. One that listens on the loopback has nothing else.
+    For a server that listens on all addresses, it is this machine's address on the default route,
+    or a loopback address if there is no route.
 
     Args:
-        bound: the address that the server listens on.
+        bound: the address on which the server listens.
     """
     address = ip_address(bound)
     if not address.is_unspecified:
         return bound
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    with socket.socket(family, socket.SOCK_DGRAM) as way:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            way.connect((_ANYWHERE[address.version], 9))
+            probe.connect((_DOCUMENTATION_ADDRESSES[address.version], 9))
         except OSError:
             return "127.0.0.1" if address.version == 4 else "::1"
-        return str(way.getsockname()[0])
+        return str(probe.getsockname()[0])

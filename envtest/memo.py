@@ -1,7 +1,7 @@
-"""A cache for results of pure functions of text, bounded in entries and text length.
+"""A cache for results of pure functions of strings, with limits on entries and on string length.
 
-A limit on entries alone bounds no memory while clients choose how long a text is: a thousand
-labels of a mebibyte each would stay for good.
+A limit on entries alone does not limit memory, because clients choose the length of strings: a
+thousand labels of a mebibyte each would stay in memory.
 """
 
 from collections.abc import Callable
@@ -11,32 +11,32 @@ from typing import Concatenate, ParamSpec, TypeVar
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-# Names, headers and times are shorter; what is longer is worked out each time.
+# Names, headers and times are shorter. Results for longer strings are not cached.
 LONGEST = 512
 
 
 def remember_results(
     size: int, longest: int = LONGEST
 ) -> Callable[[Callable[Concatenate[str, _P], _T]], Callable[Concatenate[str, _P], _T]]:
-    """Return a decorator that caches the results of a pure function of a short string.
+    """Return a decorator that caches results of a pure function, by its first argument, a string.
 
     Args:
-        size: how many answers; those not asked for longest go first.
-        longest: how many characters a text has at the most that is remembered.
+        size: the number of cached results; the least recently used are dropped first.
+        longest: the longest string, in characters, whose results are cached.
     """
 
     def decorate(
         function: Callable[Concatenate[str, _P], _T],
     ) -> Callable[Concatenate[str, _P], _T]:
-        known = lru_cache(maxsize=size)(function)
+        cached = lru_cache(maxsize=size)(function)
 
         @wraps(function)
-        def ask(argument: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        def call_cached(argument: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
             if len(argument) > longest:
                 return function(argument, *args, **kwargs)
-            result: _T = known(argument, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones
+            result: _T = cached(argument, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones
             return result
 
-        return ask
+        return call_cached
 
     return decorate

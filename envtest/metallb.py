@@ -10,12 +10,12 @@ have the namespace metallb-system:
         async with metallb_controller(plane.kubeconfig()) as metallb:
             print(metallb.version)
 
-From 0.16 on the controller reads its own Pod and serves its metrics over TLS to those whom its API
-server knows: what it needs for that is created where it is started (`metallbaccess.py`).
+Since 0.16 the controller reads its own Pod, and serves its metrics over TLS to users that its API
+server authenticates. `metallbaccess.py` creates the objects that it needs for that.
 
-Its admission webhooks are switched off: they are reached through a Service of the cluster, which
-leads nowhere on one machine. So an IPAddressPool that MetalLB cannot use is stored all the same;
-MetalLB then keeps the last configuration that it could use.
+Its admission webhooks are switched off, because the API server would call them through a Service,
+which has no endpoint here. So an IPAddressPool that MetalLB cannot use is stored nevertheless, and
+MetalLB keeps its last valid configuration.
 """
 
 import os
@@ -42,18 +42,18 @@ from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 
 NAMESPACE = "metallb-system"
-"""Where it looks for its kinds."""
+"""The namespace of its objects."""
 
 _GROUP = "metallb.io"
 _TRIES = 5
 _USAGE_SECONDS = 30.0
 _HEALTH_PORT = "health-probe-port"
-"""The flag by which a controller that serves its metrics over TLS is told from an older one."""
+"""A flag that only those controllers have that serve their metrics over TLS (since 0.16)."""
 _STARTED = re.compile(r"MetalLB controller starting version (\S+)")
-# Counted for each look at the pools: from the first one on, its caches are filled.
+# The controller counts its reads of the pools. After the first one, its caches are filled.
 _HAS_LOOKED = re.compile(r"^metallb_k8s_client_updates_total [1-9]", re.MULTILINE)
-# All kinds that some release of the controller watches, and the versions that are served; the last
-# one is stored.
+# All kinds that any release of the controller watches: kind, plural and served versions, of which
+# the last one is stored.
 _KINDS = (
     ("BFDProfile", "bfdprofiles", "v1beta1"),
     ("BGPAdvertisement", "bgpadvertisements", "v1beta1"),
@@ -69,11 +69,11 @@ _KINDS = (
 
 @dataclass(frozen=True, slots=True)
 class MetalLB:
-    """A MetalLB controller that runs.
+    """A running MetalLB controller.
 
     Attributes:
-        version: what it calls itself in its log, `0.15.3` say; empty if it does not.
-        url: where it serves metrics.
+        version: its version according to its log, such as `0.15.3`; empty if the log has none.
+        url: the URL of its metrics.
     """
 
     version: str
@@ -84,18 +84,18 @@ class MetalLB:
 
     @property
     def pid(self) -> int:
-        """Return the number of its process."""
+        """The id of its process."""
         return self._child.process.pid
 
-    async def metrics(self) -> str:
-        """Return its metrics as Prometheus reads them.
+    async def read_metrics(self) -> str:
+        """Return its metrics in the text format of Prometheus.
 
         Raises:
-            PlaneError: it does not answer.
+            PlaneError: it does not answer, or with an error.
         """
         try:
             async with (
-                _metrics_session(self.url, self._token) as session,
+                _create_metrics_session(self.url, self._token) as session,
                 session.get("/metrics") as answer,
             ):
                 metrics = await answer.text()
@@ -112,7 +112,7 @@ class MetalLB:
         return _read_log(self._child.log)
 
     async def watch(self) -> None:
-        """Wait until it ends, which it does not by itself.
+        """Wait for the end of its process, which is always an error.
 
         Raises:
             PlaneError: it ended; the message ends with its last lines.
@@ -124,17 +124,18 @@ class MetalLB:
 async def metallb_controller(
     kubeconfig: str, settings: EnvironmentSettings | None = None
 ) -> AsyncIterator[MetalLB]:
-    """Run MetalLB's controller for the time of the context; it is ready when this yields.
+    """Run MetalLB's controller for as long as the context lasts; yield once it is ready.
 
-    Ready means that it has read the pools that are there. It is killed when this process dies.
+    It is ready once it has read the pools. It is killed when this process dies.
 
     Args:
-        kubeconfig: of an administrator of the API server, with everything inline.
-        settings: where the program is, and how long to wait; the environment's if not given.
+        kubeconfig: a self-contained kubeconfig of an administrator of the API server.
+        settings: the settings with the path of the program and the time to wait; None for those of
+            the environment.
 
     Raises:
         PlaneError: there is no such program, it cannot be run, ended or is not ready in time
-            (the message ends with its last lines), or the API server refuses what it needs.
+            (the message ends with its last lines), or the API server rejects an object it needs.
     """
     settings = settings or read_settings()
     if settings.metallb is None:
@@ -145,8 +146,8 @@ async def metallb_controller(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-metallb-")))
         write_private(folder / "kubeconfig", kubeconfig)
-        changed = settings.metallb.stat().st_mtime_ns
-        flags = await to_thread.run_sync(_read_flags, settings.metallb, changed)
+        modified = settings.metallb.stat().st_mtime_ns
+        flags = await to_thread.run_sync(_read_flags, settings.metallb, modified)
         token = await admit_metallb(kubeconfig, NAMESPACE) if _HEALTH_PORT in flags else ""
         yield await _start_somewhere(
             stack, settings, program=settings.metallb, folder=folder, token=token
@@ -156,34 +157,34 @@ async def metallb_controller(
 async def _start_somewhere(
     stack: AsyncExitStack, settings: EnvironmentSettings, program: Path, folder: Path, token: str
 ) -> MetalLB:
-    """Start it; a free port may be taken between asking and listening, so try again."""
-    tries = _TRIES
+    """Start the controller; retry if another process has taken its port meanwhile."""
+    remaining_tries = _TRIES
     while True:
-        tries -= 1
+        remaining_tries -= 1
         async with AsyncExitStack() as trial:
             children = Children(settings, folder, trial)
             try:
-                started = await _start(
+                metallb = await _start(
                     children, program, kubeconfig=folder / "kubeconfig", token=token
                 )
             except PortTakenError as error:
-                if not tries:
+                if not remaining_tries:
                     raise PlaneError(str(error)) from error
                 continue
             stack.push_async_exit(trial.pop_all())
-            return started
+            return metallb
 
 
 async def _start(children: Children, program: Path, kubeconfig: Path, token: str) -> MetalLB:
-    """Start it on a free port and wait until it is ready.
+    """Start the controller on a free port and wait until it is ready.
 
     Args:
-        children: starts it.
+        children: starts the process.
         program: the controller.
-        kubeconfig: of the administrator.
-        token: for its metrics; empty for an older one, whose metrics anyone can read.
+        kubeconfig: the file with the kubeconfig of an administrator.
+        token: the token for its metrics; empty for a version before 0.16, which needs none.
     """
-    # It listens on every address of this machine, and has no flag for another one.
+    # It listens on all addresses of this machine, and has no flag to change that.
     port = free_port(EVERYWHERE[0])
     environment = {
         **os.environ,
@@ -195,32 +196,39 @@ async def _start(children: Children, program: Path, kubeconfig: Path, token: str
     }
     arguments = [f"--port={port}", "--log-level=info", "--webhook-mode=disabled"]
     if token:
-        # The usual one would be taken by the second controller of this machine.
+        # Two controllers on one machine would both use the default port. Port 0 switches it off.
         arguments.append(f"--{_HEALTH_PORT}=0")
     child = children.start(program, arguments, environment)
     url = f"{'https' if token else 'http'}://127.0.0.1:{port}"
-    async with _metrics_session(url, token) as session:
-        await children.ready(child, session, path="/metrics", content=_HAS_LOOKED)
-    said = _STARTED.search(await anyio.Path(child.log).read_text(errors="replace"))
-    return MetalLB(said[1] if said else "", url, _token=token, _child=child, _children=children)
+    async with _create_metrics_session(url, token) as session:
+        await children.wait_until_ready(child, session, path="/metrics", content=_HAS_LOOKED)
+    started_line = _STARTED.search(await anyio.Path(child.log).read_text(errors="replace"))
+    return MetalLB(
+        started_line[1] if started_line else "",
+        url,
+        _token=token,
+        _child=child,
+        _children=children,
+    )
 
 
-def _metrics_session(url: str, token: str) -> ClientSession:
-    """Return a way to the metrics; over TLS the controller shows a certificate that it signed."""
+def _create_metrics_session(url: str, token: str) -> ClientSession:
+    """Return a session for the metrics; the controller's self-signed certificate is accepted."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     return ClientSession(url, headers=headers, connector=TCPConnector(ssl=False))
 
 
 @lru_cache(maxsize=16)
-def _read_flags(program: Path, changed: int) -> str:  # noqa: ARG001 - part of what is kept
+def _read_flags(program: Path, modified: int) -> str:  # noqa: ARG001 - part of what is kept
     """Return a controller's help about its flags; empty if it cannot be run, or takes too long.
 
     Args:
         program: the controller.
-        changed: when it was last changed, so that another one of the same name is asked anew.
+        modified: its modification time, a part of the cache's key: a replaced program is run
+            again.
     """
     try:
-        asked = subprocess.run(  # noqa: S603
+        result = subprocess.run(  # noqa: S603
             [program, "-h"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -229,8 +237,9 @@ def _read_flags(program: Path, changed: int) -> str:  # noqa: ARG001 - part of w
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired):
-        return ""  # starting it says why
-    return asked.stdout.decode(errors="replace")
+        # The start of the program, which follows, reports the error.
+        return ""
+    return result.stdout.decode(errors="replace")
 
 
 def _read_log(log: Path) -> str:
@@ -240,8 +249,8 @@ def _read_log(log: Path) -> str:
 def definitions(settings: EnvironmentSettings) -> list[dict[str, Any]]:
     """Return the CustomResourceDefinitions of all kinds that the controller watches.
 
-    They are MetalLB's own where the folder `metallb-crds` is next to the program; else short
-    ones, which let everything pass.
+    They are MetalLB's own if the folder `metallb-crds` is next to the program. Otherwise they have
+    minimal schemas, which allow every field.
 
     Raises:
         PlaneError: a file in that folder cannot be read.
@@ -250,15 +259,16 @@ def definitions(settings: EnvironmentSettings) -> list[dict[str, Any]]:
         folder = settings.metallb.with_name("metallb-crds")
         if folder.is_dir():
             return read_crds(folder)
-    return [_definition(kind, plural, versions) for kind, plural, *versions in _KINDS]
+    return [_build_definition(kind, plural, versions) for kind, plural, *versions in _KINDS]
 
 
-def _definition(kind: str, plural: str, versions: Sequence[str]) -> dict[str, Any]:
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    # Where it is not said, a pool is for all: the controller relies on the API server for that.
-    automatic = {"autoAssign": {"type": "boolean", "default": True}}
-    spec = {**anything, "properties": automatic} if kind == "IPAddressPool" else anything
-    schema = {"type": "object", "properties": {"spec": spec, "status": anything}}
+def _build_definition(kind: str, plural: str, versions: Sequence[str]) -> dict[str, Any]:
+    """Return a CRD with a minimal schema; the last version is stored."""
+    any_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    # The controller relies on the API server to set this default.
+    pool_properties = {"autoAssign": {"type": "boolean", "default": True}}
+    spec = {**any_object, "properties": pool_properties} if kind == "IPAddressPool" else any_object
+    schema = {"type": "object", "properties": {"spec": spec, "status": any_object}}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

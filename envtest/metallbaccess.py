@@ -1,8 +1,8 @@
-"""What MetalLB's controller needs of its cluster from 0.16 on, when no kubelet runs it.
+"""The objects that MetalLB's controller needs in its cluster since 0.16, if no kubelet runs it.
 
-It reads its own Pod when it starts, because the Pod owns the ConfigurationState. It serves its
-metrics over TLS, to users that its API server authenticates by a token and RBAC allows to read
-them. So its Pod is created here, and a service account with the right to read metrics.
+At its start it reads its own Pod, which becomes the owner of the ConfigurationState. It serves its
+metrics over TLS to users whom its API server authenticates by a token and RBAC allows to read
+them. So this module creates the Pod, and a service account with the permission to read metrics.
 """
 
 import base64
@@ -27,8 +27,8 @@ _ANSWER = ClientTimeout(total=30)
 
 
 @dataclass(frozen=True, slots=True)
-class _Login:
-    """How a kubeconfig's user reaches the API server."""
+class _ApiLogin:
+    """The connection settings of a kubeconfig's user."""
 
     url: str
     tls: ssl.SSLContext
@@ -36,13 +36,13 @@ class _Login:
 
 
 async def admit_metallb(kubeconfig: str, namespace: str) -> str:
-    """Create the controller's Pod and an account that reads its metrics; return its token.
+    """Create the controller's Pod, and an account that reads its metrics; return its token.
 
-    What is there already stays.
+    Existing objects stay unchanged.
 
     Args:
-        kubeconfig: of an administrator of the API server, with everything inline.
-        namespace: where MetalLB lives; it has to exist.
+        kubeconfig: a self-contained kubeconfig of an administrator of the API server.
+        namespace: the namespace of MetalLB, which must exist.
 
     Raises:
         PlaneError: the kubeconfig cannot be read, or the API server refuses an object.
@@ -53,7 +53,7 @@ async def admit_metallb(kubeconfig: str, namespace: str) -> str:
         async with ClientSession(
             login.url, connector=connector, headers=login.headers, timeout=_ANSWER
         ) as session:
-            for path, body in _objects(namespace):
+            for path, body in _build_objects(namespace):
                 await _create(session, path, body)
             path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{READER}/token"
             request = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
@@ -64,9 +64,9 @@ async def admit_metallb(kubeconfig: str, namespace: str) -> str:
     return token
 
 
-def _objects(namespace: str) -> list[tuple[str, dict[str, Any]]]:
+def _build_objects(namespace: str) -> list[tuple[str, dict[str, Any]]]:
     """Return the objects to create, each with the path of its collection."""
-    name, inside = {"name": READER}, f"/api/v1/namespaces/{namespace}"
+    name, namespace_path = {"name": READER}, f"/api/v1/namespaces/{namespace}"
     pod = {
         "metadata": {"name": POD},
         "spec": {"containers": [{"name": "controller", "image": "controller"}]},
@@ -78,15 +78,19 @@ def _objects(namespace: str) -> list[tuple[str, dict[str, Any]]]:
         "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": namespace}],
     }
     return [
-        (f"{inside}/pods", pod),
-        (f"{inside}/serviceaccounts", {"metadata": name}),
+        (f"{namespace_path}/pods", pod),
+        (f"{namespace_path}/serviceaccounts", {"metadata": name}),
         (f"/apis/{_ACCESS}/v1/clusterroles", {"metadata": name, "rules": rules}),
         (f"/apis/{_ACCESS}/v1/clusterrolebindings", binding),
     ]
 
 
 async def _create(session: ClientSession, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Create an object; return the answer, that of an object which is there already, too."""
+    """Create an object unless it exists; return the answer.
+
+    Raises:
+        PlaneError: the API server rejects the object.
+    """
     async with session.post(path, json=body) as answer:
         result: dict[str, Any] = await answer.json()
     if answer.status == 201 or result.get("reason") == "AlreadyExists":
@@ -94,11 +98,11 @@ async def _create(session: ClientSession, path: str, body: dict[str, Any]) -> di
     raise PlaneError(f"what MetalLB needs was refused at {path}: {result.get('message')}")
 
 
-def _read_login(kubeconfig: str) -> _Login:
-    """Return how the first user of a kubeconfig reaches the first cluster.
+def _read_login(kubeconfig: str) -> _ApiLogin:
+    """Return the connection settings of the first user and cluster of a kubeconfig.
 
     Raises:
-        PlaneError: it is no kubeconfig with everything inline.
+        PlaneError: the kubeconfig is not self-contained.
     """
     try:
         document = yaml.safe_load(kubeconfig)
@@ -110,7 +114,7 @@ def _read_login(kubeconfig: str) -> _Login:
             data = (user["client-certificate-data"], user["client-key-data"])
             pair = KeyPair(*map(base64.b64decode, data))
         headers = {"Authorization": f"Bearer {user['token']}"} if "token" in user else {}
-        return _Login(cluster["server"], client_tls(authority, pair), headers)
+        return _ApiLogin(cluster["server"], client_tls(authority, pair), headers)
     except (yaml.YAMLError, LookupError, TypeError, binascii.Error, ssl.SSLError) as error:
         raise PlaneError(
             "MetalLB's kubeconfig needs a cluster and a user with everything inline: give that of"

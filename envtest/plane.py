@@ -1,4 +1,4 @@
-"""What a running control plane is to its user, whichever server is behind it."""
+"""The interface of a running control plane, which is the same for all servers."""
 
 import secrets
 import ssl
@@ -21,18 +21,18 @@ _PAUSE_SECONDS = 0.05
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-# Controllers of kube-controller-manager that tests may need: what empties terminating namespaces,
-# and what collects objects whose owners are gone.
+# Optional controllers of kube-controller-manager: the one that empties terminating namespaces, and
+# the one that deletes objects whose owners are gone.
 Controller = Literal["namespaces", "garbage"]
 
 
 class RunningControlPlane(ABC):
-    """A Kubernetes API server to work against.
+    """A running Kubernetes API server.
 
     Attributes:
-        url: where it is.
+        url: its URL.
         kind: `embedded`, `binaries` or `existing`.
-        controllers: which of the optional controllers run.
+        controllers: the optional controllers that run.
     """
 
     kind: str
@@ -43,23 +43,23 @@ class RunningControlPlane(ABC):
 
     @abstractmethod
     def kubeconfig(self, user: str = "admin") -> str:
-        """Return a kubeconfig that carries everything in itself.
+        """Return a self-contained kubeconfig of a user.
 
         Raises:
-            PlaneError: there is no such user; add it first.
+            PlaneError: there is no such user; add it by `add_user` first.
         """
 
     @abstractmethod
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
-        """Add a user and return its kubeconfig; what it may do, RBAC decides.
+        """Add a user, whose permissions RBAC decides; return the user's kubeconfig.
 
         Raises:
-            PlaneError: this control plane cannot make users.
+            PlaneError: this control plane cannot create users.
         """
 
     @abstractmethod
     def tls(self) -> ssl.SSLContext:
-        """Return the TLS settings by which the administrator talks to the server."""
+        """Return the TLS settings for the administrator's connections to the server."""
 
     @abstractmethod
     def admin_headers(self) -> dict[str, str]:
@@ -77,7 +77,7 @@ class RunningControlPlane(ABC):
             crds: the definitions, or a file or folder of YAML.
 
         Raises:
-            PlaneError: the server refuses one, or does not serve it in time.
+            PlaneError: the server rejects a CRD, or does not serve it in time.
         """
         definitions = read_crds(crds) if isinstance(crds, Path) else list(crds)
         connector = TCPConnector(ssl=self.tls())
@@ -85,7 +85,7 @@ class RunningControlPlane(ABC):
             self.url, connector=connector, headers=self.admin_headers()
         ) as session:
             for crd in definitions:
-                await _put(session, crd)
+                await _create_or_replace(session, crd)
             for crd in definitions:
                 await _wait_until_served(session, crd)
 
@@ -94,7 +94,7 @@ def read_crds(path: Path) -> list[dict[str, Any]]:
     """Read the CRDs of a YAML file, or of all YAML files in a folder.
 
     Raises:
-        PlaneError: there is none, or a file is no YAML.
+        PlaneError: there are no CRDs, or a file is no YAML.
     """
     files = sorted(path.glob("*.yaml")) if path.is_dir() else [path]
     definitions: list[dict[str, Any]] = []
@@ -113,8 +113,12 @@ def read_crds(path: Path) -> list[dict[str, Any]]:
     return definitions
 
 
-async def _put(session: ClientSession, crd: dict[str, Any]) -> None:
-    """Create a CRD or replace it."""
+async def _create_or_replace(session: ClientSession, crd: dict[str, Any]) -> None:
+    """Create a CRD, or replace an existing one.
+
+    Raises:
+        PlaneError: the server rejects it.
+    """
     name = crd["metadata"]["name"]
     async with session.post(_CRDS, json=crd) as answer:
         if answer.status == 201:
@@ -141,24 +145,30 @@ async def _wait_until_served(session: ClientSession, crd: dict[str, Any]) -> Non
     ]
     with anyio.move_on_after(_ESTABLISHED_SECONDS):
         while True:
-            if await _is_established(session, name) and await _all_answer(session, paths):
+            if await _is_established(session, name) and await _do_all_answer(session, paths):
                 return
             await anyio.sleep(_PAUSE_SECONDS)
     raise PlaneError(f"CRD {name} was not served within {_ESTABLISHED_SECONDS:.0f} seconds")
 
 
 async def _is_established(session: ClientSession, name: str) -> bool:
+    """Return whether a CRD is established.
+
+    Raises:
+        PlaneError: its names are not accepted, so it would not be established later either.
+    """
     async with session.get(f"{_CRDS}/{name}") as answer:
         body = await answer.json()
     conditions = (body.get("status") or {}).get("conditions") or ()
     by_type = {condition["type"]: condition for condition in conditions}
-    refused = by_type.get("NamesAccepted", {})
-    if refused.get("status") == "False":
-        raise PlaneError(f"CRD {name} is not served: {refused.get('message')}")
+    names_accepted = by_type.get("NamesAccepted", {})
+    if names_accepted.get("status") == "False":
+        raise PlaneError(f"CRD {name} is not served: {names_accepted.get('message')}")
     return bool(by_type.get("Established", {}).get("status") == "True")
 
 
-async def _all_answer(session: ClientSession, paths: list[str]) -> bool:
+async def _do_all_answer(session: ClientSession, paths: list[str]) -> bool:
+    """Return whether a GET of each path succeeds."""
     for path in paths:
         async with session.get(path) as answer:
             if answer.status != 200:

@@ -1,8 +1,8 @@
-"""Free ports: taken neither by another process nor by another control plane of ours.
+"""Free ports, on which no process listens and which no other control plane is about to use.
 
-A free port stays free only until a process listens on it. Two control planes that start at once
-could choose the same one, and one might find the other's etcd at its address, ready to serve. So
-each port that is given out is noted in a file, as in Go's envtest, and not given out again.
+A port is free until a process listens on it, so two control planes that start at the same time
+could choose the same port. One of them might then use the etcd of the other. So each chosen port
+is noted in a file, as in Go's envtest, and not chosen again for some time.
 """
 
 import os
@@ -11,31 +11,31 @@ import tempfile
 import time
 from pathlib import Path
 
-# By then the process that got the port listens on it, or never will.
+# After this time, a process that was given a port listens on it, or never will.
 _NOTED_SECONDS = 120.0
 
 
 def free_port(host: str, notes: Path | None = None) -> int:
-    """Return a port that no process listens on, and that was not given out lately.
+    """Return a port on which no process listens, and that was not chosen recently.
 
     Args:
-        host: the address to listen on; IPv6 ones may have brackets.
-        notes: the folder that all planes of a user share; the usual one if not given.
+        host: the address to listen on; an IPv6 address may have brackets.
+        notes: the folder of notes; None for the one that all processes of a user share.
     """
     folder = notes or Path(tempfile.gettempdir()) / f"envtest-ports-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    _forget_old(folder)
+    _remove_old_notes(folder)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
         with socket.socket(family) as probe:
             probe.bind((host.strip("[]"), 0))
             port: int = probe.getsockname()[1]
-            if _note_port(folder / str(port)):
+            if _reserve_port(folder / str(port)):
                 return port
 
 
-def _note_port(note: Path) -> bool:
-    """Note a port as given out; return whether it was not noted before."""
+def _reserve_port(note: Path) -> bool:
+    """Create the note of a port; return False if it exists, as another process has the port."""
     try:
         note.touch(exist_ok=False)
     except FileExistsError:
@@ -43,13 +43,13 @@ def _note_port(note: Path) -> bool:
     return True
 
 
-def _forget_old(folder: Path) -> None:
-    """Remove the notes of ports given out long ago."""
+def _remove_old_notes(folder: Path) -> None:
+    """Remove the notes of ports that were chosen long ago."""
     oldest = time.time() - _NOTED_SECONDS
     for note in folder.iterdir():
         try:
             if note.stat().st_mtime < oldest:
                 note.unlink()
         except FileNotFoundError:
-            # Another plane was quicker.
+            # Another process has removed it.
             continue

@@ -1,8 +1,8 @@
-"""Processes of a control plane: started, waited for, stopped, and never left behind.
+"""The child processes of a control plane: their start, readiness and end.
 
-Each is asked to end when the control plane stops, and made to end if it does not. The kernel
-kills them when their parent dies, so that not even `kill -9` leaves orphans (on Linux; elsewhere
-a killed parent leaves them running).
+When the control plane stops, each process gets SIGTERM, and SIGKILL if it does not end. On Linux
+the kernel kills them when their parent dies, so even `kill -9` leaves no orphans. Elsewhere a
+killed parent leaves them running.
 """
 
 import ctypes
@@ -25,7 +25,7 @@ from anyio import to_thread
 
 from envtest.settings import EnvironmentSettings, PlaneError
 
-# Loaded now: between fork and exec nothing should be that can wait for a lock.
+# Loaded here, because code between fork and exec must not wait for a lock, as loading may.
 _libc = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _STDERR = 2
@@ -34,7 +34,7 @@ _ASK_SECONDS = 2.0
 _WATCH_SECONDS = 0.5
 _ANYTHING = re.compile("")
 _LOG_LINES = 15
-# Some log a whole stack in one line.
+# Some programs log a whole stack trace in one line.
 _LOG_WIDTH = 300
 
 
@@ -48,17 +48,18 @@ class Child:
 
     Attributes:
         process: the process.
-        log: the file.
-        showing: what shows its output as well, if it is to be shown; it ends with the process.
+        log: the log file.
+        copying: the thread that copies its output to stderr and the log; None if its output goes
+            to the log directly. It ends with the process.
     """
 
     process: subprocess.Popen[bytes]
     log: Path
-    showing: threading.Thread | None = None
+    copying: threading.Thread | None = None
 
     @property
     def name(self) -> str:
-        """Return the name for messages."""
+        """The name of the process in messages."""
         return self.log.stem
 
 
@@ -67,8 +68,8 @@ class Children:
 
     Args:
         settings: how long to wait for them, and whether their output is shown.
-        folder: where their logs go.
-        stack: with which they end.
+        folder: the folder for their logs.
+        stack: the processes are stopped when this stack is closed.
     """
 
     def __init__(self, settings: EnvironmentSettings, folder: Path, stack: AsyncExitStack) -> None:
@@ -87,14 +88,16 @@ class Children:
         """Start a program.
 
         Args:
-            arguments: of its command line.
-            environment: its variables; those of this process if not given.
+            arguments: the arguments of its command line.
+            environment: its environment variables; None for those of this process.
 
         Raises:
-            PlaneError: it is none that this machine runs.
+            PlaneError: this machine cannot run it.
         """
         log = self._folder / f"{program.name}.log"
-        bound = partial(_die_with_parent, os.getpid()) if sys.platform == "linux" else None
+        die_with_parent = (
+            partial(_die_with_parent, os.getpid()) if sys.platform == "linux" else None
+        )
         with log.open("wb") as sink:
             output = subprocess.PIPE if self._settings.show_output else sink
             try:
@@ -103,7 +106,7 @@ class Children:
                     stdin=subprocess.DEVNULL,
                     stdout=output,
                     stderr=subprocess.STDOUT,
-                    preexec_fn=bound,  # noqa: PLW1509
+                    preexec_fn=die_with_parent,  # noqa: PLW1509
                     start_new_session=True,
                     env=environment,
                 )
@@ -114,38 +117,39 @@ class Children:
         self._stack.push_async_callback(self._stop, child)
         return child
 
-    async def ready(
+    async def wait_until_ready(
         self,
         child: Child,
         session: ClientSession,
         path: str,
         content: re.Pattern[str] = _ANYTHING,
     ) -> None:
-        """Ask until the answer is 200.
+        """Send GET requests until the answer is 200.
 
         Args:
             child: the process.
-            session: the way to ask it.
-            path: what is asked for.
-            content: what has to be in the answer.
+            session: a session with the URL of the process.
+            path: the path of the request.
+            content: a pattern that the answer must contain.
 
         Raises:
             PlaneError: the process ended or takes too long; the message ends with its last lines.
-            PortTakenError: it found its port taken.
+            PortTakenError: another process has its port.
         """
         with anyio.move_on_after(self._settings.start_seconds):
             while child.process.poll() is None:
-                answered = await _answers(session, path, content)
+                is_answered = await _is_answer_ready(session, path, content)
                 if await _port_is_taken(child):
-                    # Then it may go on without, and the port's holder may have answered.
+                    # The process may run on without its port, and the answer may be that of the
+                    # other process.
                     break
-                if answered and child.process.poll() is None:
+                if is_answered and child.process.poll() is None:
                     return
                 await anyio.sleep(_PAUSE_SECONDS)
-        raise await self._failure(child)
+        raise await self._explain_failure(child)
 
     async def watch(self, child: Child) -> None:
-        """Wait until a process ends that should have gone on.
+        """Wait for the end of a process, which is always an error.
 
         Raises:
             PlaneError: it ended; the message ends with its last lines.
@@ -153,87 +157,91 @@ class Children:
         # Only Linux has an event for the end of a process (a pidfd).
         while child.process.poll() is None:  # noqa: ASYNC110
             await anyio.sleep(_WATCH_SECONDS)
-        raise await self._failure(child)
+        raise await self._explain_failure(child)
 
-    async def _failure(self, child: Child) -> PlaneError | PortTakenError:
-        """Return why a process is not ready, or no longer."""
-        if child.process.returncode is not None and child.showing is not None:
-            await to_thread.run_sync(child.showing.join, self._settings.stop_seconds)
-        output = await _log(child)
+    async def _explain_failure(self, child: Child) -> PlaneError | PortTakenError:
+        """Return the error for a process that is not ready in time, or has ended."""
+        if child.process.returncode is not None and child.copying is not None:
+            await to_thread.run_sync(child.copying.join, self._settings.stop_seconds)
+        output = await _read_log(child)
         if await _port_is_taken(child):
             return PortTakenError(f"{child.name} found its port taken; choose another one")
         if child.process.returncode is not None:
-            how = f"ended with code {child.process.returncode}"
+            problem = f"ended with code {child.process.returncode}"
         else:
-            how = f"is not ready after {self._settings.start_seconds:g} seconds"
+            problem = f"is not ready after {self._settings.start_seconds:g} seconds"
         if self._settings.show_output:
-            return PlaneError(f"{child.name} {how}; what it said is shown above")
-        last = "\n".join(line[:_LOG_WIDTH] for line in output.splitlines()[-_LOG_LINES:])
-        return PlaneError(f"{child.name} {how}; its last lines:\n{last}")
+            return PlaneError(f"{child.name} {problem}; what it said is shown above")
+        last_lines = "\n".join(line[:_LOG_WIDTH] for line in output.splitlines()[-_LOG_LINES:])
+        return PlaneError(f"{child.name} {problem}; its last lines:\n{last_lines}")
 
     async def _stop(self, child: Child) -> None:
         """Stop a process: SIGTERM, then SIGKILL."""
         with anyio.CancelScope(shield=True):
             child.process.terminate()
-            await to_thread.run_sync(self._reap, child)
+            await to_thread.run_sync(self._wait_for_end, child)
 
-    def _reap(self, child: Child) -> None:
-        """Wait for a process that was asked to end, in a thread of its own."""
+    def _wait_for_end(self, child: Child) -> None:
+        """Wait for the end of a process after SIGTERM; kill it if it takes too long.
+
+        This blocks, so it runs in a thread.
+        """
         try:
             child.process.wait(self._settings.stop_seconds)
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()
-        if child.showing is not None:
-            child.showing.join(self._settings.stop_seconds)
+        if child.copying is not None:
+            child.copying.join(self._settings.stop_seconds)
 
 
-async def _answers(session: ClientSession, path: str, content: re.Pattern[str]) -> bool:
-    """Ask once; tell whether the answer is 200 and holds the content."""
+async def _is_answer_ready(session: ClientSession, path: str, content: re.Pattern[str]) -> bool:
+    """Send one GET request; return whether the answer is 200 and contains the pattern."""
     try:
-        # Where another process has the port, it may never answer.
+        # Another process that has the port may never answer.
         with anyio.move_on_after(_ASK_SECONDS):
             async with session.get(path) as answer:
                 return answer.status == 200 and content.search(await answer.text()) is not None
     except ClientError:
-        # Not listening yet.
+        # The process does not listen yet.
         return False
     return False
 
 
 async def _port_is_taken(child: Child) -> bool:
-    return "address already in use" in await _log(child)
+    return "address already in use" in await _read_log(child)
 
 
-async def _log(child: Child) -> str:
+async def _read_log(child: Child) -> str:
     return await anyio.Path(child.log).read_text(encoding="utf-8", errors="replace")
 
 
 def _start_copying(process: subprocess.Popen[bytes], log: Path) -> threading.Thread | None:
-    """Copy a process's output to its log and to stderr, if the output is a pipe to us.
+    """Start a thread that copies a process's output to its log and to stderr.
 
-    The log is needed all the same: whether a port was taken stands there.
+    None if the output is no pipe, because it goes to the log directly. The log is needed in any
+    case, because it says whether the port was taken.
     """
     if process.stdout is None:
         return None
-    showing = threading.Thread(
-        target=_copy, args=(process.stdout, log), name=f"show {log.stem}", daemon=True
+    copying = threading.Thread(
+        target=_copy_lines, args=(process.stdout, log), name=f"show {log.stem}", daemon=True
     )
-    showing.start()
-    return showing
+    copying.start()
+    return copying
 
 
-def _copy(said: IO[bytes], log: Path) -> None:
-    """Copy lines until there are no more."""
-    with said, log.open("wb", buffering=0) as sink:
-        for line in said:
+def _copy_lines(output_pipe: IO[bytes], log: Path) -> None:
+    """Copy all lines of a pipe to a log and to stderr."""
+    with output_pipe, log.open("wb", buffering=0) as sink:
+        for line in output_pipe:
             sink.write(line)
             os.write(_STDERR, line)
 
 
 def _die_with_parent(parent: int) -> None:
-    """Ask the kernel to kill this process when its parent is gone; runs between fork and exec."""
+    """Make the kernel kill this process when its parent dies; runs between fork and exec."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It was gone before the kernel was asked.
+        # The parent died before the call above.
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Which control plane to start: environment variables as controller-runtime's envtest has them."""
+"""Settings of control planes, from the same environment variables as in Go's envtest."""
 
 import os
 import re
@@ -20,18 +20,18 @@ class PlaneError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSettings:
-    """What the environment asks for.
+    """The settings of the environment. Programs are None if they do not exist.
 
     Attributes:
-        kind: of control plane.
-        etcd: the program, and so on; of those after kube-apiserver, None if it is not there.
-        apiserver: kube-apiserver.
-        controller_manager: kube-controller-manager.
-        metallb: MetalLB's controller, which runs on the embedded server as well.
-        start_seconds: how long to wait for each to be ready.
-        stop_seconds: how long to wait for each to end.
-        show_output: whether what they say is shown.
-        lbipam: Cilium's LB-IPAM, which runs on the embedded server as well.
+        kind: which control plane to use.
+        etcd: the path of etcd; set for `binaries`.
+        apiserver: the path of kube-apiserver; set for `binaries`.
+        controller_manager: the path of kube-controller-manager.
+        metallb: the path of MetalLB's controller, which the embedded server can have as well.
+        start_seconds: how long to wait until a process is ready.
+        stop_seconds: how long to wait until a process ends.
+        show_output: whether the output of processes is shown.
+        lbipam: the path of Cilium's LB-IPAM, which the embedded server can have as well.
     """
 
     kind: Literal["embedded", "binaries", "existing"]
@@ -46,20 +46,25 @@ class EnvironmentSettings:
 
 
 def read_settings(env: Mapping[str, str] | None = None) -> EnvironmentSettings:
-    """Read the environment.
+    """Return the settings of the environment.
+
+    USE_EXISTING_CLUSTER takes precedence over binaries, and binaries over the embedded server.
+
+    Args:
+        env: the environment variables; None for those of this process.
 
     Raises:
-        PlaneError: a variable names what is not there.
+        PlaneError: a variable names no program, or cannot be parsed.
     """
     env = os.environ if env is None else env
-    start = _duration(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", _START_SECONDS)
-    stop = _duration(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", _STOP_SECONDS)
+    start = _read_duration(env, "KUBEBUILDER_CONTROLPLANE_START_TIMEOUT", _START_SECONDS)
+    stop = _read_duration(env, "KUBEBUILDER_CONTROLPLANE_STOP_TIMEOUT", _STOP_SECONDS)
     if env.get("USE_EXISTING_CLUSTER", "").lower() == "true":
         return EnvironmentSettings("existing", start_seconds=start, stop_seconds=stop)
-    etcd = _binary(env, "TEST_ASSET_ETCD", "etcd")
-    apiserver = _binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
-    metallb = _optional(env, "TEST_ASSET_METALLB_CONTROLLER", *_METALLB)
-    lbipam = _optional(env, "TEST_ASSET_CILIUM_LBIPAM", "cilium-lbipam")
+    etcd = _find_binary(env, "TEST_ASSET_ETCD", "etcd")
+    apiserver = _find_binary(env, "TEST_ASSET_KUBE_APISERVER", "kube-apiserver")
+    metallb = _find_optional_binary(env, "TEST_ASSET_METALLB_CONTROLLER", *_METALLB)
+    lbipam = _find_optional_binary(env, "TEST_ASSET_CILIUM_LBIPAM", "cilium-lbipam")
     show_output = env.get("KUBEBUILDER_ATTACH_CONTROL_PLANE_OUTPUT", "").lower() == "true"
     if etcd is None or apiserver is None:
         if etcd or apiserver:
@@ -76,7 +81,9 @@ def read_settings(env: Mapping[str, str] | None = None) -> EnvironmentSettings:
             show_output=show_output,
             lbipam=lbipam,
         )
-    manager = _optional(env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager")
+    manager = _find_optional_binary(
+        env, "TEST_ASSET_KUBE_CONTROLLER_MANAGER", "kube-controller-manager"
+    )
     return EnvironmentSettings(
         "binaries",
         etcd,
@@ -90,17 +97,26 @@ def read_settings(env: Mapping[str, str] | None = None) -> EnvironmentSettings:
     )
 
 
-def _optional(env: Mapping[str, str], variable: str, *names: str) -> Path | None:
-    """Return a binary that need not be in KUBEBUILDER_ASSETS, by the first name found there."""
+def _find_optional_binary(env: Mapping[str, str], variable: str, *names: str) -> Path | None:
+    """Return the binary that a variable names, or the first of `names` in KUBEBUILDER_ASSETS.
+
+    None if the variable is not set and the folder has none of the names.
+    """
     if env.get(variable):
-        return _binary(env, variable, names[0])
+        return _find_binary(env, variable, names[0])
     folder = Path(env.get("KUBEBUILDER_ASSETS") or os.devnull)
     binary = next((name for name in names if (folder / name).exists()), None)
-    return _binary(env, variable, binary) if binary else None
+    return _find_binary(env, variable, binary) if binary else None
 
 
-def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
-    """Return the binary that a variable names, or that is in KUBEBUILDER_ASSETS."""
+def _find_binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
+    """Return the binary that a variable names, or else that of this name in KUBEBUILDER_ASSETS.
+
+    None if neither variable is set.
+
+    Raises:
+        PlaneError: there is no such program.
+    """
     if env.get(variable):
         path, source = Path(env[variable]), variable
     elif env.get("KUBEBUILDER_ASSETS"):
@@ -112,11 +128,15 @@ def _binary(env: Mapping[str, str], variable: str, name: str) -> Path | None:
     return path
 
 
-def _duration(env: Mapping[str, str], variable: str, otherwise: float) -> float:
-    """Return a duration in seconds; written as Go writes them (`90s`, `1m30s`)."""
+def _read_duration(env: Mapping[str, str], variable: str, default: float) -> float:
+    """Return a duration in seconds; the variable has Go's notation, such as `90s` or `1m30s`.
+
+    Raises:
+        PlaneError: the variable cannot be parsed.
+    """
     setting = env.get(variable, "")
     if not setting:
-        return otherwise
+        return default
     parts = re.findall(r"(\d+(?:\.\d+)?)(ms|s|m|h)", setting)
     if not parts or "".join(number + unit for number, unit in parts) != setting:
         raise PlaneError(f"{variable}={setting!r} is no duration; write it like 90s or 1m30s")

@@ -132,7 +132,6 @@ class AccountTokens:
         """Return the user of a token; None if this server did not sign it.
 
         Args:
-            token: the token.
             audiences: the token must be valid for one of these.
 
         Raises:

@@ -301,7 +301,6 @@ def build_refusal(user: User, info: RequestInfo, reason: str = "") -> StatusErro
 
     Args:
         user: the user who is refused.
-        info: the request.
         reason: the reason of the authorizer; may be empty.
     """
     suffix = f": {reason}" if reason else ""

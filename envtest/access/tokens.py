@@ -120,7 +120,6 @@ class Authenticator:
         """Return the user of a token; None for an unknown token.
 
         Args:
-            token: the token.
             audiences: the token must be valid for one of these; if empty, for this server.
 
         Raises:

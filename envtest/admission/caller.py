@@ -181,7 +181,6 @@ class Caller:
             url: the URL by which the webhook is named and its certificate is verified.
             connect_url: the same URL with the host to connect to.
             client: the clientConfig of the webhook.
-            review: the review.
 
         Raises:
             ValueError: the body of the answer is too long.

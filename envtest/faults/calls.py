@@ -26,7 +26,6 @@ class Call:
         method: the HTTP method, for example `GET`.
         path: the path from the server's root, percent-encoded.
         query: the parameters, decoded; of a repeated one, the first value.
-        body: the body.
         verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`, `deletecollection`;
             for paths that are no resources, the method in small letters.
         group: empty for the core group.

@@ -157,7 +157,6 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
     """Return the decoded form of one value.
 
     Args:
-        value: the value.
         node: the node of its schema.
         path: its path, with keys of maps between marks.
         struct: the name of the struct around it, for the error.

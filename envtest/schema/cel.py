@@ -266,13 +266,13 @@ class Checker:
 def _find_compile_failure(
     environment: Any, source: str, expected_type: Any, wrong_type_message: str
 ) -> str:
-    """Return why an expression does not compile, or "".
+    """Return why an expression does not compile; empty if it does.
 
     Args:
-        environment: declares the variables and functions that it may use.
+        environment: the declarations of variables and functions.
         source: the expression.
         expected_type: the type that its value must have.
-        otherwise: the message for a value of another type; {} stands for that type.
+        wrong_type_message: the message for a value of another type; {} stands for that type.
     """
     try:
         result_type = environment.compile(source).return_type()

@@ -55,7 +55,6 @@ class EmbeddedNode:
 
         Args:
             value: the value at this node.
-            path: its path.
             unknown: a list to which the paths of dropped fields are added.
 
         Raises:

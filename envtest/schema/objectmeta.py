@@ -84,7 +84,6 @@ def coerce(metadata: Any, path: str, old: Mapping[str, Any] = _NOTHING) -> list[
 
     Args:
         metadata: the decoded value.
-        path: its path.
         old: metadata that was coerced before; fields that are the same Python object there are
             skipped.
 
@@ -132,7 +131,6 @@ def _coerce_struct(
         value: the decoded struct.
         struct: its name in Go.
         fields: its fields, with their Go types.
-        path: its path.
         unknown: the list of unknown fields.
         members: the fields of `value` to convert.
     """
@@ -223,7 +221,6 @@ def _build_mismatch(
     """Return Go's error for a value of the wrong type.
 
     Args:
-        value: the value.
         location: the field, as Go names it.
         go_type: the type of the field.
         shows_value: whether Go's message has the value: for a number that is no integer.

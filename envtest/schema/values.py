@@ -94,9 +94,8 @@ class ValueSchema:
         """Append the errors of a value to `out`; an unchanged value has none (ratcheting).
 
         Args:
-            value: the value.
             path: its path, empty for the root.
-            out: the list of errors.
+            out: errors are appended to it.
             pair: the value with its counterpart in the old object; None if it has none.
         """
         # Equal values are compared in full only if Python's faster comparison finds no difference.

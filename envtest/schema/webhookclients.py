@@ -22,7 +22,6 @@ def client_errors(config: Mapping[str, Any], path: str) -> list[FieldError]:
 
     Args:
         config: the clientConfig.
-        path: its path.
     """
     url, service = config.get("url"), config.get("service")
     if (url is None) == (service is None):

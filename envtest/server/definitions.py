@@ -348,7 +348,7 @@ def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], s
 
 
 def _find_conflict(requested: Any, accepted: Any, used: set[str]) -> str:
-    """Return which requested names other CRDs have, as a sentence; empty if they have none.
+    """Return a sentence about requested names that other CRDs have; empty if there are none.
 
     Args:
         requested: the value of a field of `spec.names`: a name, a list of names or None.

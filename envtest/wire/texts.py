@@ -42,7 +42,6 @@ def find_number_fault(number: str, *, function: str = "ParseUint") -> str | None
     """Return why a string is no number, as Go's strconv says; None if it is one.
 
     Args:
-        number: the string.
         function: ParseUint for an unsigned number, ParseInt for a signed one.
     """
     sign = "" if function == "ParseUint" else "[+-]?"

@@ -21,13 +21,13 @@ def block(request: pytest.FixtureRequest) -> object:
 
 def check(ints: SortedInts, model: list[int], bound: int) -> None:
     assert list(ints) == model
-    assert ints.greatest() == (model[-1] if model else None)
+    assert ints.find_greatest() == (model[-1] if model else None)
     place = bisect_left(model, bound)
     above = model[place] if place < len(model) else None
     below = model[place - 1] if place else None
-    assert ints.from_(bound) == above
-    assert ints.around(bound) == (below, above)
-    assert ints.count_from(bound) == len(model) - place
+    assert ints.find_at_least(bound) == above
+    assert ints.find_neighbors(bound) == (below, above)
+    assert ints.count_at_least(bound) == len(model) - place
     # what makes it fast: no block is long, none is empty
     assert all(0 < len(block) <= 2 * extents._BLOCK for block in ints._blocks)
 

@@ -55,7 +55,7 @@ async def test_metallb_runs_on_a_free_port_and_leaves_nothing_behind(assets: Ass
     async with metallb_controller("a kubeconfig") as first, metallb_controller("other") as other:
         assert (first.version, other.version) == ("0.15.3", "0.15.3")
         assert first.url != other.url
-        assert await first.metrics() == LOOKED
+        assert await first.read_metrics() == LOOKED
         assert said in first.log()
         variables = environment(assets.starts("metallb-controller")[0])
         assert variables["METALLB_NAMESPACE"] == NAMESPACE
@@ -181,7 +181,7 @@ async def test_the_real_metallb_gives_a_service_an_address(ours: bool) -> None:
                 http, SERVICES, name="web", spec={"type": "LoadBalancer", "ports": [{"port": 80}]}
             )
             assert await address(http, "web") == "192.0.2.7"
-            assert "metallb_allocator_addresses_in_use_total" in await metallb.metrics()
+            assert "metallb_allocator_addresses_in_use_total" in await metallb.read_metrics()
 
 
 async def read_user(http: httpx.AsyncClient, token: str) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class Parts:
         program, *arguments = _command(self._etcd)
         self._etcd = self._children.start(Path(program), arguments)
         async with ClientSession(self.etcd_url) as session:
-            await self._children.ready(self._etcd, session, "/health")
+            await self._children.wait_until_ready(self._etcd, session, "/health")
 
     async def kill_apiserver(self) -> None:
         """End kube-apiserver as `kill -9` does."""
@@ -180,7 +180,7 @@ class Parts:
         )
         at = plane or self.plane
         async with ClientSession(at.url, connector=TCPConnector(ssl=at.tls())) as session:
-            await self._children.ready(started, session, "/readyz")
+            await self._children.wait_until_ready(started, session, "/readyz")
         return started
 
     async def _ask_etcd(self, path: str, body: dict[str, Any]) -> dict[str, Any]:

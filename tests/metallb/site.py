@@ -39,7 +39,7 @@ class Tenant(TenantServer):
 
     async def capacity(self) -> int:
         """Return how many addresses MetalLB itself says that it may hand out of our pool."""
-        match = CAPACITY.search(await self.metallb.metrics())
+        match = CAPACITY.search(await self.metallb.read_metrics())
         return int(match[1]) if match else 0
 
     def frozen(self) -> AbstractContextManager[None]:

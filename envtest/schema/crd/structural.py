@@ -80,7 +80,7 @@ def _check_node(schema: _Schema, level: str, path: str, out: list[FieldError]) -
         schema: the node.
         level: its relation to its parent, a key of `_NO_TYPE`.
         path: the path of the node, as messages print it.
-        out: the list of errors.
+        out: errors are appended to it.
     """
     schema_type, items = schema.get("type") or "", schema.get("items")
     if schema_type == "array" and items is None:
@@ -223,7 +223,7 @@ def _check_defaults(
     Args:
         schema: the node.
         path: the path of the node, as messages print it.
-        out: the list of errors.
+        out: errors are appended to it.
         inside_meta: whether the node describes apiVersion, kind or metadata of an object.
     """
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))

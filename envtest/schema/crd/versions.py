@@ -101,7 +101,6 @@ def _content_errors(version: _Body, places: Mapping[str, str]) -> list[FieldErro
     """Return the errors of some fields of a version.
 
     Args:
-        version: the version.
         places: the fields to validate, each with its path in messages.
     """
     schema = (version.get("schema") or {}).get("openAPIV3Schema")
