@@ -53,6 +53,7 @@ class Layout:
     _starts: list[int] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Validate the layout, and compute its blocks."""
         if not self.ranges:
             raise InvalidPool(["no allocatable ranges defined"])
         has_foreign = any(span.family != self.cidr.family for span in self.reserved)

@@ -164,6 +164,7 @@ class _PlaneStarter:
         return plane
 
     async def _start_etcd(self, children: Children) -> str:
+        """Start etcd and wait until it is ready; return its URL."""
         client = f"http://{_HOST}:{free_port(_HOST)}"
         peer = f"http://{_HOST}:{free_port(_HOST)}"
         assert self._settings.etcd is not None

@@ -199,6 +199,7 @@ def _build_bindings() -> Iterator[Body]:
 
 
 def _build_metadata(name: str) -> Body:
+    """Return the metadata of a default role or binding, with the labels for aggregation."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     if name in _AGGREGATED_INTO:
         labels[f"{_AGGREGATE}{_AGGREGATED_INTO[name]}"] = "true"
@@ -207,12 +208,12 @@ def _build_metadata(name: str) -> Body:
 
 def _parse_rule(*parts: str) -> Body:
     """Return the PolicyRule of an entry of `_ROLES`: of paths if it has two parts."""
-    first_part, *other_authenticators = (part.split(" ") for part in parts)
+    first_part, *other_parts = (part.split(" ") for part in parts)
     if len(parts) == 2:
-        return {"verbs": other_authenticators[0], "nonResourceURLs": first_part}
+        return {"verbs": other_parts[0], "nonResourceURLs": first_part}
     groups = ["" if group == "_" else group for group in first_part]
     return {
-        "verbs": other_authenticators[1],
+        "verbs": other_parts[1],
         "apiGroups": groups,
-        "resources": other_authenticators[0],
+        "resources": other_parts[0],
     }

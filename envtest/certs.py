@@ -119,6 +119,11 @@ class Authority:
 def _read_pair(
     certificate: Path, key: Path
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
+    """Read a certificate and its key from two files.
+
+    Raises:
+        DiskError: one of them is damaged, or they do not belong together.
+    """
     private = read_key(key)
     try:
         loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
@@ -150,6 +155,7 @@ def client_tls(authority: bytes, pair: KeyPair | None) -> ssl.SSLContext:
 def _start_certificate(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
 ) -> x509.CertificateBuilder:
+    """Return a certificate without extensions and signature, for the public part of a key."""
     now = datetime.datetime.now(datetime.UTC)
     return (
         x509.CertificateBuilder()
@@ -163,6 +169,7 @@ def _start_certificate(
 
 
 def _build_key_usage(*, is_authority: bool) -> x509.KeyUsage:
+    """Return the uses of a key: signatures, and those of certificates for an authority."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,

@@ -32,6 +32,7 @@ def remember_results(
 
         @wraps(function)
         def call_cached(argument: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            # Clients choose long strings; their results must not fill the memory.
             if len(argument) > longest:
                 return function(argument, *args, **kwargs)
             result: _T = cached(argument, *args, **kwargs)  # type: ignore[arg-type]  # hashable ones

@@ -62,10 +62,13 @@ def _make_wide_column(name: str, description: str, cell: Cell) -> Entry:
 
 
 def _show_role(body: Body) -> str:
+    """Return the role of a binding, such as ClusterRole/admin."""
     return f"{_read_value(body, 'roleRef.kind')}/{_read_value(body, 'roleRef.name')}"
 
 
 def _show_subjects(kind: str) -> Cell:
+    """Return a cell that lists the subjects of a binding that are of a kind."""
+
     def read(body: Body) -> str:
         subjects = [
             subject for subject in _read_value(body, "subjects", ()) if subject.get("kind") == kind
@@ -100,6 +103,7 @@ def _show_object(body: Body) -> str:
 
 
 def _show_source(body: Body) -> str:
+    """Return the component that reports an event, and its host or instance."""
     names = ("source.component", "deprecatedSource.component", "reportingComponent")
     reporter = _show_first(*names, "reportingController")(body)
     host = _show_first("source.host", "deprecatedSource.host", "reportingInstance")(body)
@@ -136,6 +140,7 @@ def _show_external_addresses(body: Body) -> str:
 
 
 def _show_ports(body: Body) -> str:
+    """Return the ports of a service, such as 80:30080/TCP for a port with a node port."""
     entries = []
     for port in _read_value(body, "spec.ports", ()):
         node = f":{port['nodePort']}" if port.get("nodePort") else ""

@@ -80,6 +80,7 @@ class BindingRules(BuiltinRules):
         return problems
 
     def _validate_reference(self, reference: Body) -> Iterator[FieldError]:
+        """Yield the errors of a binding's roleRef."""
         kinds = ("ClusterRole",) if self.kind == "ClusterRoleBinding" else ("Role", "ClusterRole")
         if reference["apiGroup"] != _GROUP:
             yield not_supported("roleRef.apiGroup", reference["apiGroup"], (_GROUP,))

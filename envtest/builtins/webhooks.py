@@ -64,6 +64,7 @@ class WebhookRules(BuiltinRules):
 
 
 def _validate_hooks(hooks: Sequence[Body]) -> Iterator[FieldError]:
+    """Yield the errors of the webhooks of a configuration, whose names must differ."""
     names: set[str] = set()
     for index, hook in enumerate(hooks):
         path = f"webhooks[{index}]"
@@ -108,6 +109,7 @@ def _validate_choice(
 
 
 def _validate_name(name: str, path: str) -> Iterator[FieldError]:
+    """Yield the error of a webhook's name that is no domain of at least three segments."""
     errors = subdomain_errors(name) if name else []
     if not name:
         yield build_required_error(path)

@@ -163,6 +163,7 @@ class GarbageCollector:
             for uid in (*owners.dangling, *owners.waiting):
                 self._remove_reference(node, uid)
             return
+        # The owners wait for this object, so it has to wait for its own dependents as well.
         if owners.waiting and self._dependents.get(node.meta.uid):
             self._break_circle(node)
             self._delete(node, "Foreground")

@@ -37,6 +37,7 @@ class NamespaceController:
             await anyio.lowlevel.checkpoint()
 
     def _list_terminating(self) -> list[str]:
+        """Return the names of terminating namespaces, found without decoding the objects."""
         table = self._api.table(self._namespaces)
         names = []
         for key in table.scan():

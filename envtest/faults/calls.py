@@ -67,7 +67,7 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
         path,
         query=query,
         body=body,
-        verb=_verb(method, query, has_name=bool(name)),
+        verb=_read_verb(method, query, has_name=bool(name)),
         group=group,
         version=version,
         resource=resource,
@@ -77,7 +77,8 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     )
 
 
-def _verb(method: str, query: Mapping[str, str], *, has_name: bool) -> str:
+def _read_verb(method: str, query: Mapping[str, str], *, has_name: bool) -> str:
+    """Return the verb of a request on a resource."""
     if method == "DELETE":
         return "delete" if has_name else "deletecollection"
     if method in _BY_METHOD:

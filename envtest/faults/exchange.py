@@ -190,6 +190,7 @@ class Exchange:
             response.close() if self._call.verb == "watch" else response.release()
 
     async def _forward(self) -> ClientResponse:
+        """Send the request to the server; return the answer, of which only the head is read."""
         headers = _keep_end_to_end_headers(self._request.headers)
         # Faults need the lines of an answer, which a compressed answer does not show.
         headers["Accept-Encoding"] = "identity"

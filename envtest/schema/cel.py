@@ -244,6 +244,14 @@ class Checker:
     def _find_failure(
         self, source: str, expected_type: Any, wrong_type_message: str, *, optional_old: bool
     ) -> str:
+        """Return why an expression of this node does not compile; empty if it does.
+
+        Args:
+            source: the expression.
+            expected_type: the type that its value must have.
+            wrong_type_message: the message for a value of another type.
+            optional_old: whether oldSelf is an optional value.
+        """
         if optional_old not in self._environments:
             cel_type = self._types.type
             old = (

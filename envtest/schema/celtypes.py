@@ -323,6 +323,7 @@ def _build_member_converter(convert: Convert | None) -> Convert | None:
 
 
 def _build_text_converter(string_format: str) -> Convert | None:
+    """Return a function that converts strings of a format to bytes or times; None for others."""
     if string_format == "byte":
         return _to_bytes
     return {"timestamp": _to_timestamp, "duration": _to_duration}.get(
@@ -331,6 +332,7 @@ def _build_text_converter(string_format: str) -> Convert | None:
 
 
 def _to_bytes(value: Any) -> Any:
+    """Decode base64; return anything else unchanged, which a rule then cannot use as bytes."""
     try:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, TypeError, ValueError):
@@ -342,6 +344,7 @@ def _to_bytes(value: Any) -> Any:
 
 
 def _to_timestamp(value: Any) -> Any:
+    """Convert a date or time to a message; return anything else unchanged."""
     if not isinstance(value, str):
         return value
     timestamp = timestamp_pb2.Timestamp()
@@ -353,6 +356,7 @@ def _to_timestamp(value: Any) -> Any:
 
 
 def _to_duration(value: Any) -> Any:
+    """Convert a duration to a message; return anything else unchanged."""
     result = (
         _compile_duration_reader().eval(data={"text": value}) if isinstance(value, str) else None
     )

@@ -121,6 +121,7 @@ def _check_object(value: Mapping[str, Any], path: str, out: list[FieldError]) ->
 
 
 def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:
+    """Append the error of an apiVersion that is missing or is no group and version."""
     if version is None:
         out.append(build_required_error(path))
     elif not version:
@@ -130,6 +131,7 @@ def _check_api_version(version: Any, path: str, out: list[FieldError]) -> None:
 
 
 def _check_kind(kind: Any, path: str, out: list[FieldError]) -> None:
+    """Append the error of a kind that is missing or is no DNS-1035 label in lower case."""
     if kind is None:
         out.append(build_required_error(path))
     elif not kind:

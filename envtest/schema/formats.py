@@ -118,6 +118,7 @@ def _is_byte(encoded: str) -> bool:
 
 
 def _is_uri(uri: str) -> bool:
+    """Return whether a string is a URI with a scheme, or an absolute path."""
     try:
         parts = urlsplit(uri)
     except ValueError:

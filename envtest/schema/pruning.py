@@ -35,6 +35,7 @@ class PruneNode:
 
     @classmethod
     def _build_additional(cls, schema: object) -> Self | None:
+        """Return the node of additionalProperties; None if the schema has none."""
         # With a boolean the names of the map stay: validation refuses them for `false`. Their
         # values have no schema, so all fields below them are dropped.
         if isinstance(schema, Mapping):

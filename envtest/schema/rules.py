@@ -81,6 +81,7 @@ class ValidationRule:
         self._message_program = self._compile_expression(message)[0] if message else None
 
     def _compile_expression(self, expression: str) -> tuple[Program | None, str]:
+        """Return the compiled expression, or None and why it does not compile."""
         try:
             return Program(
                 rewrite_optional_old(expression) if self.optional_old else expression

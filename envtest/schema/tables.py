@@ -117,6 +117,11 @@ def table_columns(crd_version: Mapping[str, Any]) -> list[PrintedColumn]:
 
 
 def _build_column(entry: Mapping[str, Any]) -> PrintedColumn:
+    """Return the column of an entry of additionalPrinterColumns.
+
+    Raises:
+        JSONPathError: its path cannot be parsed.
+    """
     path = entry["jsonPath"]
     described = f"Custom resource definition column (in JSONPath format): {path}"
     return PrintedColumn(
@@ -170,6 +175,7 @@ def _to_boolean(value: Any, _now: datetime.datetime) -> bool | None:
 
 
 def _to_age(value: Any, now: datetime.datetime) -> str | None:
+    """Return the age of a timestamp as the server prints it; None if it is no string."""
     if not isinstance(value, str):
         return None
     if not value:

@@ -56,8 +56,7 @@ class ValueSchema:
         self._compile_strings(schema)
         self._compile_lists(schema)
         self._compile_objects(schema)
-        # Whether any string is valid, so that strings need no check. Most schemas of strings are
-        # so.
+        # Whether every string is valid. Most schemas of strings are so, and need no check.
         self.plain_text = (
             self._types == ("string",)
             and not self._format
@@ -131,6 +130,7 @@ class ValueSchema:
             self._check_object(value, path, out=out, pair=pair)
 
     def _check_null(self, path: str, out: list[FieldError]) -> None:
+        """Append the errors of a null, to which no other constraint applies."""
         if self._types and not self._nullable:
             out.append(_build_type_error(path, ",".join(self._types), "null"))
         if self._enum is not None:
@@ -155,6 +155,7 @@ class ValueSchema:
             out.append(_build_type_error(path, ",".join(types), json_type))
 
     def _check_string(self, value: str, path: str, out: list[FieldError]) -> None:
+        """Append the first error of length and pattern, and the error of the format."""
         if self._max_length is not None and len(value) > self._max_length:
             out.append(too_long(path, self._max_length))
         elif self._min_length is not None and len(value) < self._min_length:
@@ -213,6 +214,7 @@ class ValueSchema:
         ]
 
     def _check_size(self, size: int, path: str, out: list[FieldError]) -> None:
+        """Append the errors of the number of an object's properties."""
         if self._min_properties is not None and size < self._min_properties:
             detail = f"{path} in body should have at least {self._min_properties} properties"
             out.append(invalid(path, size, detail))
@@ -250,6 +252,7 @@ class _Number:
             out.append(_build_bound_error(path, value, relation=relation, bound=high))
 
     def _fits(self, value: float) -> bool:
+        """Return whether a number has the type and the range of the format."""
         if self._schema_type == "integer":
             low, high = _RANGES.get(self._format, _RANGES["int64"])
             return (type(value) is int or value.is_integer()) and low <= value <= high
@@ -257,6 +260,7 @@ class _Number:
 
 
 def _is_multiple(value: float, factor: float) -> bool:
+    """Return whether a number is a multiple of a factor; floats are compared with a tolerance."""
     if type(value) is int and type(factor) is int:
         return value % factor == 0
     quotient = value / factor
@@ -335,6 +339,7 @@ class _Branches:
             out.append(_build_branch_error(f"{quoted_path} must not validate the schema (not)"))
 
     def _check_all(self, value: Any, path: str, out: list[FieldError]) -> None:
+        """Append the errors of all branches of allOf, and one that summarizes them."""
         branch_errors = [_list_errors(branch, value, path) for branch in self._all_of]
         out += [error for errors in branch_errors for error in errors]
         if any(branch_errors):

@@ -121,6 +121,7 @@ def check(
 
 
 def _validate_namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
+    """Return the errors of a namespace, which only namespaced kinds have, and must have."""
     namespace = meta.get("namespace", "")
     if not namespaced:
         if namespace:

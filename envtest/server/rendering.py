@@ -103,6 +103,7 @@ def _build_row(rules: Rules, body: dict[str, Any], include: str) -> dict[str, An
 
 
 def _build_list_meta(answer: Many) -> dict[str, Any]:
+    """Return the metadata of a list; an empty token and a number of 0 are left out."""
     meta: dict[str, Any] = {"resourceVersion": str(answer.revision)}
     if answer.token:
         meta["continue"] = answer.token

@@ -217,6 +217,7 @@ def _validate_collection_type(
 
 
 def _validate_set_items(schema: _Schema, path: str) -> list[FieldError]:
+    """Return the error of the items of a set that are lists or maps, but not atomic."""
     items = schema.get("items")
     if not isinstance(items, Mapping):
         return []
@@ -271,7 +272,7 @@ def _validate_items_and_keys(schema: _Schema, path: str) -> list[FieldError]:
         out.append(forbidden(f"{path}.items.nullable", detail))
     if schema_type == "set":
         return out
-    message_expression = "this property is in x-kubernetes-list-map-keys, so it"
+    reason = "this property is in x-kubernetes-list-map-keys, so it"
     for key in schema.get("x-kubernetes-list-map-keys") or ():
         field = (items.get("properties") or {}).get(key)
         if field is None:
@@ -279,12 +280,10 @@ def _validate_items_and_keys(schema: _Schema, path: str) -> list[FieldError]:
             continue
         location = f"{path}.items.properties[{key}]"
         if key not in (items.get("required") or ()) and field.get("default") is None:
-            detail = f"{message_expression} must have a default or be a required property"
+            detail = f"{reason} must have a default or be a required property"
             out.append(build_required_error(f"{location}.default", detail))
         if field.get("nullable"):
-            out.append(
-                forbidden(f"{location}.nullable", f"{message_expression} cannot be nullable")
-            )
+            out.append(forbidden(f"{location}.nullable", f"{reason} cannot be nullable"))
     return out
 
 
