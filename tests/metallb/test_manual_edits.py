@@ -35,7 +35,7 @@ async def _edit(tenant: Tenant, resource: Resource[Any], key: Key, **spec: Any) 
 
 
 async def _read_edits(tenant: Tenant) -> tuple[str, ...]:
-    return (await tenant.client.get(IP_ADDRESS_POOL, PROJECTED)).spec.edited
+    return (await tenant.client.get(IP_ADDRESS_POOL, PROJECTED)).spec.edited_fields
 
 
 async def _read_advertisement(tenant: Tenant) -> tuple[Any, ...]:

@@ -11,7 +11,7 @@ from controller.resource import Resource
 from envtest.metallb import NAMESPACE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.metallb.kinds import CONFIGURATION_STATE, IP_ADDRESS_POOL
-from reconcilers.loadbalancers.metallb.uptake import configuration_error
+from reconcilers.loadbalancers.metallb.uptake import read_configuration_error
 from tests.metallb.site import PROJECTED, Tenant, site
 from tests.polling import until
 
@@ -87,7 +87,7 @@ async def test_pools_that_overlap_are_reported_by_the_controller_of_metallb_unti
         theirs = await tenant.client.create(IP_ADDRESS_POOL, NAMESPACE, body)
 
         async def error() -> str:
-            return await configuration_error(tenant.client, NAMESPACE)
+            return await read_configuration_error(tenant.client, NAMESPACE)
 
         await until(error, lambda error: "overlaps with already defined CIDR" in error)
         await delete(tenant.client, IP_ADDRESS_POOL, theirs.metadata.key)

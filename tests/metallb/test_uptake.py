@@ -18,7 +18,10 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli.local.objects import delete
 from reconcilers.integrations.core.discovery import DEFINITIONS
 from reconcilers.loadbalancers.metallb.kinds import IP_ADDRESS_POOL, IPAddressPool
-from reconcilers.loadbalancers.metallb.uptake import count_reported_addresses, marker_size
+from reconcilers.loadbalancers.metallb.uptake import (
+    count_marker_addresses,
+    count_reported_addresses,
+)
 from tests.metallb.site import Site, Tenant, site
 from tests.polling import until
 from tests.reconcilers.cli.commands import call
@@ -135,7 +138,7 @@ async def _marker(tenant: Tenant) -> IPAddressPool | None:
 
 def _is_even(marker: IPAddressPool) -> bool:
     """Whether MetalLB has counted as many addresses as the marker has."""
-    return count_reported_addresses(marker.status) == marker_size(marker)
+    return count_reported_addresses(marker.status) == count_marker_addresses(marker)
 
 
 def _entry_of(size: int | None) -> str:

@@ -16,7 +16,7 @@ import yaml
 from allocator import AddressRange, AllocatorError
 from controller.meta import ObjectMeta
 from controller.resource import Resource
-from reconcilers.loadbalancers.metallb.uptake import metallb_counts
+from reconcilers.loadbalancers.metallb.uptake import compute_metallb_counts
 
 GROUP = "metallb.io"
 VERSION = "v1beta1"
@@ -77,7 +77,7 @@ class Pool:
         for family in (4, 6):
             used = sum(address.family == family for address in assigned_here)
             spans = (entry for entry in self.entries.values() if entry.family == family)
-            size, _ = metallb_counts(spans)
+            size, _ = compute_metallb_counts(spans)
             counts |= {f"assignedIPv{family}": used, f"availableIPv{family}": size - used}
         return counts
 

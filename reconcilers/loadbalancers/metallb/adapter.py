@@ -1,7 +1,7 @@
 """MetalLB behind the port of load balancers.
 
-One IPAddressPool holds the ranges of a tenant. That MetalLB acts on a pool without a range is
-proven by another pool, the marker; before 0.15 MetalLB cannot show it.
+One IPAddressPool holds the ranges of a tenant. Another pool, the marker, proves that MetalLB acts
+on a pool without a range; before 0.15 MetalLB cannot show it (uptake.py).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,7 +41,7 @@ from reconcilers.loadbalancers.metallb.projection import (
     basis_of,
     is_empty,
     is_ours,
-    offer_of,
+    make_offer,
 )
 from reconcilers.loadbalancers.metallb.reading import (
     NOT_RUNNING,
@@ -52,10 +52,10 @@ from reconcilers.loadbalancers.metallb.services import view_service
 from reconcilers.loadbalancers.metallb.uptake import (
     MOST_ENTRIES,
     WithdrawalCheck,
-    configuration_error,
+    compute_metallb_counts,
     count_reported_addresses,
-    metallb_counts,
-    refusal,
+    describe_unusable,
+    read_configuration_error,
     remove_marker,
 )
 from reconcilers.loadbalancers.ownernotes import names_other_owner
@@ -89,7 +89,7 @@ class MetalLBPoolReading(BalancerReading):
     """MetalLB's pools in a tenant.
 
     Args:
-        pools: all of them, by name.
+        pools: all pools, by name, also those of others.
     """
 
     pools: Mapping[str, IPAddressPool] = field(default_factory=dict)
@@ -106,8 +106,8 @@ class MetalLBBalancer(LoadBalancer):
     Args:
         client: of the tenant.
         namespace: MetalLB's namespace there.
-        memory: of the tenant.
-        watched: what we write there, as a watch shows it; None if nothing is watched.
+        memory: the adapter's memory of the tenant.
+        watched: the objects that we write there, by a watch; None if nothing is watched.
         clock: the time.
     """
 
@@ -137,42 +137,43 @@ class MetalLBBalancer(LoadBalancer):
     @override
     async def read(self) -> MetalLBPoolReading:
         try:
-            pools = await self._metallb().pools()
+            pools = await self._make_metallb().read_pools()
         except BalancerBlocked as missing:
             return MetalLBPoolReading({}, missing.message)
-        targets = {name: offer_of(pool) for name, pool in pools.items() if name == POOL_NAME}
+        targets = {name: make_offer(pool) for name, pool in pools.items() if name == POOL_NAME}
         return MetalLBPoolReading(targets, pools=pools)
 
     @override
     async def read_targets(self) -> BalancerReading:
         try:
-            pool = await self._metallb().pool()
+            pool = await self._make_metallb().read_pool()
         except BalancerBlocked as missing:
             return BalancerReading({}, missing.message)
-        return BalancerReading({} if pool is None else {POOL_NAME: offer_of(pool)})
+        return BalancerReading({} if pool is None else {POOL_NAME: make_offer(pool)})
 
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Write the pool, then its L2Advertisement; watch both while there are ranges."""
         self._kept_state.begin()
-        await self._metallb().project(projection, confirm, permit)
+        await self._make_metallb().project(projection, confirm, permit)
         if projection.entries:
             if self._watched is not None:
                 self._watched.open()
-            await self._advertiser().advertise(projection)
+            await self._make_advertiser().advertise(projection)
 
     @override
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
-        metallb = self._metallb()
-        live = await metallb.pool()
+        metallb = self._make_metallb()
+        live = await metallb.read_pool()
         if live is None or basis_of(live) <= position:
-            return None
-        await permit(offer_of(live))
+            return None  # the pool is of the present history
+        await permit(make_offer(live))
         await metallb.overwrite(live, projection)
         if projection.entries:
-            await self._advertiser().advertise(projection)
-        return offer_of(live)
+            await self._make_advertiser().advertise(projection)
+        return make_offer(live)
 
     @override
     async def prove_withdrawal(
@@ -182,20 +183,22 @@ class MetalLBBalancer(LoadBalancer):
             "the reading is of another kind of balancer"
         )
         if not reading.is_served:
-            # It may stand still, and hand out what it had read as soon as it goes on.
+            # MetalLB may stand still, and hand out what it had read as soon as it goes on.
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
         pool = reading.pools.get(POOL_NAME)
-        # If another TenantCluster took the pool, a pass that read it before that conflicts.
+        # If another TenantCluster took the pool over, that write removed our ranges, and a late
+        # write of ours conflicts with it. So the pool's basis does not matter.
         is_taken = pool is not None and names_other_owner(pool, withdrawal.owner)
         if pool is not None and not is_taken and basis_of(pool) < withdrawal.mark:
             return NotYet("the tenant's MetalLB pool was not written since the deletion")
         if pool is not None and _holds(pool, withdrawal.spans):
             return NotYet("the tenant's MetalLB pool still has the range")
-        # A pool that does not exist is given ranges only after these were read live once more.
+        # A missing pool is given ranges only after a live read, which leaves these ranges out.
         basis = withdrawal.position if pool is None or is_taken else basis_of(pool)
         owner = withdrawal.owner
         if is_taken:
+            # The marker serves both TenantClusters, so it names the management cluster alone.
             owner = build_management_annotation(
                 owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
             )
@@ -205,11 +208,10 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def read_health(self, projection: Projection) -> Health:
-        health = (
-            await self._projection_check.read_health(projection)
-            if projection.entries
-            else Health()
-        )
+        # Without ranges there is no pool that MetalLB could read.
+        health = Health()
+        if projection.entries:
+            health = await self._projection_check.read_health(projection)
         contest = self._kept_state.describe_contest(self._clock.monotonic())
         return Health(HealthState.CONTESTED, CONTESTED, contest) if contest else health
 
@@ -218,8 +220,8 @@ class MetalLBBalancer(LoadBalancer):
         assert isinstance(reading, MetalLBPoolReading), (
             "the reading is of another kind of balancer"
         )
-        reported = await configuration_error(self._client, self._namespace)
-        return stale_configuration(reading.pools, reported)
+        reported = await read_configuration_error(self._client, self._namespace)
+        return describe_stale_configuration(reading.pools, reported)
 
     @override
     async def find_interference(self) -> str:
@@ -231,31 +233,34 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
-        pool = await self._metallb().pool()
+        """Delete a pool without effect, which a process may have left, and the marker."""
+        pool = await self._make_metallb().read_pool()
         if pool is not None and is_empty(pool) and not is_of_other_management(pool, management):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         try:
             await remove_marker(self._client, self._namespace, management)
         except NotFound:
-            return
+            return  # no release ever needed a marker
 
-    def _metallb(self) -> TenantMetalLB:
+    def _make_metallb(self) -> TenantMetalLB:
+        """Return a reader and writer of the pools, at the present time."""
         return TenantMetalLB(
             self._client, self._namespace, kept_state=self._kept_state, now=self._clock.monotonic()
         )
 
-    def _advertiser(self) -> Advertiser:
+    def _make_advertiser(self) -> Advertiser:
+        """Return a writer of the L2Advertisement, at the present time."""
         now = self._clock.monotonic()
         return Advertiser(self._client, self._namespace, kept_state=self._kept_state, now=now)
 
 
 class MetalLBKind(LoadBalancerKind):
-    """MetalLB.
+    """MetalLB as a backend of the port.
 
     Args:
         clock: the time.
-        settings: where MetalLB lives in tenants, which class of Services it serves, and how long
-            one is waited for that cannot show what it has read.
+        settings: three of them are used: MetalLB's namespace in tenants, the load-balancer class
+            that it serves, and the bounded wait for a MetalLB before 0.15.
     """
 
     title = "MetalLB"
@@ -266,7 +271,7 @@ class MetalLBKind(LoadBalancerKind):
     def __init__(self, clock: Clock, settings: TenantSettings) -> None:
         self._clock = clock
         self._namespace = settings.metallb_namespace
-        self._class = settings.load_balancer_class
+        self._served_class = settings.load_balancer_class
         self._wait = settings.metallb_wait
 
     @property
@@ -277,7 +282,8 @@ class MetalLBKind(LoadBalancerKind):
     @property
     @override
     def watches(self) -> Sequence[WatchedKind]:
-        kept = (
+        """The pool and its L2Advertisement, each by its fixed name."""
+        kept_objects = (
             (IP_ADDRESS_POOL, names.METALLB_POOL),
             (L2_ADVERTISEMENT, names.METALLB_ADVERTISEMENT),
         )
@@ -289,7 +295,7 @@ class MetalLBKind(LoadBalancerKind):
                 is_concerned=is_concerned,
                 may_matter=may_be_edited,
             )
-            for resource, name in kept
+            for resource, name in kept_objects
         ]
 
     @override
@@ -302,16 +308,17 @@ class MetalLBKind(LoadBalancerKind):
 
     @override
     def view_service(self, service: Service) -> ServiceView:
-        return view_service(service, self._class)
+        return view_service(service, self._served_class)
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
+        """Return the seconds until a correction, or a look at the counts, whichever is first."""
         now = self._clock.monotonic()
-        due = (
+        due_in = (
             memory.get_or_create(MetalLBKeptState).due_in(now),
             memory.get_or_create(ProjectionCheckMemory).due_in(now),
         )
-        return min((seconds for seconds in due if seconds is not None), default=None)
+        return min((seconds for seconds in due_in if seconds is not None), default=None)
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
@@ -324,48 +331,56 @@ def is_concerned(obj: Object) -> bool:
 
 
 def may_be_edited(change: Change[IPAddressPool] | Change[L2Advertisement]) -> bool:
-    """Return whether a change is one of what we write, or shows that MetalLB has read it.
+    """Return whether a change is of fields that we write, or of MetalLB's count of the pool.
 
-    How many addresses of the pool are in use changes with every Service.
+    Other changes need no pass: the number of addresses in use changes with every Service.
     """
-    return _list_written_parts(change.old) != _list_written_parts(change.new)
+    return _select_compared_parts(change.old) != _select_compared_parts(change.new)
 
 
-def _list_written_parts(obj: IPAddressPool | L2Advertisement | None) -> object:
-    """Return the parts of an object that we write; None if it does not exist."""
+def _select_compared_parts(obj: IPAddressPool | L2Advertisement | None) -> object:
+    """Return the fields that we write, and a pool's total count; None without an object."""
     if obj is None:
         return None
-    read = count_reported_addresses(obj.status) if isinstance(obj, IPAddressPool) else None
-    return (obj.metadata.uid, is_ours(obj), obj.spec, read)
+    count = count_reported_addresses(obj.status) if isinstance(obj, IPAddressPool) else None
+    return (obj.metadata.uid, is_ours(obj), obj.spec, count)
 
 
 def _holds(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:
-    """Return whether a pool has any address of the ranges; a pool that is too large may have."""
+    """Return whether a pool has, or may have, an address of the ranges.
+
+    A pool with too many entries to check may have one.
+    """
     entries = pool.spec.addresses
     return len(entries) > MOST_ENTRIES or any(starmap(_overlaps, product(entries, spans)))
 
 
 def _overlaps(entry: str, span: AddressRange) -> bool:
+    """Return whether an entry overlaps a range; True if the entry cannot be parsed."""
     parsed = addresstexts.parse_cidr_or_span(entry)
     return parsed is None or parsed.overlaps(span)
 
 
-def stale_configuration(pools: Mapping[str, IPAddressPool], reported: str) -> str | None:
+def describe_stale_configuration(pools: Mapping[str, IPAddressPool], reported: str) -> str | None:
     """Return why MetalLB hands out addresses by an older configuration than the stored one.
 
     Args:
-        pools: all of them, by name.
-        reported: what MetalLB itself says is wrong; empty if nothing is.
+        pools: all pools, by name.
+        reported: the error that MetalLB itself reports; empty if it reports none.
 
     Returns:
-        The cause, empty if it is not known; None if nothing shows that it does.
+        The cause, empty if the cause is not known; None if nothing shows that the configuration
+        is older.
     """
-    why = refusal(pools) or reported
+    why = describe_unusable(pools) or reported
+    if why:
+        return why
     pool = pools.get(POOL_NAME)
-    return why if why or (pool is not None and not _counts_all(pool)) else None
+    is_older = pool is not None and not _does_count_fit(pool)
+    return "" if is_older else None
 
 
-def _counts_all(pool: IPAddressPool) -> bool:
+def _does_count_fit(pool: IPAddressPool) -> bool:
     """Return whether the counters in a pool's status fit the addresses in its spec.
 
     They may be lower: with avoidBuggyIPs, MetalLB leaves addresses out. If they are higher,
@@ -376,4 +391,4 @@ def _counts_all(pool: IPAddressPool) -> bool:
     spans = [span for span in parsed if span is not None]
     count = count_reported_addresses(pool.status)
     size = sum(span.size for span in spans)
-    return count is None or count <= max(size, *metallb_counts(spans))
+    return count is None or count <= max(size, *compute_metallb_counts(spans))

@@ -1,6 +1,7 @@
-"""The L2Advertisement of our pool in a tenant: without one no node announces its addresses."""
+"""Keeps the L2Advertisement of our pool in a tenant: without it no node announces addresses."""
 
 import dataclasses
+from typing import Any
 
 from controller.client import Client
 from controller.errors import NotFound
@@ -18,8 +19,8 @@ from reconcilers.loadbalancers.metallb.projection import (
     LABELS,
     NOT_INSTALLED,
     POOL_NAME,
-    basis_annotation,
     is_ours,
+    make_basis_annotations,
 )
 from reconcilers.loadbalancers.port import CONTESTED, BalancerBlocked, Projection
 
@@ -30,7 +31,7 @@ class Advertiser:
     Args:
         client: a client of the tenant.
         namespace: MetalLB's namespace there.
-        kept_state: what we keep there, to tell edits by others from news of ours.
+        kept_state: the memory of our objects there, which shows edits by others.
         now: monotonic seconds.
     """
 
@@ -43,12 +44,15 @@ class Advertiser:
         self._now = now
 
     async def advertise(self, projection: Projection) -> None:
-        """Make sure that an L2Advertisement names the pool; one of others that does may stay.
+        """Make sure that an L2Advertisement announces the pool.
+
+        An L2Advertisement that others made under our name stays; the pool is added to it if it
+        does not announce it.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve the kind, or another writer
-                keeps writing another content into ours.
-            Conflict: it changed since it was read.
+                keeps changing our L2Advertisement.
+            Conflict: the L2Advertisement changed since it was read.
             ControllerError: the tenant did not answer.
         """
         live = await self._read_advertisement()
@@ -58,7 +62,8 @@ class Advertiser:
             await self._apply(live, projection)
 
     def _is_ours(self, live: L2Advertisement) -> bool:
-        return is_ours(live) or live.metadata.uid == self._kept_state.own_advertisement
+        """Return whether we made the L2Advertisement, even if others removed our annotations."""
+        return is_ours(live) or live.metadata.uid == self._kept_state.own_advertisement_uid
 
     async def _read_advertisement(self) -> L2Advertisement | None:
         """Read our L2Advertisement; raise BalancerBlocked if its kind is not served."""
@@ -74,45 +79,56 @@ class Advertiser:
             return None
 
     async def _apply(self, live: L2Advertisement | None, projection: Projection) -> None:
-        """Create ours, or add the pool to one of others."""
-        known = self._kept_state.advertised
+        """Create our L2Advertisement, or add the pool to one that others made.
+
+        Args:
+            live: the one that others made; None to create ours.
+        """
+        # After it was once right, a missing pool or L2Advertisement is an edit by others.
+        is_edit = self._kept_state.is_advertised
         edit = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
         if live is not None:
             edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
-        if known:
+        if is_edit:
             self._require_correction_due(edit)
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
-        marks = {"labels": LABELS, "annotations": basis_annotation(projection)} if not live else {}
+        metadata: dict[str, Any] = {}
+        if live is None:
+            # Only on ours: the annotation of the basis says that we made an object.
+            metadata = {"labels": LABELS, "annotations": make_basis_annotations(projection)}
         applied = await self._client.apply(
             L2_ADVERTISEMENT,
             self._key,
-            {"metadata": marks, "spec": {"ipAddressPools": pools}},
+            {"metadata": metadata, "spec": {"ipAddressPools": pools}},
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
         )
-        self._kept_state.advertised = True
+        self._kept_state.is_advertised = True
         if live is None:
-            self._kept_state.own_advertisement = applied.metadata.uid
-        if known:
+            self._kept_state.own_advertisement_uid = applied.metadata.uid
+        if is_edit:
             self._kept_state.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
     async def _correct(self, live: L2Advertisement, projection: Projection) -> None:
-        """Write ours as it was, where others have changed it."""
-        self._kept_state.advertised = True
-        self._kept_state.own_advertisement = live.metadata.uid
-        ours = AdvertisementSpec(ipAddressPools=(POOL_NAME,))
-        fields = [
+        """Write back the fields of our L2Advertisement that others have changed, if any."""
+        self._kept_state.is_advertised = True
+        self._kept_state.own_advertisement_uid = live.metadata.uid
+        our_spec = AdvertisementSpec(ipAddressPools=(POOL_NAME,))
+        spec_fields = [
             field.name
-            for field in dataclasses.fields(ours)
-            if getattr(live.spec, field.name) != getattr(ours, field.name)
+            for field in dataclasses.fields(our_spec)
+            if getattr(live.spec, field.name) != getattr(our_spec, field.name)
         ]
-        bare = [] if is_ours(live) else ["annotations"]
-        if not fields and not bare:
+        metadata_fields = [] if is_ours(live) else ["annotations"]
+        if not spec_fields and not metadata_fields:
             return
-        edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, [*fields, *bare])
+        edit = describe_edit(
+            live.metadata, L2_ADVERTISEMENT.kind, [*spec_fields, *metadata_fields]
+        )
         self._require_correction_due(edit)
-        spec = dict.fromkeys(fields) | {"ipAddressPools": [POOL_NAME]}
-        patch = {"metadata": {"annotations": basis_annotation(projection)}, "spec": spec}
+        # None removes a field that others have set.
+        spec = dict.fromkeys(spec_fields) | {"ipAddressPools": [POOL_NAME]}
+        patch = {"metadata": {"annotations": make_basis_annotations(projection)}, "spec": spec}
         await self._client.patch(L2_ADVERTISEMENT, Version.from_object(live), patch)
         self._kept_state.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 

@@ -1,4 +1,4 @@
-"""Whether MetalLB takes the addresses that another load balancer gives to Services.
+"""Finds out whether MetalLB takes the addresses that another load balancer gives to Services.
 
 A MetalLB without pools takes every address that it did not give from Services without a class.
 (Seen on 0.16.1.) One that serves a class of its own, by --lb-class, leaves the others alone.
@@ -60,7 +60,9 @@ class BalancerDeployment:
     def has_class(self) -> bool:
         """Whether it serves a load-balancer class of its own."""
         containers = self.spec.template.spec.containers
-        return any(arg.startswith(_CLASS_FLAG) for pod in containers for arg in pod.args)
+        return any(
+            arg.startswith(_CLASS_FLAG) for container in containers for arg in container.args
+        )
 
 
 DEPLOYMENT = Resource("apps", "v1", "Deployment", "deployments", BalancerDeployment)
@@ -74,7 +76,7 @@ async def find_interference(client: Client, namespace: str) -> str:
         namespace: MetalLB's namespace there.
 
     Returns:
-        The sentence; empty if none runs there, or if Deployments cannot be read.
+        The sentence; empty if no such MetalLB runs there, or if Deployments may not be read.
 
     Raises:
         ControllerError: the tenant did not answer.
@@ -84,6 +86,7 @@ async def find_interference(client: Client, namespace: str) -> str:
     except (Forbidden, NotFound):
         return ""
     for deployment in page.items:
+        # With 0 replicas it does not run.
         if deployment.is_controller and deployment.spec.replicas and not deployment.has_class:
             key = deployment.metadata.key
             return (

@@ -1,23 +1,30 @@
-"""What we keep in the MetalLB of a tenant: one IPAddressPool and one L2Advertisement."""
+"""Remembers the objects that we keep in the MetalLB of a tenant.
+
+They are one IPAddressPool and one L2Advertisement. The memory distinguishes edits by others from
+changes that are still to be written.
+"""
 
 from reconcilers.loadbalancers.corrections import Corrections
 
 
 class MetalLBKeptState(Corrections):
-    """What we keep in one tenant, as far as this process knows.
+    """The objects that this process keeps in one tenant, and its corrections there.
 
     Attributes:
-        entries: the pool's addresses when it was last seen to be right; None if it was not yet.
-        advertised: whether the L2Advertisement was.
-        own_advertisement: its uid if it is ours, also if others take our annotations off.
+        entries: the pool's addresses when it was last as we write it; None if it never was.
+        is_advertised: whether the L2Advertisement was once as we write it.
+        own_advertisement_uid: the uid of the L2Advertisement if it is ours; it identifies ours
+            even if others remove our annotations.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: tuple[str, ...] | None = None
-        self.advertised = False
-        self.own_advertisement = ""
+        self.is_advertised = False
+        self.own_advertisement_uid = ""
 
     def clear(self) -> None:
-        """Note that nothing of ours is kept there from now on."""
-        self.entries, self.advertised, self.own_advertisement = None, False, ""
+        """Note that we no longer keep objects in the tenant."""
+        self.entries = None
+        self.is_advertised = False
+        self.own_advertisement_uid = ""

@@ -10,7 +10,7 @@ from controller.resource import Resource
 
 @dataclass(frozen=True, slots=True)
 class AddressPoolSpec:
-    """The spec of a MetalLB IPAddressPool; of ours, all of it is ours."""
+    """The spec of a MetalLB IPAddressPool. In our pool, we own every field of it."""
 
     addresses: tuple[str, ...] = ()
     autoAssign: bool = True
@@ -18,10 +18,10 @@ class AddressPoolSpec:
     serviceAllocation: Any = None
 
     @property
-    def edited(self) -> tuple[str, ...]:
-        """The fields other than the addresses that differ from those of our pool."""
-        ours = {"autoAssign": True, "avoidBuggyIPs": False, "serviceAllocation": None}
-        return tuple(name for name, value in ours.items() if getattr(self, name) != value)
+    def edited_fields(self) -> tuple[str, ...]:
+        """The names of the fields, apart from the addresses, that differ from our values."""
+        our_values = {"autoAssign": True, "avoidBuggyIPs": False, "serviceAllocation": None}
+        return tuple(name for name, value in our_values.items() if getattr(self, name) != value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,19 @@
-"""What MetalLB in a tenant should hold, and writing it so that a late write does no harm.
+"""Writes the IPAddressPool in a tenant, so that a late write does no harm.
 
-The tenant's IPAddressPool carries the position of the cache that it was computed from, as an
-annotation. A projection reads the pool live, gives up if that basis is newer than its own, and
-writes with the pool's resourceVersion: so an older view can never undo a newer one.
+The pool carries its basis as an annotation: the position of the cache that it was computed from. A
+projection reads the pool live, gives up if that basis is newer than its own, and writes with the
+pool's resourceVersion. So an older view can never undo a newer one.
 
-A missing pool carries no basis, and nothing can be made to fail on its absence. So it is
+A missing pool carries no basis, and no write can have its absence as a precondition. So it is
 created in a form without effect, with an address for documentation (RFC 5737) that is not assigned
-automatically; then the ranges are confirmed live; then they are filled in, with that pool's
-version as precondition. A process that froze before creating it creates something harmless, and
-confirms later than any range was given back; one that froze after it conflicts, as no range is
-given back while a pool exists that was not written since.
+automatically. Then the ranges are confirmed live. Then they are filled in, with that pool's
+version as precondition. Two cases show why that is safe:
+
+- A process that froze before it created the pool creates a harmless pool. It confirms the ranges
+  after any release.
+- A process that froze after it created the pool conflicts: no range is released while a pool
+exists
+  that was not written since the mark.
 """
 
 from collections.abc import Iterable
@@ -40,28 +44,28 @@ from reconcilers.loadbalancers.port import (
 
 POOL_NAME = names.METALLB_POOL
 NO_ADDRESS = "192.0.2.0-192.0.2.0"
-"""What a pool holds that holds nothing yet; MetalLB refuses one without addresses."""
+"""The entry of a pool that has no ranges yet; MetalLB refuses a pool without addresses."""
 ADVERTISEMENT_NAME = names.METALLB_ADVERTISEMENT
 NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
 
 
 def basis_of(pool: IPAddressPool) -> int:
-    """Return the position that the pool's content was computed from; 0 if it does not say.
+    """Return the position that the pool's content was computed from; 0 if the pool has none.
 
-    For a pool of others, the position of the last reader that made earlier writes of it conflict.
+    For a pool of another tool it is the position that `_raise_seen_basis` wrote.
     """
-    marks = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
-    return max(read_position(pool, name) for name in marks)
+    annotations = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
+    return max(read_position(pool, name) for name in annotations)
 
 
 class TenantMetalLB:
-    """The MetalLB of one tenant.
+    """Reads and writes the IPAddressPools of one tenant.
 
     Args:
         client: a client of the tenant.
         namespace: MetalLB's namespace there.
-        kept_state: what we keep there, to tell edits by others from news of ours.
+        kept_state: the memory of our objects there, which shows edits by others.
         now: monotonic seconds.
     """
 
@@ -78,8 +82,8 @@ class TenantMetalLB:
         self._kept_state = kept_state or MetalLBKeptState()
         self._now = now
 
-    async def pool(self) -> IPAddressPool | None:
-        """Return the pool as it is now; None if there is none, but MetalLB is installed.
+    async def read_pool(self) -> IPAddressPool | None:
+        """Return our pool by a live read; None if it does not exist, but MetalLB is installed.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve MetalLB's kinds.
@@ -91,26 +95,30 @@ class TenantMetalLB:
             await self._require_installed()
             return None
 
-    async def pools(self) -> dict[str, IPAddressPool]:
-        """Return all of MetalLB's pools as they are now, by name.
+    async def read_pools(self) -> dict[str, IPAddressPool]:
+        """Return all of MetalLB's pools by a live read, by name.
 
-        One of others that cannot be decoded is left out.
+        A pool of others that cannot be decoded is left out.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve MetalLB's kinds.
-            ControllerError: the tenant did not answer, or one of ours cannot be decoded.
+            ControllerError: the tenant did not answer, or a pool of ours cannot be decoded.
         """
         try:
             page = await self._client.list(IP_ADDRESS_POOL, namespace=self._pool.namespace)
         except NotFound:
             await self._require_installed()
             raise
-        ours = {POOL_NAME, names.METALLB_MARKER} & {key.name for key in page.unreadable}
-        if ours:
-            raise MalformedAnswer(f"IPAddressPools that cannot be read: {sorted(ours)}")
+        unreadable_names = {key.name for key in page.unreadable}
+        our_unreadable_names = {POOL_NAME, names.METALLB_MARKER} & unreadable_names
+        if our_unreadable_names:
+            raise MalformedAnswer(
+                f"IPAddressPools that cannot be read: {sorted(our_unreadable_names)}"
+            )
         return {pool.metadata.name: pool for pool in page.items}
 
     async def _require_installed(self) -> None:
+        """Raise BalancerBlocked if the tenant does not serve MetalLB's kinds."""
         if not await self._client.is_served(IP_ADDRESS_POOL):
             raise BalancerBlocked(
                 NOT_INSTALLED,
@@ -123,13 +131,15 @@ class TenantMetalLB:
         confirm: Confirm,
         permit: Permit,
     ) -> None:
-        """Make the tenant hold what `projection` says, writing only what differs.
+        """Make the pool hold the ranges of `projection`, writing only what differs.
+
+        A pool without ranges is deleted.
 
         Args:
             projection: from the cache.
-            confirm: reads the same live from the management cluster. Asked after a pool was
-                created, and before it is given its ranges.
-            permit: raises BalancerBlocked if the pool that is there is not to be written.
+            confirm: reads the projection live from the management cluster; called after a pool was
+                created, before it is given its ranges.
+            permit: raises BalancerBlocked if the present pool must not be written.
 
         Raises:
             BalancerBlocked: MetalLB is missing, the pool is not ours, or a newer view has
@@ -137,7 +147,7 @@ class TenantMetalLB:
             Conflict: the pool changed since it was read; begin again.
             ControllerError: the tenant did not answer.
         """
-        live = await self.pool()
+        live = await self.read_pool()
         if not projection.entries:
             self._kept_state.clear()
             if live is None:
@@ -145,6 +155,7 @@ class TenantMetalLB:
         if live is not None and not await self._may_go_on(live, projection, permit):
             return
         edit = self._describe_edit(live, projection)
+        # A write that is needed anyway, because the ranges changed, never waits.
         if edit and self._has_written(projection):
             self._require_correction_due(edit)
         if live is None:
@@ -168,7 +179,7 @@ class TenantMetalLB:
         """Write the differences between the pool and `projection`."""
         if is_empty(live):
             await self._fill(live, projection, await confirm())
-        elif live.spec.edited and is_ours(live):
+        elif live.spec.edited_fields and is_ours(live):
             await self._patch(live, projection)
         elif self._differs(live, projection):
             await self._apply(live, projection)
@@ -178,24 +189,21 @@ class TenantMetalLB:
         return self._kept_state.entries == projection.entries
 
     def _describe_edit(self, live: IPAddressPool | None, projection: Projection) -> str:
-        """Describe how others changed our pool; empty if they did not.
-
-        Other addresses are an edit only if this process has written these ranges before. Otherwise
-        they are the last state of ours. A pool without effect, and one with a marked range, are
-        written in any case, so they are no edit either.
-        """
+        """Return how others changed our pool, in words; empty if they did not."""
         has_written = self._has_written(projection)
         if live is None:
             return f"IPAddressPool {POOL_NAME} (deleted)" if has_written else ""
+        # A pool without effect, or with a marked range, is written in any case.
         is_write_due = is_empty(live) or basis_of(live) < projection.needed
         is_of_others = not is_ours(live) and not has_written
         if is_write_due or is_of_others:
             return ""
         fields: list[str] = []
+        # If this process has not written these ranges, other addresses are our own last state.
         if has_written and live.spec.addresses != projection.entries:
             fields.append("addresses")
         # Without our annotations it is not known which of its fields others have set.
-        fields += live.spec.edited if is_ours(live) else ["annotations"]
+        fields += live.spec.edited_fields if is_ours(live) else ["annotations"]
         return describe_edit(live.metadata, IP_ADDRESS_POOL.kind, fields) if fields else ""
 
     def _require_correction_due(self, edit: str) -> None:
@@ -215,9 +223,9 @@ class TenantMetalLB:
             BalancerBlocked: the pool must not be written, and there are ranges to write.
         """
         try:
-            await permit(offer_of(live))
-        except BalancerBlocked as refusal:
-            is_of_another_tool = refusal.reason == MADE_BY_OTHERS
+            await permit(make_offer(live))
+        except BalancerBlocked as blocked:
+            is_of_another_tool = blocked.reason == MADE_BY_OTHERS
             if projection.entries:
                 if is_of_another_tool:
                     await self._raise_seen_basis(live, projection)
@@ -229,6 +237,10 @@ class TenantMetalLB:
 
     @staticmethod
     def _differs(live: IPAddressPool, projection: Projection) -> bool:
+        """Return whether the pool has to be written: its ranges, its basis or its owner differ.
+
+        The basis alone differs with each event. It is written only if it proves a release.
+        """
         return (
             live.spec.addresses != projection.entries
             or basis_of(live) < projection.needed
@@ -237,9 +249,12 @@ class TenantMetalLB:
         )
 
     async def _patch(self, live: IPAddressPool, projection: Projection) -> None:
-        """Merge-patch our fields, and remove those of spec that others set: apply would not."""
-        spec = {"addresses": list(projection.entries)} | dict.fromkeys(live.spec.edited)
-        patch = {"metadata": {"annotations": basis_annotation(projection)}, "spec": spec}
+        """Merge-patch our fields, and remove the fields of spec that others set.
+
+        An apply would not remove them: their manager owns them.
+        """
+        spec = {"addresses": list(projection.entries)} | dict.fromkeys(live.spec.edited_fields)
+        patch = {"metadata": {"annotations": make_basis_annotations(projection)}, "spec": spec}
         await self._client.patch(IP_ADDRESS_POOL, Version.from_object(live), patch)
 
     async def _apply(self, live: IPAddressPool, projection: Projection) -> None:
@@ -252,7 +267,7 @@ class TenantMetalLB:
         await self._client.apply(
             IP_ADDRESS_POOL,
             self._pool,
-            _pool_body(projection.entries, projection),
+            _make_pool_body(projection.entries, projection),
             manager=names.TENANT_FIELD_MANAGER,
             force=True,
             version=live.metadata.resourceVersion,
@@ -261,7 +276,7 @@ class TenantMetalLB:
 
     async def _create(self, projection: Projection) -> IPAddressPool:
         """Create the pool in a form without effect, on the cache's basis."""
-        body = _pool_body([NO_ADDRESS], projection)
+        body = _make_pool_body([NO_ADDRESS], projection)
         body["metadata"]["name"] = POOL_NAME
         body["spec"]["autoAssign"] = False
         return await self._client.create(
@@ -274,17 +289,19 @@ class TenantMetalLB:
     async def _fill(
         self, empty: IPAddressPool, projection: Projection, confirmed: Projection
     ) -> None:
-        """Give a pool without effect its ranges, if what was read live after it says the same.
+        """Give a pool without effect its ranges, if a live read after its creation confirms them.
 
-        The basis is the cache's, not that of the live read, which may be newer: an older one
-        claims less.
+        The basis is that of the cache. The live read may be newer, but a lower basis claims less.
+
+        Args:
+            confirmed: the projection by the live read.
         """
         if confirmed.entries != projection.entries:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         await self._patch(empty, projection)
 
     async def _delete_ours(self, pool: IPAddressPool, projection: Projection) -> None:
-        """Delete what we made: MetalLB refuses a pool without addresses."""
+        """Delete our L2Advertisement and our pool: MetalLB refuses a pool without addresses."""
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
@@ -299,16 +316,17 @@ class TenantMetalLB:
     async def _raise_seen_basis(self, pool: IPAddressPool, projection: Projection) -> None:
         """Annotate a pool of another tool with our basis, while ranges of ours are being released.
 
-        The annotation changes the pool's resourceVersion. So if another replica read the pool
-        before, and takes it over with such a range, its write conflicts.
+        The annotation changes the pool's resourceVersion. So the write of another replica
+        conflicts if it read the pool before, and takes it over with a range that is being
+        released.
         """
         if basis_of(pool) < projection.needed:
-            seen = {names.ANNOTATION_PROJECTION_SEEN: str(projection.basis)}
-            patch = {"metadata": {"annotations": seen}}
+            annotations = {names.ANNOTATION_PROJECTION_SEEN: str(projection.basis)}
+            patch = {"metadata": {"annotations": annotations}}
             await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
 
     async def overwrite(self, live: IPAddressPool, projection: Projection) -> None:
-        """Apply `projection` to a pool that was written in another history.
+        """Apply `projection` to a pool whose basis is of a lost history.
 
         Raises:
             Conflict: the pool changed since it was read, or is gone.
@@ -331,15 +349,15 @@ def is_ours(obj: Object) -> bool:
     return names.ANNOTATION_PROJECTION_BASIS in obj.metadata.annotations
 
 
-def offer_of(pool: IPAddressPool) -> Offer:
-    """Return a pool as an offer."""
+def make_offer(pool: IPAddressPool) -> Offer:
+    """Return a pool in the form of the port."""
     return Offer(
         metadata=pool.metadata,
         kind=IP_ADDRESS_POOL.kind,
         entries=pool.spec.addresses,
         is_made_by_us=is_ours(pool),
         basis=basis_of(pool),
-        edited=pool.spec.edited,
+        edited=pool.spec.edited_fields,
     )
 
 
@@ -348,16 +366,17 @@ def is_empty(pool: IPAddressPool) -> bool:
     return is_ours(pool) and pool.spec.addresses == (NO_ADDRESS,)
 
 
-def basis_annotation(projection: Projection) -> dict[str, str]:
-    """Return the annotations with the owner and the cache position of `projection`."""
+def make_basis_annotations(projection: Projection) -> dict[str, str]:
+    """Return the annotations with the basis and the owner of `projection`."""
     return {names.ANNOTATION_PROJECTION_BASIS: str(projection.basis), **projection.owner}
 
 
-def _pool_body(entries: Iterable[str], projection: Projection) -> dict[str, Any]:
+def _make_pool_body(entries: Iterable[str], projection: Projection) -> dict[str, Any]:
+    """Return the body of our pool with these entries, without its name."""
     return {
         "metadata": {
             "labels": dict(LABELS),
-            "annotations": basis_annotation(projection),
+            "annotations": make_basis_annotations(projection),
         },
         "spec": {"addresses": list(entries)},
     }

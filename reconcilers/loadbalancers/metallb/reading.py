@@ -1,12 +1,12 @@
-"""Whether MetalLB in a tenant runs: it has read our pool as it stands.
+"""Finds out whether MetalLB in a tenant runs: whether it has read our pool as it is stored.
 
-From 0.15 on MetalLB counts the addresses of each pool in the pool's status, so one that has
-counted as many as we wrote is there, and can use its configuration. That is no proof that it has
-read that a range is out (uptake.py has one); it is enough to say that a tenant can use its
-addresses, and whether more would help it. An older MetalLB shows nothing, and is believed to run.
+From 0.15 on MetalLB counts the addresses of each pool in the pool's status. If it has counted as
+many as we wrote, it runs and can use its configuration. That does not prove that it has read that
+a range is out (uptake.py has that proof). It is enough to say that a tenant can use its addresses,
+and whether more would help it. An older MetalLB reports no counts, and is believed to run.
 
-MetalLB takes a moment to count. The caller believes for that long that one which was ready is
-about to.
+MetalLB takes a moment to count. If MetalLB was ready, the caller believes for that long that it
+still is.
 """
 
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ from reconcilers.loadbalancers.metallb.kinds import (
     IPAddressPool,
 )
 from reconcilers.loadbalancers.metallb.uptake import (
-    configuration_error,
+    compute_metallb_counts,
     count_reported_addresses,
-    metallb_counts,
+    read_configuration_error,
 )
 from reconcilers.loadbalancers.port import MOMENT, Health, HealthState, Projection, WatchedOffers
 
@@ -36,11 +36,11 @@ _SOON = 1.0
 
 @dataclass(frozen=True, slots=True)
 class UnreadEntries:
-    """What the MetalLB of a tenant has not read yet.
+    """The entries of our pool that the MetalLB of a tenant has not read yet.
 
     Args:
-        entries: the addresses that the pool was made to hold.
-        since: when that was first seen, in monotonic seconds.
+        entries: the entries that the projection wrote.
+        since: when they were first found to be unread, in monotonic seconds.
     """
 
     entries: tuple[str, ...]
@@ -52,26 +52,28 @@ class ProjectionCheckMemory:
     """What is remembered of how the MetalLB of one tenant reads its pool.
 
     Args:
-        unread: what it has not read yet; None if it has read the pool as it stands.
-        is_silent: whether it is so old that it does not count addresses.
+        unread: the entries that it has not read yet; None if it has read the pool.
+        is_silent: whether MetalLB is so old that it does not count addresses.
     """
 
     unread: UnreadEntries | None = None
     is_silent: bool = False
 
     def due_in(self, now: float) -> float | None:
-        """Return seconds until the next look; None if a watch reports the change, or none is due.
+        """Return seconds until the next look; None if no look is due.
 
         Args:
             now: monotonic seconds.
         """
-        if self.unread is None or now - self.unread.since >= MOMENT:
+        if self.unread is None:
             return None
+        if now - self.unread.since >= MOMENT:
+            return None  # it may not run at all: a watch, or the next pass, shows the change
         return _SOON
 
 
 class ProjectionCheck:
-    """Finds out whether the MetalLB of one tenant has read what was written.
+    """Finds out whether the MetalLB of one tenant has read the projected pool.
 
     Args:
         client: of the tenant.
@@ -97,10 +99,10 @@ class ProjectionCheck:
         self._memory = memory
 
     async def read_health(self, projection: Projection) -> Health:
-        """Return whether MetalLB has read the pool, and since when it is not known to have.
+        """Return whether MetalLB has read the pool, and since when it has not.
 
         Args:
-            projection: what the pool has been made to hold.
+            projection: the ranges that were just written to the pool.
 
         Raises:
             ControllerError: the tenant did not answer.
@@ -113,8 +115,9 @@ class ProjectionCheck:
         if memory.unread is None or memory.unread.entries != projection.entries:
             memory.unread = UnreadEntries(projection.entries, now)
         since, why = memory.unread.since, ""
+        # Before, MetalLB may simply not have read the pool yet, so its error says nothing.
         if now - since >= MOMENT:
-            why = await configuration_error(self._client, self._pool.namespace)
+            why = await read_configuration_error(self._client, self._pool.namespace)
         message = (
             "MetalLB in the tenant has not read the pool: it does not run, or cannot use its"
             " configuration" + (f": {why}" if why else "")
@@ -122,12 +125,10 @@ class ProjectionCheck:
         return Health(HealthState.NOT_READING, NOT_RUNNING, message=message, since=since)
 
     async def _is_read(self, projection: Projection) -> bool:
-        """Return whether MetalLB has counted the projected ranges, or does not count at all.
-
-        What the watch shows is believed if it says so; it may be late, or broken.
-        """
+        """Return whether MetalLB has counted the projected ranges, or does not count at all."""
         client, memory = self._client, self._memory
         watched_pool = self._watched.get(IP_ADDRESS_POOL, self._pool) if self._watched else None
+        # A watch may be late or broken. So only a positive sight of it spares the live read.
         if _has_counted(watched_pool, projection) or (
             memory.is_silent and _is_uncounted(watched_pool, projection)
         ):
@@ -140,7 +141,7 @@ class ProjectionCheck:
             return _has_counted(pool, projection)
         if not memory.is_silent:
             if await client.is_served(SERVICE_BGP_STATUS):
-                return False
+                return False  # a MetalLB that counts has not counted yet
             memory.is_silent = True
         return True
 
@@ -154,9 +155,9 @@ def _has_counted(pool: IPAddressPool | None, projection: Projection) -> bool:
         for entry in projection.entries
         if (span := addresstexts.parse_cidr_or_span(entry)) is not None
     ]
-    return count_reported_addresses(pool.status) in metallb_counts(spans)
+    return count_reported_addresses(pool.status) in compute_metallb_counts(spans)
 
 
 def _is_uncounted(pool: IPAddressPool | None, projection: Projection) -> bool:
-    """Return whether a pool has the projected ranges, and no count."""
+    """Return whether a pool has the projected ranges and no count."""
     return pool is not None and pool.status is None and pool.spec.addresses == projection.entries

@@ -1,4 +1,4 @@
-"""Which Services MetalLB could give an address of our pool.
+"""Decides which Services MetalLB could give an address of our pool.
 
 Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' of
 spec.loadBalancerClass.
@@ -18,38 +18,46 @@ _MOST_FIXED = 2
 """MetalLB gives a Service one address of each family."""
 
 
-def view_service(service: Service, ours: str) -> ServiceView:
+def view_service(service: Service, served_class: str) -> ServiceView:
     """Return a Service as MetalLB sees it.
 
-    What Kubernetes refuses, as a node port that is taken, is no Service that could wait. The type
-    of a Service does not matter: what it shows counts until MetalLB has cleared it.
+    The type of the Service does not matter: an address that it shows counts until MetalLB has
+    cleared it.
 
     Args:
-        ours: the load-balancer class that MetalLB serves; empty for Services without one.
+        served_class: the load-balancer class that MetalLB serves; empty for Services without one.
     """
-    is_ours = (service.spec.loadBalancerClass or "") == ours
+    is_served = (service.spec.loadBalancerClass or "") == served_class
     obstacle = None
-    pool = _annotation(service, _POOL)
-    fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
-    if not is_ours:
-        theirs = service.spec.loadBalancerClass or "none"
-        obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {truncate(theirs, _LONGEST)}")
+    pool = _find_annotation(service, _POOL)
+    fixed_addresses = _find_annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    if not is_served:
+        service_class = service.spec.loadBalancerClass or "none"
+        obstacle = Obstacle(
+            OTHER_CLASS, f"load-balancer class {truncate(service_class, _LONGEST)}"
+        )
     elif pool not in {"", POOL_NAME}:
         obstacle = Obstacle("OtherPool", f"IPAddressPool {truncate(pool, _LONGEST)}")
-    elif fixed:
-        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed, _LONGEST)}")
-    key = _annotation(service, _SHARING)
-    requested = (parse_ends(ip, ip) for ip in map(str.strip, fixed.split(",", _MOST_FIXED)))
+    elif fixed_addresses:
+        # Growth adds any free range, so it cannot bring a certain address.
+        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST)}")
+    key = _find_annotation(service, _SHARING)
+    address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
+    parsed = (parse_ends(address, address) for address in address_texts)
     return ServiceView(
-        is_ours,
-        obstacle,
+        keeps_range=is_served,
+        obstacle=obstacle,
         sharing_key=key,
         requirements=f"{pool}|{key}",
-        fixed_addresses=tuple(address for address in requested if address is not None),
+        fixed_addresses=tuple(address for address in parsed if address is not None),
     )
 
 
-def _annotation(service: Service, either: tuple[str, str]) -> str:
-    """Return the value of the first of two annotations that is set, the newer name first."""
-    carried = service.metadata.annotations
-    return next((carried[name] for name in either if carried.get(name)), "")
+def _find_annotation(service: Service, annotation_names: tuple[str, str]) -> str:
+    """Return the value of the first of two annotations that is set; empty if neither is.
+
+    Args:
+        annotation_names: the newer name and the older name of one annotation.
+    """
+    annotations = service.metadata.annotations
+    return next((annotations[name] for name in annotation_names if annotations.get(name)), "")

@@ -1,29 +1,30 @@
-"""Detect whether a tenant's MetalLB has loaded the pools that are stored now.
+"""Detects whether a tenant's MetalLB has loaded the pools that are stored now.
 
 MetalLB hands out addresses by the last configuration that it read and could use. While it stands
 still, or while any pool of the tenant makes the configuration unusable (its webhook being off),
-it goes on handing out what our pool does not hold any more.
+it goes on handing out addresses that our pool does not have any more.
 
 From 0.15 on MetalLB counts the addresses of each pool in the pool's status. So after a range was
 taken out of our pool, another pool, the marker, is given a number of addresses that it did not
 have before: addresses for documentation (RFC 5737), which are never assigned automatically.
 MetalLB reads all pools together, in the order of their writes; so once it counts that many in the
 marker, it has read our pool without the range, and has written every Service that it gave an
-address by an earlier configuration. The count of our own pool would not do: a range that takes
-the place of another of its size leaves it as it is, and a pool that is deleted has none.
+address by an earlier configuration. The count of our own pool is no proof: it stays the same if a
+range is replaced by another of its size, and a deleted pool has no count.
 
-The marker is not given another number before MetalLB has counted the last one, so no number is
-used that MetalLB may know from before. A marker that was made just now, because a user deleted
-the last one, may have the number of that one: MetalLB then counts by its old configuration what it
-finds under the name. So a new marker proves nothing before it was given a second number.
+The marker is given another number only after MetalLB has counted the last one, so MetalLB cannot
+know the new number from before. A marker that was created again, because a user deleted it, may
+have the number of the deleted one: MetalLB then counts it by its old configuration. So a new
+marker proves nothing until it was given a second number.
 
-A replica that lags behind must not create the marker again after another one has torn down the
-cluster: nobody would delete it. So the creation is recorded on the holder of the range before, and
-the record is removed afterwards (`CreationNote` of the port); if the holder is gone by then, the
-new marker is deleted. A range whose holder has a record of another process is not free yet.
+A replica that lags behind must not create the marker again after another replica has torn down the
+cluster: nobody would delete it. So the creation is recorded on the IPAllocation, the holder of the
+range, before, and the record is removed afterwards (`CreationNote` of the port). If the holder is
+gone by then, the new marker is deleted. A range whose holder has a record of another process is
+not free yet.
 
-An older MetalLB shows nothing. Its pools are checked here instead, and a while is waited; as it is
-where MetalLB's kinds are not served any more, for the process that may have read them before.
+An older MetalLB shows no counts. Its pools are checked here instead, and the caller waits a
+bounded time.
 """
 
 import re
@@ -60,9 +61,10 @@ from reconcilers.reporting.wording import truncate
 MARKER = names.METALLB_MARKER
 NOT_READ = "MetalLB in the tenant has not read its pools since the range was taken out"
 MOST_ENTRIES = 4_096
-"""How many entries of a tenant's pools are checked; what a tenant has beyond that is not read,
-so that no pass waits for the arithmetic."""
+"""How many entries of a tenant's pools are checked. Further entries are not read, so that no pass
+waits for the arithmetic."""
 _LARGEST = 250
+"""The largest number of addresses of the marker: a block has 254."""
 _NEW = 1
 """The generation of an object whose spec was not written since it was created."""
 _BLOCKS = ("192.0.2", "198.51.100", "203.0.113")
@@ -70,17 +72,19 @@ _MARKER_ENTRY = re.compile(
     rf"(?P<block>{'|'.join(map(re.escape, _BLOCKS))})\.1-(?P=block)\.(?P<size>[0-9]{{1,3}})"
 )
 _ENORMOUS = 1 << 62
+"""The size from which on MetalLB no longer counts the addresses of a CIDR."""
 _INT64_MAX = (1 << 63) - 1
 _CONTROLLER_STATE = "controller"
 """The name of the ConfigurationState that MetalLB's controller writes."""
 _LONGEST = 300
+"""How many characters of a tenant's text a message has."""
 
 
 class UptakeStep(Enum):
-    """What comes next for a range that is out of our pool.
+    """The next step of the proof for a range that is out of our pool.
 
     MARK: give the marker a number of addresses that MetalLB has not counted yet.
-    WAIT: MetalLB has yet to count what the marker has.
+    WAIT: wait until MetalLB has counted the marker's addresses.
     DONE: MetalLB has read the pools since the range was taken out.
     """
 
@@ -89,30 +93,32 @@ class UptakeStep(Enum):
     DONE = "done"
 
 
-def next_step(
+def find_next_step(
     pools: Mapping[str, IPAddressPool], mark: int, basis: int, management: str = ""
 ) -> UptakeStep:
     """Return the next step of the proof, as MetalLB's pools show it.
 
-    The marker carries the basis that was true when it was written: every range that was marked at
-    or before that was out of our pool. One above the present basis is of a history that the
-    management cluster has lost, so it says nothing; nor does one of another management cluster.
+    The marker carries the basis at the time of its last write: every range that was marked at or
+    before that basis was out of our pool then.
 
     Args:
-        pools: all of them, by name; ours does not have the range.
+        pools: all pools, by name; ours does not have the range.
         mark: the resourceVersion at which the range was marked.
         basis: every range that was marked at or before this is out of our pool now.
         management: the identity of the management cluster; empty if it is not known.
     """
     marker = pools.get(MARKER)
-    if marker is None or marker_size(marker) is None or _is_overlapped(marker, pools):
-        return UptakeStep.MARK
-    if count_reported_addresses(marker.status) != marker_size(marker):
+    if marker is None or count_marker_addresses(marker) is None:
+        return UptakeStep.MARK  # it is missing, or others have changed it
+    if _is_overlapped(marker, pools):
+        return UptakeStep.MARK  # MetalLB cannot use overlapping pools, so it would never count it
+    if count_reported_addresses(marker.status) != count_marker_addresses(marker):
         return UptakeStep.WAIT
     if (marker.metadata.generation or 0) <= _NEW:
-        return UptakeStep.MARK
+        return UptakeStep.MARK  # the count may be of an earlier marker with the same number
     if management not in {"", find_management_uid(marker)}:
-        return UptakeStep.MARK
+        return UptakeStep.MARK  # its basis is a position of another management cluster
+    # A basis above the present one is of a history that this management cluster has lost.
     return UptakeStep.DONE if mark <= basis_of(marker) <= basis else UptakeStep.MARK
 
 
@@ -120,91 +126,109 @@ def count_reported_addresses(status: AddressPoolStatus | None) -> int | None:
     """Return how many addresses MetalLB reports for a pool; None if it reports no number."""
     if status is None:
         return None
-    four, six = status.assignedIPv4 + status.availableIPv4, status.assignedIPv6
-    return four + six + status.availableIPv6
+    ipv4_number = status.assignedIPv4 + status.availableIPv4
+    ipv6_number = status.assignedIPv6 + status.availableIPv6
+    return ipv4_number + ipv6_number
 
 
-def metallb_counts(spans: Iterable[AddressRange]) -> tuple[int, int]:
-    """Return how many addresses MetalLB finds in a pool of these: 0.16.2 and newer, and older.
+def compute_metallb_counts(spans: Iterable[AddressRange]) -> tuple[int, int]:
+    """Return the numbers that two versions of MetalLB report for a pool with these ranges.
 
     MetalLB adds up the addresses of IPv6 by CIDR, in an integer of 64 bits. A CIDR of 2^62
     addresses or more sets the sum to the greatest integer. From 0.16.2 on a greater sum stays at
     the greatest integer; before, it overflows.
+
+    Returns:
+        The number of 0.16.2 and newer, and the number of older versions.
     """
     spans = list(spans)
     newer = older = 0
-    for part in (cidr for span in spans if span.family == 6 for cidr in span.cidrs()):
-        if part.size >= _ENORMOUS:
+    for cidr in (cidr for span in spans if span.family == 6 for cidr in span.cidrs()):
+        if cidr.size >= _ENORMOUS:
             newer = older = _INT64_MAX
             continue
-        newer = min(newer + part.size, _INT64_MAX)
-        older = (older + part.size + _INT64_MAX + 1) % (1 << 64) - _INT64_MAX - 1
-    four = sum(span.size for span in spans if span.family == 4)
-    return newer + four, older + four
+        newer = min(newer + cidr.size, _INT64_MAX)
+        # The sum as a signed integer of 64 bits, which overflows.
+        older = (older + cidr.size + _INT64_MAX + 1) % (1 << 64) - _INT64_MAX - 1
+    ipv4_number = sum(span.size for span in spans if span.family == 4)
+    return newer + ipv4_number, older + ipv4_number
 
 
-def marker_size(marker: IPAddressPool) -> int | None:
-    """Return how many addresses the marker has; None if it is not as we write it."""
+def count_marker_addresses(marker: IPAddressPool) -> int | None:
+    """Return how many addresses the marker has; None if others have changed its spec."""
     if len(marker.spec.addresses) != 1 or marker.spec.autoAssign:
         return None
     match = _MARKER_ENTRY.fullmatch(marker.spec.addresses[0])
     return int(match["size"]) if match is not None else None
 
 
-def marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
-    """Return the marker's next range: of another number of addresses than it has, if it has any.
+def choose_marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
+    """Return the marker's next range, with another number of addresses than MetalLB may know.
 
-    The first block for documentation that no other pool overlaps, as MetalLB would refuse that.
+    It is in the first block for documentation that no other pool overlaps, because MetalLB refuses
+    overlapping pools. If other pools overlap all blocks, it is in the first block.
+
+    Args:
+        pools: all pools, by name.
+        basis: the number of addresses depends on it, so that two markers rarely have the same.
     """
     marker = pools.get(MARKER)
-    before = (
-        {marker_size(marker), count_reported_addresses(marker.status)}
+    known_sizes = (
+        {count_marker_addresses(marker), count_reported_addresses(marker.status)}
         if marker is not None
         else set()
     )
-    sizes = (1 + (basis + offset) % _LARGEST for offset in range(len(before) + 1))
-    size = next(candidate for candidate in sizes if candidate not in before)
-    others = list(_others(pools))
+    # One candidate more than known sizes, so that one of them is free.
+    sizes = (1 + (basis + offset) % _LARGEST for offset in range(len(known_sizes) + 1))
+    size = next(candidate for candidate in sizes if candidate not in known_sizes)
+    other_spans = list(_parse_other_pools(pools))
     entries = [f"{block}.1-{block}.{size}" for block in _BLOCKS]
-    free = [
-        entry for entry in entries if not _overlaps_any(f"{entry.rpartition('.')[0]}.254", others)
+    # The whole block up to .254 has to be free, so that a later size fits, too.
+    free_entries = [
+        entry
+        for entry in entries
+        if not _overlaps_any(f"{entry.rpartition('.')[0]}.254", other_spans)
     ]
-    return next(iter(free), entries[0])
+    return next(iter(free_entries), entries[0])
 
 
-def _marker_content(
+def _make_marker_content(
     pools: Mapping[str, IPAddressPool], basis: int, owner: Mapping[str, str]
 ) -> dict[str, Any]:
     """Return the marker's next annotations and spec."""
     annotations = {names.ANNOTATION_PROJECTION_BASIS: str(basis), **owner}
-    spec = {"addresses": [marker_entry(pools, basis)], "autoAssign": False}
+    spec = {"addresses": [choose_marker_entry(pools, basis)], "autoAssign": False}
     return {"metadata": {"annotations": annotations}, "spec": spec}
 
 
 def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
-    """Return whether another pool came to have the marker's addresses, and none has others."""
-    here = marker.spec.addresses[0]
-    others = list(_others(pools))
-    return _overlaps_any(here, others) and not _overlaps_any(marker_entry(pools, 0), others)
+    """Return whether another pool overlaps the marker, and the marker can move to a free block."""
+    entry = marker.spec.addresses[0]
+    other_spans = list(_parse_other_pools(pools))
+    return _overlaps_any(entry, other_spans) and not _overlaps_any(
+        choose_marker_entry(pools, 0), other_spans
+    )
 
 
-def _others(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
-    others = (pool for name, pool in pools.items() if name != MARKER)
-    entries = (entry for pool in others for entry in pool.spec.addresses)
+def _parse_other_pools(pools: Mapping[str, IPAddressPool]) -> Iterable[AddressRange]:
+    """Return the ranges of all pools but the marker; invalid entries are left out."""
+    other_pools = (pool for name, pool in pools.items() if name != MARKER)
+    entries = (entry for pool in other_pools for entry in pool.spec.addresses)
     parsed = map(addresstexts.parse_cidr_or_span, islice(entries, MOST_ENTRIES))
-    return (addresses for addresses in parsed if addresses is not None)
+    return (span for span in parsed if span is not None)
 
 
-def _overlaps_any(entry: str, others: Iterable[AddressRange]) -> bool:
-    ours = addresstexts.parse_cidr_or_span(entry)
-    return ours is not None and any(ours.overlaps(span) for span in others)
+def _overlaps_any(entry: str, spans: Iterable[AddressRange]) -> bool:
+    """Return whether an entry overlaps a range; False if the entry cannot be parsed."""
+    entry_span = addresstexts.parse_cidr_or_span(entry)
+    return entry_span is not None and any(entry_span.overlaps(span) for span in spans)
 
 
-def refusal(pools: Mapping[str, IPAddressPool]) -> str:
-    """Return why MetalLB cannot use these pools, as a sentence's end; empty if it seems to.
+def describe_unusable(pools: Mapping[str, IPAddressPool]) -> str:
+    """Return why MetalLB cannot use these pools, as the end of a sentence; empty if it seems to.
 
-    MetalLB has more reasons than these: those that it has for a single pool are rare, as API
-    server and webhook refuse such a pool, and two that overlap each other are what is met.
+    Only frequent causes are found. API server and webhook reject most pools that are wrong by
+    themselves; two pools that overlap are the usual case.
     """
     extents: list[tuple[int, int, int, str]] = []
     for name, pool in sorted(pools.items()):
@@ -224,7 +248,7 @@ def refusal(pools: Mapping[str, IPAddressPool]) -> str:
 
 
 class WithdrawalCheck:
-    """Finds out whether the MetalLB of one tenant has read that ranges are out of its pool.
+    """Finds out whether the MetalLB of one tenant has read that ranges are out of our pool.
 
     Args:
         client: of the tenant.
@@ -244,39 +268,46 @@ class WithdrawalCheck:
     ) -> WithdrawalAnswer:
         """Return whether MetalLB has read its pools since ours was without the ranges.
 
+        If it has not, the marker may be written, as the next step of the proof.
+
         Args:
-            pools: MetalLB's pools as they are now; ours does not have the ranges.
+            pools: MetalLB's pools by a live read; ours does not have the ranges.
             withdrawal: the ranges.
             basis: every range that was marked at or before this is out of our pool now.
-            owner: annotations of the marker that say for whom it is.
+            owner: annotations of the marker that name its owner.
 
         Raises:
             Conflict: the marker changed since `pools` were read.
             ControllerError: the tenant did not answer.
         """
-        if not await self._counts(pools):
-            return _unshown(pools, withdrawal.note)
+        if not await self._does_count(pools):
+            return _answer_without_counts(pools, withdrawal.note)
         marker = pools.get(MARKER)
         if marker is not None and not is_ours(marker):
+            # It must not be overwritten, so the proof cannot go on.
             return NotYet(
                 f"IPAddressPool {MARKER} was not created by this controller: rename or delete it"
             )
         management = owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
-        step = next_step(pools, withdrawal.mark, basis=basis, management=management)
+        step = find_next_step(pools, withdrawal.mark, basis=basis, management=management)
         if step is UptakeStep.DONE:
-            return _may_still_be_created() if withdrawal.note.is_pending else Proven()
+            # A marker that another process creates after the release would stay for good.
+            return _make_creation_pending() if withdrawal.note.is_pending else Proven()
         if step is UptakeStep.MARK and marker is not None:
-            await self._mark(marker, pools, basis=basis, owner=owner)
+            await self._change_marker(marker, pools, basis=basis, owner=owner)
         elif step is UptakeStep.MARK:
-            await self._create(pools, basis, owner=owner, note=withdrawal.note)
-        return NotYet(await self._not_read(pools))
+            await self._create_marker(pools, basis, owner=owner, note=withdrawal.note)
+        return NotYet(await self._describe_unread(pools))
 
-    async def _counts(self, pools: Mapping[str, IPAddressPool]) -> bool:
-        """Return whether MetalLB is one that counts the addresses of pools."""
+    async def _does_count(self, pools: Mapping[str, IPAddressPool]) -> bool:
+        """Return whether the tenant's MetalLB counts the addresses of pools: 0.15 and newer.
+
+        A pool that was just created has no status yet. A kind of 0.15 shows the version then.
+        """
         has_status = any(pool.status is not None for pool in pools.values())
         return has_status or await self._client.is_served(SERVICE_BGP_STATUS)
 
-    async def _mark(
+    async def _change_marker(
         self,
         marker: IPAddressPool,
         pools: Mapping[str, IPAddressPool],
@@ -284,20 +315,20 @@ class WithdrawalCheck:
         owner: Mapping[str, str],
     ) -> None:
         """Give the marker another number of addresses."""
-        patch = _marker_content(pools, basis, owner)
+        patch = _make_marker_content(pools, basis, owner)
         await self._client.patch(IP_ADDRESS_POOL, Version.from_object(marker), patch)
 
-    async def _create(
+    async def _create_marker(
         self,
         pools: Mapping[str, IPAddressPool],
         basis: int,
         owner: Mapping[str, str],
         note: CreationNote,
     ) -> None:
-        """Create the marker, unless the range has no holder any more."""
+        """Create the marker, unless the IPAllocation that holds the range is gone."""
         if not await note.begin():
             return
-        body = _marker_content(pools, basis, owner)
+        body = _make_marker_content(pools, basis, owner)
         body["metadata"] |= {
             "name": MARKER,
             "labels": {names.LABEL_MANAGED_BY: names.MANAGED_BY},
@@ -305,42 +336,47 @@ class WithdrawalCheck:
         try:
             created = await self._client.create(IP_ADDRESS_POOL, self._namespace, body)
         except ApiError as error:
-            if not isinstance(error, ServerFailure):  # which may have come too late
+            # After a server failure the object may exist all the same, so the note stays.
+            if not isinstance(error, ServerFailure):
                 await note.end()
             raise
         if not await note.end():
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(created))
 
-    async def _not_read(self, pools: Mapping[str, IPAddressPool]) -> str:
-        why = refusal(pools) or await configuration_error(self._client, self._namespace)
+    async def _describe_unread(self, pools: Mapping[str, IPAddressPool]) -> str:
+        """Return the sentence for a MetalLB that has not read its pools, with a known cause."""
+        why = describe_unusable(pools) or await read_configuration_error(
+            self._client, self._namespace
+        )
         return f"{NOT_READ}: {why}" if why else NOT_READ
 
 
-def _may_still_be_created() -> NotYet:
+def _make_creation_pending() -> NotYet:
+    """Return the answer while a creation that another process noted may still arrive."""
     return NotYet(f"another replica may still create IPAddressPool {MARKER}")
 
 
-def _unshown(pools: Mapping[str, IPAddressPool], note: CreationNote) -> NotYet | Unprovable:
-    """Return the answer for a MetalLB that shows nothing.
-
-    The wait restarts whenever MetalLB cannot use its pools, and with each change of ours: a
-    user may have put the range back for a moment.
-    """
-    why = refusal(pools)
+def _answer_without_counts(
+    pools: Mapping[str, IPAddressPool], note: CreationNote
+) -> NotYet | Unprovable:
+    """Return the answer for a MetalLB that reports no counts."""
+    why = describe_unusable(pools)
     if why:
+        # NotYet also ends a wait that has begun: MetalLB reads nothing while its pools are wrong.
         return NotYet(f"{NOT_READ}: {why}")
     if note.is_pending:
-        return _may_still_be_created()
+        return _make_creation_pending()
     pool = pools.get(POOL_NAME)
+    # Each change of our pool restarts the wait: a user may have put the range back for a moment.
     version = (pool.metadata.uid, pool.metadata.generation or 0) if pool is not None else ("", 0)
     return Unprovable("to read its pools: before 0.15 it does not report that", version)
 
 
-async def configuration_error(client: Client, namespace: str) -> str:
-    """Return the error that MetalLB's controller reports of its pools; empty if there is none.
+async def read_configuration_error(client: Client, namespace: str) -> str:
+    """Return the error that MetalLB's controller reports of its pools; empty if it reports none.
 
-    Each speaker has a ConfigurationState of its own, which reports problems of its node's
-    announcements. They do not keep the controller from reading pools.
+    Only the ConfigurationState of the controller is read. Each speaker has one of its own, about
+    the announcements of its node, and the controller reads pools in spite of such a problem.
 
     Raises:
         ControllerError: the tenant did not answer.
@@ -355,7 +391,9 @@ async def configuration_error(client: Client, namespace: str) -> str:
 
 
 async def remove_marker(client: Client, namespace: str, management: str) -> None:
-    """Delete the marker, once nothing is given back any more; one of others stays.
+    """Delete the marker, after all ranges of the tenant were released.
+
+    A marker that another tool or another management cluster made stays.
 
     Args:
         client: of the tenant.
@@ -363,8 +401,8 @@ async def remove_marker(client: Client, namespace: str, management: str) -> None
         management: the identity of the management cluster; empty if it is not known.
 
     Raises:
-        NotFound: there is none.
-        Conflict: it changed since it was read.
+        NotFound: there is no marker.
+        Conflict: the marker changed since it was read.
         ControllerError: the tenant did not answer.
     """
     marker = await client.get(IP_ADDRESS_POOL, Key(namespace, MARKER))

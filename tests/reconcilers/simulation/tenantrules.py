@@ -194,7 +194,7 @@ def created_with_ranges(mp: Patch) -> None:
     """A tenant's pool is created with its ranges at once."""
 
     async def create(self: TenantMetalLB, projection: Projection) -> IPAddressPool:
-        body = metallb._pool_body(projection.entries, projection)
+        body = metallb._make_pool_body(projection.entries, projection)
         body["metadata"]["name"] = metallb.POOL_NAME
         return await self._client.create(IP_ADDRESS_POOL, self._pool.namespace, body)
 

@@ -14,13 +14,13 @@ from reconcilers.api.services import (
     ServiceSpec,
     ServiceStatus,
 )
-from reconcilers.loadbalancers.metallb.adapter import stale_configuration
+from reconcilers.loadbalancers.metallb.adapter import describe_stale_configuration
 from reconcilers.loadbalancers.metallb.kinds import (
     AddressPoolSpec,
     AddressPoolStatus,
     IPAddressPool,
 )
-from reconcilers.loadbalancers.metallb.projection import offer_of
+from reconcilers.loadbalancers.metallb.projection import make_offer
 from reconcilers.tenantcluster.inspection import TenantReading, find_problems
 from tests.reconcilers import make
 from tests.reconcilers.tenantcluster.elastic.facts import KIND
@@ -49,8 +49,8 @@ def _tenant_reading(
 ) -> TenantReading:
     return TenantReading(
         kind=KIND,
-        offers=(offer_of(pools["default-pool"]),),
-        stale=stale_configuration(pools, reported),
+        offers=(make_offer(pools["default-pool"]),),
+        stale=describe_stale_configuration(pools, reported),
         services=services,
         management=management,
     )
@@ -76,7 +76,10 @@ def test_addresses_that_metallb_skips_for_buggy_devices_are_no_finding() -> None
 
 def test_a_large_ipv6_pool_whose_count_is_above_its_size_is_no_finding() -> None:
     largest = 2**63 - 1
-    assert stale_configuration({"default-pool": _pool("fd00::/66", counted=largest)}, "") is None
+    assert (
+        describe_stale_configuration({"default-pool": _pool("fd00::/66", counted=largest)}, "")
+        is None
+    )
 
 
 def test_a_pool_with_other_addresses_is_found() -> None:

@@ -19,10 +19,10 @@ from reconcilers.loadbalancers.metallb.kinds import (
 from reconcilers.loadbalancers.metallb.uptake import (
     MARKER,
     UptakeStep,
-    marker_entry,
-    metallb_counts,
-    next_step,
-    refusal,
+    choose_marker_entry,
+    compute_metallb_counts,
+    describe_unusable,
+    find_next_step,
 )
 from tests.reconcilers import make
 from tests.reconcilers.lab import TENANT_KINDS, Lab
@@ -56,7 +56,7 @@ def _pool(
 
 def _step(marker: IPAddressPool | None, **others: IPAddressPool) -> UptakeStep:
     pools = others | ({MARKER: marker} if marker is not None else {})
-    return next_step(pools, MARK, basis=MARK + 9)
+    return find_next_step(pools, MARK, basis=MARK + 9)
 
 
 MOST = 2**63 - 1
@@ -79,7 +79,7 @@ def test_a_pool_of_any_size_is_counted_as_metallb_does(
     entries: list[str], newer: int, older: int
 ) -> None:
     spans = [span for entry in entries if (span := addresstexts.parse_cidr_or_span(entry))]
-    assert metallb_counts(spans) == (newer, older)
+    assert compute_metallb_counts(spans) == (newer, older)
 
 
 class TestTheNextStep:
@@ -124,14 +124,16 @@ class TestTheNextStep:
         self, management: str, step: UptakeStep
     ) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=5, management="uid-1")
-        assert next_step({MARKER: marker}, MARK, basis=MARK + 9, management=management) is step
+        assert (
+            find_next_step({MARKER: marker}, MARK, basis=MARK + 9, management=management) is step
+        )
 
     def test_a_marker_of_another_management_cluster_is_waited_for_until_it_is_counted(
         self,
     ) -> None:
         marker = _pool("192.0.2.1-192.0.2.5", basis=MARK, counted=4, management="uid-1")
         assert (
-            next_step({MARKER: marker}, MARK, basis=MARK + 9, management="uid-2")
+            find_next_step({MARKER: marker}, MARK, basis=MARK + 9, management="uid-2")
             is UptakeStep.WAIT
         )
 
@@ -147,14 +149,17 @@ class TestTheMarkersAddresses:
         self,
     ) -> None:
         marker = _pool("192.0.2.1-192.0.2.11", counted=12)
-        assert marker_entry({MARKER: marker}, basis=10) == "192.0.2.1-192.0.2.13"
+        assert choose_marker_entry({MARKER: marker}, basis=10) == "192.0.2.1-192.0.2.13"
 
     def test_marker_addresses_are_not_those_of_another_pool(self) -> None:
         pools = {"theirs": _pool("192.0.2.77/32", "198.51.100.0/24")}
-        assert marker_entry(pools, basis=0) == "203.0.113.1-203.0.113.1"
+        assert choose_marker_entry(pools, basis=0) == "203.0.113.1-203.0.113.1"
 
     def test_marker_addresses_leave_room_for_a_pool_of_ours_without_effect(self) -> None:
-        assert marker_entry({"default-pool": _pool("192.0.2.0-192.0.2.0")}, 0)[:9] == "192.0.2.1"
+        assert (
+            choose_marker_entry({"default-pool": _pool("192.0.2.0-192.0.2.0")}, 0)[:9]
+            == "192.0.2.1"
+        )
 
 
 class TestWhatMetalLBCannotUse:
@@ -162,20 +167,22 @@ class TestWhatMetalLBCannotUse:
 
     def test_pools_that_overlap_are_named(self) -> None:
         pools = {"a": _pool("10.0.0.0-10.0.0.9"), "b": _pool("10.0.1.0/24", "10.0.0.9/32")}
-        assert refusal(pools) == "IPAddressPools a and b overlap"
+        assert describe_unusable(pools) == "IPAddressPools a and b overlap"
 
     def test_an_entry_that_is_no_range_is_named(self) -> None:
-        assert refusal({"a": _pool("10.0.0.9-10.0.0.1")}).startswith("IPAddressPool a has '10.0")
+        assert describe_unusable({"a": _pool("10.0.0.9-10.0.0.1")}).startswith(
+            "IPAddressPool a has '10.0"
+        )
 
     def test_a_pool_without_addresses_is_named(self) -> None:
-        assert refusal({"a": _pool()}) == "IPAddressPool a has no addresses"
+        assert describe_unusable({"a": _pool()}) == "IPAddressPool a has no addresses"
 
     def test_valid_pools_give_no_complaint(self) -> None:
         pools = {"a": _pool("10.0.0.0/24", "::/120"), "b": _pool("10.0.1.0/24", "::1:0/120")}
-        assert refusal(pools) == ""
+        assert describe_unusable(pools) == ""
 
     def test_a_tenant_with_very_many_entries_costs_little(self) -> None:
-        refusal({"a": _pool(*["10.0.0.1/32"] * 1_000_000)})
+        describe_unusable({"a": _pool(*["10.0.0.1/32"] * 1_000_000)})
 
 
 async def _lab(served_kinds: tuple[str, ...], **settings: Any) -> tuple[Lab, Server]:

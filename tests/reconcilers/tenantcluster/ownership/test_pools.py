@@ -10,7 +10,7 @@ from controller.meta import Key
 from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.kinds import IPAddressPool
-from reconcilers.loadbalancers.metallb.projection import offer_of
+from reconcilers.loadbalancers.metallb.projection import make_offer
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.tenantcluster.ownership.pools import find_holders
 from tests.reconcilers import make
@@ -37,7 +37,7 @@ def test_the_holders_of_an_address_of_any_entry_are_found_and_no_other(seed: int
         for number in range(8)
     ]
     spans = [AddressRange.parse(*entry) for entry in entries]
-    assert find_holders(offer_of(pool), allocations) == {
+    assert find_holders(make_offer(pool), allocations) == {
         allocation.spec.tenantClusterRef.key
         for allocation in allocations
         if (held_range := statusranges.find_held_range(allocation)) is not None
