@@ -1,8 +1,8 @@
-"""What happened to allocations, counted for Prometheus as it happens.
+"""Counters and histograms of what happened to allocations, for Prometheus.
 
-The present state is not kept here: objectgauges.py reads it from the caches at each scrape, so it
-can be neither stale nor left behind. Labels are names of pools, of which there are few; a pool's
-series go when the pool goes.
+Gauges of the present state are in objectgauges.py, which reads the caches at each scrape, so that
+no gauge can be stale. Series are labelled by pool, because there are few pools. They are removed
+with their pool.
 """
 
 from functools import cache
@@ -25,7 +25,7 @@ LATENCY_SECONDS = (
 
 @cache
 def _read_installed_version() -> str:
-    """Return our version; each look for it reads folders of the whole path."""
+    """Return our version; cached, because the look-up reads all folders of `sys.path`."""
     return version("butler-ipam")
 
 
@@ -33,7 +33,7 @@ class IpamMetrics:
     """The counters and histograms of one manager.
 
     Args:
-        registry: where they are registered; a new one by default.
+        registry: for the metrics; a new one by default.
     """
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
@@ -87,8 +87,8 @@ class IpamMetrics:
             ["kind"],
             registry=registry,
         )
-        for edited in CORRECTED_KINDS:
-            self._corrected.labels(edited)
+        for kind in CORRECTED_KINDS:
+            self._corrected.labels(kind)
         self._latency = Histogram(
             "butler_ip_allocation_seconds",
             "From the request for a range to the range, by what the addresses are for.",
@@ -96,43 +96,50 @@ class IpamMetrics:
             buckets=LATENCY_SECONDS,
             registry=registry,
         )
-        for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER):
-            self._latency.labels(kind)
-        self._of_pool = (
+        for allocation_type in (names.TYPE_NODES, names.TYPE_LOADBALANCER):
+            self._latency.labels(allocation_type)
+        self._pool_counters = (
             *(self._refused_writes, self._collected, self._grown, self._shrunk),
             self._contents,
         )
         self._pools: set[Key] = set()
 
-    def pool(self, pool: Key) -> None:
-        """Begin the series of a pool at 0, so that a first failure is seen as a rise."""
+    def start_series(self, pool: Key) -> None:
+        """Start the series of a pool at 0, so that `rate` sees its first failure as a rise."""
         if pool not in self._pools:
             self._pools.add(pool)
             for result in (SUCCESS, FAILED):
                 self._processed.labels(pool.name, pool.namespace, result)
-            for counter in self._of_pool:
+            for counter in self._pool_counters:
                 counter.labels(pool.name, pool.namespace)
 
-    def count_served(self, pool: Key, kind: str, seconds: float) -> None:
-        """Count an allocation that got its range `seconds` after it was asked for."""
+    def count_served(self, pool: Key, allocation_type: str, seconds: float) -> None:
+        """Count an allocation that got its range.
+
+        Args:
+            allocation_type: the allocation's spec.type. A type other than "nodes" counts as
+                "loadbalancer", so that the label has only two values.
+            seconds: from the request to the range.
+        """
         self._processed.labels(pool.name, pool.namespace, SUCCESS).inc()
-        known = kind if kind == names.TYPE_NODES else names.TYPE_LOADBALANCER
-        self._latency.labels(known).observe(max(0.0, seconds))
+        is_for_nodes = allocation_type == names.TYPE_NODES
+        type_label = names.TYPE_NODES if is_for_nodes else names.TYPE_LOADBALANCER
+        self._latency.labels(type_label).observe(max(0.0, seconds))
 
     def count_failed(self, pool: Key) -> None:
         """Count an allocation that was marked Failed."""
         self._processed.labels(pool.name, pool.namespace, FAILED).inc()
 
     def count_refused_write(self, pool: Key) -> None:
-        """Count a status write that was refused for good."""
+        """Count a status write that the API server rejected and that is not retried."""
         self._refused_writes.labels(pool.name, pool.namespace).inc()
 
     def count_collected(self, pool: Key) -> None:
-        """Count an orphan; one of a pool that does not exist is only logged."""
+        """Count an orphan that was deleted, unless its pool does not exist."""
         self._count(self._collected, pool)
 
     def count_wrong_contents(self, pool: Key) -> None:
-        """Count a check that found what is kept of a pool's allocations to be wrong."""
+        """Count a check that found an error in what the pool's pass remembers of allocations."""
         self._count(self._contents, pool)
 
     def count_grown(self, pool: Key) -> None:
@@ -148,7 +155,7 @@ class IpamMetrics:
         self._corrected.labels(kind).inc()
 
     def _count(self, counter: Counter, pool: Key) -> None:
-        # Series of a pool that does not exist would stay for ever.
+        # Nothing would remove the series of a pool that does not exist.
         if pool in self._pools:
             counter.labels(pool.name, pool.namespace).inc()
 
@@ -159,5 +166,5 @@ class IpamMetrics:
         self._pools.remove(pool)
         for result in (SUCCESS, FAILED):
             self._processed.remove(pool.name, pool.namespace, result)
-        for counter in self._of_pool:
+        for counter in self._pool_counters:
             counter.remove(pool.name, pool.namespace)

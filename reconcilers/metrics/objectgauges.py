@@ -1,8 +1,10 @@
 """Metrics of pools, allocations, providers and tenants, read from the caches at each scrape.
 
-No number is kept, so none can be stale, and an object's series go with the object. What is kept is
-which allocations are to be counted. Only a replica that leads shows them: sums over replicas would
-count everything twice.
+Each scrape computes the figures from the caches, so no figure can be stale, and the series of an
+object end with the object. Only the set of unfinished allocations is kept between scrapes.
+
+Only the replica that leads shows these metrics, because a sum over replicas would count each
+object once for every replica.
 """
 
 from collections import Counter
@@ -55,7 +57,7 @@ BY_FAMILY = {
     *("total_ips", "allocated_ips", "available_ips"),
     *("fragmentation_percent", "largest_free_block"),
 }
-"""What is shown of each family, with a label that names it, of pools that have two."""
+"""Gauges that a pool with two families shows once for each family, with the label `family`."""
 POOL = ["pool", "namespace"]
 PROVIDER = ["provider_config", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]
@@ -69,38 +71,35 @@ TENANT_GAUGES = (
     ),
     ("demand_met", "Whether no Service of it has waited long for an address.", DEMAND_MET, False),
 )
-"""Shown of those that have the condition: a tenant in cloud mode is not projected into.
+"""Gauges of a tenant's conditions: name, description, condition type, `only_built`.
 
-The last is whether clusters that are being built are left out: what is written into a tenant for
-the first time is not out of step.
+A tenant without the condition has no series. A tenant in cloud mode, for example, gets nothing
+written into it. `only_built` leaves out clusters that are still being built: their load balancer
+is not behind, it gets its ranges for the first time.
 """
 
 
 @dataclass(slots=True)
 class Queue:
-    """How many of a pool's allocations wait for something, and for how long the oldest has."""
+    """The number of a pool's allocations that wait, and the seconds that the oldest has waited."""
 
     count: int = 0
     oldest: float = 0.0
 
     def add(self, since: datetime | None, now: datetime) -> None:
-        """Count one that waits since then."""
+        """Count an allocation that waits since `since`; without a time it only counts."""
         self.count += 1
         if since is not None:
             self.oldest = max(self.oldest, (now - since).total_seconds())
 
 
 class Gauges(Collector):
-    """Shows them while `leading` says so.
+    """Collects the metrics of this module at each scrape, while this replica leads.
 
     Args:
-        pools: of which the status is shown.
-        allocations: of which is shown how many wait, and for how long.
-        providers: of which the status is shown.
-        clusters: of which is shown whether their load balancer is as projected.
-        clock: for ages.
-        leading: whether this replica is the one to ask.
-        count_promises: returns how many promises the journal of a pool has.
+        leading: returns whether this replica leads; while it does not, nothing is shown.
+        clock: for the ages of requests.
+        count_promises: returns the number of promises in the journal of a pool.
     """
 
     def __init__(  # noqa: PLR0913 - what is shown
@@ -123,17 +122,17 @@ class Gauges(Collector):
         self._count_promises = count_promises
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is depends on the caches, so there is nothing to check."""
+        """Return nothing, so that the registry does not collect for its check of names."""
         return ()
 
     @override
     def collect(self) -> Iterator[Metric]:
         if not self._leading():
             return
-        yield from self._of_pools()
-        yield from self._of_allocations()
-        yield from self._of_providers()
-        yield from self._of_clusters()
+        yield from self._collect_pools()
+        yield from self._collect_allocations()
+        yield from self._collect_providers()
+        yield from self._collect_clusters()
         waiting = (
             allocation
             for allocation in self._unfinished
@@ -143,7 +142,7 @@ class Gauges(Collector):
             self._clusters, self._pools, waiting_allocations=waiting, now=self._clock.now()
         )
 
-    def _of_pools(self) -> Iterator[Metric]:
+    def _collect_pools(self) -> Iterator[Metric]:
         """Yield a gauge for each counter in the pools' statuses."""
         pools = sorted(self._pools, key=lambda pool: pool.metadata.key)
         for name, description, value in POOL_GAUGES:
@@ -151,7 +150,7 @@ class Gauges(Collector):
             for pool in pools:
                 meta = pool.metadata
                 for family, status in (
-                    _by_family(pool) if name in BY_FAMILY else [({}, pool.status)]
+                    _list_family_statuses(pool) if name in BY_FAMILY else [({}, pool.status)]
                 ):
                     labels = {"pool": meta.name, "namespace": meta.namespace} | family
                     gauge.add_sample(gauge.name, labels, value(status))
@@ -163,8 +162,8 @@ class Gauges(Collector):
             gauge.add_metric([meta.name, meta.namespace], self._count_promises(pool))
         yield gauge
 
-    def _of_allocations(self) -> Iterator[Metric]:
-        """Yield how many allocations wait or are given back, by pool, and for how many seconds."""
+    def _collect_allocations(self) -> Iterator[Metric]:
+        """Yield the number and the oldest age of waiting and releasing allocations, by pool."""
         waiting = {pool.metadata.key: Queue() for pool in self._pools}
         releasing = {pool.metadata.key: Queue() for pool in self._pools}
         now = self._clock.now()
@@ -175,20 +174,20 @@ class Gauges(Collector):
             else:
                 queue = releasing.setdefault(allocation.pool_key, Queue())
                 queue.add(allocation.releasing_since, now)
-        yield from _queues(
+        yield from _queue_gauges(
             waiting,
             "waiting_allocations",
             oldest_name="oldest_waiting_seconds",
             activity="wait for a range",
         )
-        yield from _queues(
+        yield from _queue_gauges(
             releasing,
             "releasing_allocations",
             oldest_name="oldest_release_seconds",
             activity="wait for their tenant to stop using a range",
         )
 
-    def _of_providers(self) -> Iterator[Metric]:
+    def _collect_providers(self) -> Iterator[Metric]:
         """Yield the gauges of each ProviderConfig: valid credentials, free addresses, tenants."""
         ready = GaugeMetricFamily(
             "butler_provider_config_ready", "Whether its credentials are valid.", labels=PROVIDER
@@ -207,14 +206,14 @@ class Gauges(Collector):
                 "namespace": config.metadata.namespace,
             }
             ready.add_sample(ready.name, labels, float(config.status.ready or False))
-            for family, capacity in _capacities(config):
+            for family, capacity in _list_family_capacities(config):
                 free = parse_exact_count(capacity.exactAvailableIPs, capacity.availableIPs)
                 available.add_sample(available.name, labels | family, free)
                 tenants.add_sample(tenants.name, labels | family, capacity.estimatedTenants)
         yield from (ready, available, tenants)
 
-    def _of_clusters(self) -> Iterator[Metric]:
-        """Yield the TenantClusters by phase, and what the conditions of each one say."""
+    def _collect_clusters(self) -> Iterator[Metric]:
+        """Yield the number of TenantClusters by phase, and the gauges of their conditions."""
         clusters = sorted(self._clusters, key=lambda cluster: cluster.metadata.key)
         phases = Counter(cluster.status.phase or PENDING for cluster in clusters)
         counts = GaugeMetricFamily(
@@ -226,11 +225,15 @@ class Gauges(Collector):
         for name, description, kind, only_built in TENANT_GAUGES:
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", description, labels=TENANT)
             for cluster in clusters:
-                said = find(cluster.status.conditions, kind)
-                left_out = only_built and not (cluster.is_ready or cluster.observed_only)
-                if said is not None and not left_out and not cluster.metadata.terminating:
+                condition = find(cluster.status.conditions, kind)
+                is_built = cluster.is_ready or cluster.observed_only
+                if condition is None or (only_built and not is_built):
+                    continue
+                # A tenant that is being deleted loses its ranges on purpose.
+                if not cluster.metadata.terminating:
                     gauge.add_metric(
-                        [cluster.metadata.name, cluster.metadata.namespace], said.status == "True"
+                        [cluster.metadata.name, cluster.metadata.namespace],
+                        condition.status == "True",
                     )
             yield gauge
 
@@ -239,15 +242,17 @@ def _is_unfinished(allocation: IPAllocation) -> bool:
     return statusranges.waits_for_range(allocation) or allocation.releasing
 
 
-def _by_family(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatus]]:
-    """Return the label that names a family, and its counters; no label if there is one family."""
+def _list_family_statuses(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatus]]:
+    """Return the label and the counters of each family; no label if the pool has one family."""
     if pool.spec.secondary is None:
         return [({}, pool.status)]
     return [({"family": FAMILY_NAMES[block.spec.family]}, block.status) for block in pool.blocks]
 
 
-def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], FamilyCapacity]]:
-    """Yield the label that names a family, and its capacity; no label if there is one family."""
+def _list_family_capacities(
+    config: ProviderConfig,
+) -> Iterator[tuple[dict[str, str], FamilyCapacity]]:
+    """Yield the label and the capacity of each family; no label if families are not counted."""
     capacity = config.status.capacity
     if capacity is None:
         return
@@ -265,10 +270,10 @@ def _capacities(config: ProviderConfig) -> Iterator[tuple[dict[str, str], Family
         )
 
 
-def _queues(
+def _queue_gauges(
     queues: dict[Key, Queue], count_name: str, oldest_name: str, activity: str
 ) -> Iterator[Metric]:
-    """Yield two gauges of each pool's queue: how many are in it, and the oldest one's age."""
+    """Yield two gauges of each pool's queue: its length, and the age of its oldest allocation."""
     count = GaugeMetricFamily(
         f"butler_network_pool_{count_name}", f"Allocations that {activity}.", labels=POOL
     )

@@ -1,7 +1,7 @@
-"""Metrics of what TenantClusters wait for: requests of pools, Services, tenants that are away.
+"""Metrics of waiting: requests for addresses, Services without address, unreachable tenants.
 
-A cluster that finds no pool makes no IPAllocation, so it is counted by its status.network. It
-counts in each pool that could serve it, as it takes the first that has room.
+A TenantCluster that finds no pool creates no IPAllocation, so its status.network is read. It
+counts in each pool that could serve it, because it takes the first of them that has room.
 """
 
 from collections import Counter
@@ -34,13 +34,12 @@ def waiting_metrics(
 
     Args:
         waiting_allocations: the IPAllocations that wait for a range.
-        now: the time.
     """
     present = [cluster for cluster in clusters if not cluster.metadata.terminating]
-    by_key = {pool.metadata.key: pool for pool in pools}
-    yield from _waiting_clusters(present, by_key, now)
-    yield _largest_requests(present, by_key, waiting_allocations)
-    yield from _of_each_cluster(present, now)
+    pools_by_key = {pool.metadata.key: pool for pool in pools}
+    yield from _waiting_clusters(present, pools_by_key, now)
+    yield _largest_requests(present, pools_by_key, waiting_allocations)
+    yield from _cluster_gauges(present, now)
 
 
 def _waiting_clusters(
@@ -56,7 +55,7 @@ def _waiting_clusters(
         candidates = {
             (key, request.reason): (now - request.since).total_seconds() if request.since else 0.0
             for request in requests
-            for key in _candidates(request, pools)
+            for key in _list_candidate_pools(request, pools)
         }
         by_pool.update(candidates.keys())
         for (key, _), seconds in candidates.items():
@@ -92,7 +91,7 @@ def _largest_requests(
     pools: dict[Key, NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
 ) -> Metric:
-    """Return how many addresses the largest waiting request needs of each family of a pool."""
+    """Return the size of the largest waiting request, by pool and family."""
     needs = sum_pool_needs(clusters, pools, waiting_allocations)
     gauge = GaugeMetricFamily(
         "butler_network_pool_largest_waiting_request",
@@ -110,8 +109,8 @@ def _largest_requests(
     return gauge
 
 
-def _of_each_cluster(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Metric]:
-    """Yield the gauges of each cluster: waiting Services, and seconds since it is being built."""
+def _cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Metric]:
+    """Yield the gauges of clusters: waiting Services, unreachable tenants, seconds of building."""
     services = GaugeMetricFamily(
         "butler_tenant_cluster_waiting_services",
         "Services of the tenant that have long been without an address.",
@@ -143,14 +142,14 @@ def _of_each_cluster(clusters: Iterable[TenantCluster], now: datetime) -> Iterat
 
 
 def _requests_without_allocation(cluster: TenantCluster) -> list[WaitingRequest]:
-    """Return the waiting requests that no IPAllocation shows: others count as IPAllocations."""
+    """Return the waiting requests without IPAllocation; the others are counted by theirs."""
     network = cluster.status.network
     if network is None:
         return []
     return [request for request in network.waiting if not request.allocation]
 
 
-def _candidates(request: WaitingRequest, pools: dict[Key, NetworkPool]) -> list[Key]:
-    """Return the pools that exist and that may serve a request."""
+def _list_candidate_pools(request: WaitingRequest, pools: dict[Key, NetworkPool]) -> list[Key]:
+    """Return the keys of the existing pools that may serve a request."""
     keys = (Key(request.namespace, name) for name in request.pools)
     return [key for key in keys if key in pools]

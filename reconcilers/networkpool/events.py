@@ -147,7 +147,7 @@ class AllocationEvents:
 
     def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
         """Record that the kept contents of a pool differ from its allocations: a bug."""
-        self._metrics.pool(pool)
+        self._metrics.start_series(pool)
         self._metrics.count_wrong_contents(pool)
         _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
 
@@ -162,7 +162,7 @@ class AllocationEvents:
 
     def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
         """Count what was served, failed and refused in the metrics of a pool."""
-        self._metrics.pool(pool)
+        self._metrics.start_series(pool)
         now = self._clock.now()
         for written in granted:
             # One that held its range before, and lost its phase only, waited for nothing.

@@ -1,7 +1,9 @@
-"""Which pools need a pass because another pool hands out something else now.
+"""Announces pools that need a pass because the offers of another pool have changed.
 
-Changes are gathered while the last ones are worked through, and pools are looked at in slices, so
-that a thousand pools that come at once cost a thousand looks, and no other task waits for them.
+A look at a pool computes what it shares with others and compares that with its last look. Changes
+that arrive during the looks are gathered and come together in the next turn. So a thousand pools
+that are created at once cost about a thousand looks, not a million. The looks are done in slices,
+so that no other task waits for all of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -19,21 +21,21 @@ from reconcilers.spaces.offers import PoolName, PoolOffer
 from reconcilers.spaces.sharing import NOTHING_SHARED, PoolSharing
 
 SLICE = 50
-"""So many pools are looked at before other tasks have their turn."""
+"""The number of looks before other tasks get a turn."""
 REST_SECONDS = 0.002
-"""For each pool that was looked at, until changes are looked at again."""
+"""The pause after a turn, for each of its looks, in which changes are gathered."""
 
 Handler = Callable[[Key], None]
 Shares = tuple[PoolSharing, ...]
-"""What a pool shares, part by part, without parts that share nothing."""
+"""The sharing of each part of a pool, without the parts that share nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolsOfKind:
-    """Announces the pools of one kind.
+    """The announcements of the pools of one kind.
 
     Args:
-        announcer: all announcements.
+        announcer: announces the pools of all kinds.
     """
 
     announcer: "OverlapAnnouncer"
@@ -46,11 +48,11 @@ class PoolsOfKind:
 
 @dataclass(slots=True)
 class _Change:
-    """What has changed of the offers of one pool since the last look.
+    """The changes of the offers of one pool since the last turn.
 
     Args:
-        ranges: what it handed out before or after a change.
-        count: how often it changed.
+        ranges: the ranges of all offers that came or went.
+        count: the number of changes.
     """
 
     ranges: list[AddressRange] = field(default_factory=list)
@@ -58,29 +60,29 @@ class _Change:
 
     @property
     def has_come_and_gone(self) -> bool:
-        """Whether it handed out something in between that neither of two looks saw."""
+        """Whether the pool may have had offers between two changes which no look has seen."""
         return self.count > 1
 
 
 class OverlapAnnouncer:
-    """Announces the pools whose condition Overlapping may read otherwise than before.
+    """Announces each pool whose condition Overlapping may have changed.
 
-    A pool whose own offers changed is announced, too, also one that is gone.
+    A pool whose own offers changed is announced as well, and so is a deleted pool.
 
     Args:
-        spaces: what all pools hand out.
-        clock: the time.
+        spaces: the index of all offers.
     """
 
     def __init__(self, spaces: SpaceIndex, clock: Clock) -> None:
         self._spaces = spaces
         self._clock = clock
         self._handlers: dict[str, list[Handler]] = {}
-        self._said: dict[PoolName, Shares] = {}
-        """What each pool shared at the last look; pools that shared nothing are absent."""
+        self._last_shares: dict[PoolName, Shares] = {}
+        """The result of the last look at each pool; a pool that shared nothing has no entry."""
         self._changes: dict[PoolName, _Change] = {}
-        """By pool: what has changed of its offers since the last look."""
+        """By pool: the changes of its offers since the last turn."""
         self._any_changed = False
+        """Whether the index said that any offer may have changed, without saying which."""
         self._event = anyio.Event()
         spaces.listen(self._note)
 
@@ -97,7 +99,7 @@ class OverlapAnnouncer:
         handlers.append(handler)
 
         def replay() -> Iterator[None]:
-            for pool in sorted(self._said):
+            for pool in sorted(self._last_shares):
                 if pool.kind == kind:
                     handler(pool.key)
                     yield
@@ -109,10 +111,11 @@ class OverlapAnnouncer:
         while True:
             await self._event.wait()
             self._event = anyio.Event()
-            seen = await self._announce()
-            await self._clock.sleep(seen * REST_SECONDS)
+            look_count = await self._announce()
+            await self._clock.sleep(look_count * REST_SECONDS)
 
     def _note(self, offers: Sequence[PoolOffer] | None) -> None:
+        """Note the offers that came or went, for the next turn; None if any may have."""
         if offers is None:
             self._any_changed = True
         else:
@@ -120,46 +123,51 @@ class OverlapAnnouncer:
                 self._changes.setdefault(offer.pool, _Change()).ranges.extend(offer.ranges)
             for pool in {offer.pool for offer in offers}:
                 self._changes[pool].count += 1
-                self._said.pop(pool, None)
+                # The last look was at other offers of the pool.
+                self._last_shares.pop(pool, None)
         self._event.set()
 
     async def _announce(self) -> int:
-        """Announce pools whose condition may read otherwise; return how many were looked at.
+        """Announce pools whose condition may have changed; return the number of looks.
 
-        A pass over a pool reads what is shared at that moment, which no look need have seen. So it
-        proves nothing that a pool shares the same as at the last look if the pool itself, or a
-        pool that touches it more than once, has changed since. These are announced all the same.
+        A pool whose sharing is the same as at its last look is not announced, with two exceptions.
+        A pass over a pool reads the sharing of its own moment, between two looks, and may have
+        written that. This is possible if the pool itself has changed, or if a pool that touches it
+        has changed more than once. So such a pool, in `unsure`, is announced in any case.
         """
         everything, self._any_changed = self._any_changed, False
         changes, self._changes = self._changes, {}
         spaces = self._spaces
         unsure = {
             *changes,
-            *self._touching(change for change in changes.values() if change.has_come_and_gone),
+            *self._list_touched_pools(
+                change for change in changes.values() if change.has_come_and_gone
+            ),
         }
         if everything:
-            pools = {*spaces.names(), *self._said, *unsure}
+            pools = {*spaces.names(), *self._last_shares, *unsure}
         else:
-            pools = {*self._touching(changes.values()), *unsure}
+            pools = {*self._list_touched_pools(changes.values()), *unsure}
         for number, pool in enumerate(sorted(pools), 1):
-            shares = self._shares(pool)
-            if everything or pool in unsure or shares != self._said.get(pool, ()):
+            shares = self._look(pool)
+            if everything or pool in unsure or shares != self._last_shares.get(pool, ()):
                 self._call(pool)
             if shares:
-                self._said[pool] = shares
+                self._last_shares[pool] = shares
             else:
-                self._said.pop(pool, None)
+                self._last_shares.pop(pool, None)
             if number % SLICE == 0:
                 await anyio.lowlevel.checkpoint()
         return len(pools)
 
-    def _touching(self, changes: Iterable[_Change]) -> set[PoolName]:
-        """Return the pools that hand out addresses which other pools began or ceased to."""
+    def _list_touched_pools(self, changes: Iterable[_Change]) -> set[PoolName]:
+        """Return the pools that hand out addresses of the ranges in these changes."""
         return self._spaces.touching(
             merge_ranges([part for change in changes for part in change.ranges])
         )
 
-    def _shares(self, pool: PoolName) -> Shares:
+    def _look(self, pool: PoolName) -> Shares:
+        """Return the sharing of each part of a pool at this moment."""
         by_part = (self._spaces.sharing([offer]) for offer in self._spaces.offers(pool))
         return tuple(sharing for sharing in by_part if sharing != NOTHING_SHARED)
 

@@ -1,7 +1,7 @@
 """Keeps the index of offers current from a cache of pools.
 
-What a pool hands out that cannot be decoded is unknown. It counts with what it handed out when it
-could be read, if the cache still shows that, and is named beside.
+The offers of a pool that cannot be decoded are unknown, and the index notes the pool as
+unreadable. If the cache still has an older version, the offers of that version stay in the index.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,10 +22,10 @@ def feed(
 
     Args:
         cache: pools of one kind.
-        offers_of: returns what a pool hands out; nothing if its spec cannot be served.
+        offers_of: returns the offers of a pool; none if its spec is invalid.
 
     Returns:
-        A function that ends this and drops the pools.
+        A function that stops the feeding and removes the cache's pools from the index.
     """
     kind = cache.resource.kind
 

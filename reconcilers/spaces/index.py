@@ -1,7 +1,9 @@
-"""All offers, kept current: which other pools share addresses with an offer.
+"""An index over the offers of all pools, to find the pools that share addresses with a pool.
 
-A question costs as much as its answer names, not as many pools as there are: offers lie in sorted
-intervals, and what is not near, or of another site of the same platform, is not even looked at.
+An offer is the ranges that a pool, or a part of it, hands out at a site. The cost of a question
+grows with the pools in its answer, not with the number of pools. For that, the ranges of offers
+lie in sorted intervals, one group of intervals for each family, platform, site and namespace. A
+question reads only the groups whose addresses may meet those of the offer.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -24,7 +26,7 @@ from reconcilers.spaces.sharing import (
 
 
 class _Group(NamedTuple):
-    """Which intervals lie together. None stands for all sites, or all namespaces."""
+    """The key of a group of intervals. None stands for all sites, or all namespaces."""
 
     family: Family
     platform: str
@@ -33,58 +35,64 @@ class _Group(NamedTuple):
 
 
 class SpaceIndex:
-    """What all pools hand out.
+    """The offers of all pools, by pool and by address.
 
-    Kinds of pools are expected before they are known: while the pools of one of them have not been
-    read it is not known what is shared, and `finding` returns None.
+    Each kind of pools is in one of three states: expected (its pools are still to be read),
+    compared (they were read) or forbidden (they may not be read). While a kind is expected, an
+    overlap with its pools may be missed, so `finding` returns None.
     """
 
     def __init__(self) -> None:
         self._offers: dict[PoolName, tuple[PoolOffer, ...]] = {}
         self._groups: dict[_Group, Intervals[Interval]] = {}
-        self._platforms: dict[str, int] = {}
-        """How many offers there are of each platform."""
-        self._unknown: set[Kinds] = set()
-        self._compared: set[Kinds] = set()
-        self._refused: set[Kinds] = set()
-        """Kinds that may not be read, so that nothing is compared with them."""
-        self._unreadable: set[PoolName] = set()
+        self._offer_counts: dict[str, int] = {}
+        """The number of offers of each platform; a platform without offers has no entry."""
+        self._expected_kinds: set[Kinds] = set()
+        self._compared_kinds: set[Kinds] = set()
+        self._forbidden_kinds: set[Kinds] = set()
+        """Kinds that the API server does not let us read; nothing is compared with them."""
+        self._undecodable_pools: set[PoolName] = set()
         self._listeners: list[Callable[[Sequence[PoolOffer] | None], None]] = []
+        """Called with the offers that came or went; with None if any offer may have."""
 
     def expect(self, kinds: Kinds) -> None:
-        """Note that pools of these kinds will be read, and are not known yet."""
-        self._compared.discard(kinds)
-        self._refused.discard(kinds)
-        self._unknown.add(kinds)
+        """Note that the pools of these kinds are still to be read."""
+        self._compared_kinds.discard(kinds)
+        self._forbidden_kinds.discard(kinds)
+        self._expected_kinds.add(kinds)
 
     def settle(self, kinds: Kinds, *, compared: bool = True) -> None:
-        """Note that all pools of these kinds are known.
+        """Note that all pools of these kinds were read, or that they may not be read.
 
         Args:
-            compared: False if they may not be read, so that nothing is compared with them.
+            compared: False if the API server does not let us read them.
         """
-        self._unknown.discard(kinds)
-        self._compared.discard(kinds)
-        self._refused.discard(kinds)
-        (self._compared if compared else self._refused).add(kinds)
+        self._expected_kinds.discard(kinds)
+        self._compared_kinds.discard(kinds)
+        self._forbidden_kinds.discard(kinds)
+        (self._compared_kinds if compared else self._forbidden_kinds).add(kinds)
+        # The condition names the kinds that were compared, so it changes for every pool.
         self._notify(None)
 
     @property
     def is_known(self) -> bool:
         """Whether the pools of all kinds that are expected have been read."""
-        return not self._unknown
+        return not self._expected_kinds
 
     @property
     def is_complete(self) -> bool:
         """Whether all pools of the kinds that were settled could be read and decoded."""
-        return not self._refused and not self._unreadable
+        return not self._forbidden_kinds and not self._undecodable_pools
 
     def listen(self, listener: Callable[[Sequence[PoolOffer] | None], None]) -> None:
-        """Call `listener` with offers that came or went, or with None if any may have."""
+        """Call `listener` at each change.
+
+        It is called with the offers that came or went, or with None if any offer may have.
+        """
         self._listeners.append(listener)
 
     def put(self, pool: PoolName, offers: Sequence[PoolOffer]) -> None:
-        """Replace what a pool hands out; it may be nothing."""
+        """Replace the offers of a pool by others, which may be none."""
         before, after = self._offers.get(pool, ()), tuple(offers)
         self._offers[pool] = after
         self._replace(before, after)
@@ -94,13 +102,13 @@ class SpaceIndex:
         self._replace(self._offers.pop(pool, ()), ())
 
     def note_unreadable(self, pool: PoolName, *, unreadable: bool) -> None:
-        """Note whether a pool cannot be decoded, so that it is unknown what it hands out."""
-        if unreadable == (pool in self._unreadable):
-            return
+        """Note whether a pool cannot be decoded; its offers are unknown while it cannot be."""
+        if unreadable == (pool in self._undecodable_pools):
+            return  # nothing changed, so no listener needs to know
         if unreadable:
-            self._unreadable.add(pool)
+            self._undecodable_pools.add(pool)
         else:
-            self._unreadable.discard(pool)
+            self._undecodable_pools.discard(pool)
         self._notify(None)
 
     def _replace(self, before: Sequence[PoolOffer], after: Sequence[PoolOffer]) -> None:
@@ -125,34 +133,37 @@ class SpaceIndex:
         """Return the condition of a pool; None while it is not known what is shared.
 
         Args:
-            offers: what the pool hands out, which need not be what the index has of it.
+            offers: the pool's offers, which may be newer than those in the index.
         """
         if not self.is_known:
             return None
         parts = tuple(offers)
-        own = {part.pool for part in parts}
-        return overlapping_condition(self.sharing(parts), self._compared, self._unreadable - own)
+        # That the pool itself cannot be decoded is told by another of its conditions.
+        others_undecodable = self._undecodable_pools - {part.pool for part in parts}
+        return overlapping_condition(self.sharing(parts), self._compared_kinds, others_undecodable)
 
     def sharing(self, offers: Iterable[PoolOffer]) -> PoolSharing:
         """Return the other pools that hand out addresses of a pool.
 
-        Up to NAMED pools are all named, those first that are near. Of more only the near ones are
-        named, in the order in which their addresses begin.
+        A pool is near if it lies in the same namespace or in none. Up to NAMED pools are all
+        named, the near ones first. If there are more, only near ones are named, in the order of
+        their first addresses, because a message that named all would be written again whenever
+        one of them comes or goes.
 
         Args:
-            offers: what the pool hands out, which need not be what the index has of it.
+            offers: the pool's offers, which may be newer than those in the index.
         """
         parts = tuple(offers)
         if not parts:
             return NOTHING_SHARED
-        home = {"", parts[0].pool.key.namespace}
-        others = self._others(parts, (None,), NAMED + 1)
+        near_namespaces = {"", parts[0].pool.key.namespace}
+        others = self._find_others(parts, (None,), NAMED + 1)
         if len(others) > NAMED:
-            near = self._others(parts, sorted(home), NAMED)
+            near = self._find_others(parts, sorted(near_namespaces), NAMED)
             return PoolSharing(
                 tuple(self._count_shared_addresses(parts, other) for other in near), has_more=True
             )
-        others.sort(key=lambda other: (other[0].key.namespace not in home, other))
+        others.sort(key=lambda other: (other[0].key.namespace not in near_namespaces, other))
         return PoolSharing(tuple(self._count_shared_addresses(parts, other) for other in others))
 
     def touching(self, ranges: Iterable[AddressRange]) -> set[PoolName]:
@@ -160,26 +171,26 @@ class SpaceIndex:
         return {
             interval.pool
             for part in ranges
-            for platform in self._platforms
-            for interval in self._touching(part, platform, site=None, namespace=None)
+            for platform in self._offer_counts
+            for interval in self._find_intervals(part, platform, site=None, namespace=None)
         }
 
-    def _others(
+    def _find_others(
         self, parts: Iterable[PoolOffer], namespaces: Sequence[str | None], limit: int
     ) -> list[tuple[PoolName, str]]:
-        """Return other pools, with their parts, that hand out addresses of a pool's parts.
+        """Find other pools, with their parts, that hand out addresses of a pool's parts.
 
         Args:
             parts: what the pool hands out.
             namespaces: of the other pools; None for all.
-            limit: how many are enough.
+            limit: the search ends when so many are found.
         """
         others: dict[tuple[PoolName, str], None] = {}
         for offer in parts:
-            groups = [*product(self._sites(offer.site), namespaces)]
+            groups = [*product(self._list_meeting_sites(offer.site), namespaces)]
             for part in offer.ranges:
                 touching = (
-                    self._touching(part, platform, site=site, namespace=namespace)
+                    self._find_intervals(part, platform, site=site, namespace=namespace)
                     for (platform, site), namespace in groups
                 )
                 for interval in merge(*touching):
@@ -201,18 +212,24 @@ class SpaceIndex:
                     by_family[family] = by_family.get(family, 0) + count
         return SharingPool(pool, name, by_family)
 
-    def _sites(self, site: Site) -> Iterator[tuple[str, str | None]]:
-        """Yield the sites whose addresses may meet those of a site, by platform."""
-        for platform in self._platforms:
+    def _list_meeting_sites(self, site: Site) -> Iterator[tuple[str, str | None]]:
+        """Yield the sites, with their platforms, whose addresses may meet those of a site.
+
+        Two named sites of one platform are separate networks. A pool without site may be at any
+        site of its platform, so it meets all of them. Sites of different platforms meet, because
+        their names say nothing about each other.
+        """
+        for platform in self._offer_counts:
             if platform != site.platform or not site.name:
-                yield platform, None
+                yield platform, None  # all sites of the platform
         if site.name:
             yield site.platform, site.name
             yield site.platform, ""
 
-    def _touching(
+    def _find_intervals(
         self, part: AddressRange, platform: str, site: str | None, namespace: str | None
     ) -> Iterator[Interval]:
+        """Yield the intervals of a group, see `_Group`, that share addresses with a range."""
         intervals = self._groups.get(_Group(part.family, platform, site=site, namespace=namespace))
         return intervals.touching(part.first, part.last) if intervals is not None else iter(())
 
@@ -220,16 +237,16 @@ class SpaceIndex:
         for group, interval in _list_group_intervals(offer):
             self._groups.setdefault(group, Intervals()).add(interval)
         platform = offer.site.platform
-        self._platforms[platform] = self._platforms.get(platform, 0) + 1
+        self._offer_counts[platform] = self._offer_counts.get(platform, 0) + 1
 
     def _remove(self, offer: PoolOffer) -> None:
         for group, interval in _list_group_intervals(offer):
             self._groups[group].remove(interval)
             if not self._groups[group]:
                 del self._groups[group]
-        self._platforms[offer.site.platform] -= 1
-        if not self._platforms[offer.site.platform]:
-            del self._platforms[offer.site.platform]
+        self._offer_counts[offer.site.platform] -= 1
+        if not self._offer_counts[offer.site.platform]:
+            del self._offer_counts[offer.site.platform]
 
     def _notify(self, changed: Sequence[PoolOffer] | None) -> None:
         for listener in self._listeners:

@@ -1,8 +1,8 @@
-"""Intervals of numbers, sorted: which of them touch an interval.
+"""A sorted collection of intervals, to find those that overlap a given interval.
 
-The intervals lie in blocks of some hundred, and each block knows how far its intervals reach. So a
-question skips blocks that end before the interval, and an answer that is read only in part costs
-only that part, however many intervals there are.
+The intervals lie in blocks of at most _MOST_IN_BLOCK, and each block knows the highest number in
+it, its reach. So a search skips each block that ends before the given interval. A search is a
+generator: a caller that stops after three results pays for three.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -16,7 +16,7 @@ _MOST_IN_BLOCK = 256
 
 
 class Numbers(Protocol):
-    """The numbers from the first to the last, in an order that begins with the first."""
+    """The numbers from `first` to `last`; sorted by `first` before anything else."""
 
     @property
     def first(self) -> int:
@@ -37,7 +37,7 @@ NumbersT = TypeVar("NumbersT", bound=Numbers)
 
 
 class Interval(NamedTuple):
-    """Numbers that a pool, or a part of one, hands out; sorted by the first number."""
+    """Addresses, as numbers, that a pool or a part of it hands out; sorted by `first`."""
 
     first: int
     last: int
@@ -47,11 +47,11 @@ class Interval(NamedTuple):
 
 @dataclass(slots=True)
 class _Block(Generic[NumbersT]):
-    """Intervals that lie next to each other in the order.
+    """Neighbours in the order of intervals.
 
     Args:
-        intervals: the intervals, sorted.
-        reach: the highest last number of all of them.
+        intervals: at least one, sorted.
+        reach: the highest number in any of them.
     """
 
     intervals: list[NumbersT]
@@ -59,7 +59,7 @@ class _Block(Generic[NumbersT]):
 
 
 class Intervals(Generic[NumbersT]):
-    """Intervals, sorted."""
+    """A sorted collection of intervals, which may overlap each other."""
 
     def __init__(self) -> None:
         self._blocks: list[_Block[NumbersT]] = []
@@ -68,31 +68,33 @@ class Intervals(Generic[NumbersT]):
         return bool(self._blocks)
 
     def add(self, interval: NumbersT) -> None:
-        """Add an interval that is not there yet."""
+        """Add an interval; the caller sees to it that it is not in the collection."""
         if not self._blocks:
             self._blocks.append(_Block([interval], interval.last))
             return
-        at = self._place(interval)
-        block = self._blocks[at]
+        position = self._find_block(interval)
+        block = self._blocks[position]
         insort(block.intervals, interval)
         block.reach = max(block.reach, interval.last)
         if len(block.intervals) > _MOST_IN_BLOCK:
             middle = len(block.intervals) // 2
             halves = block.intervals[:middle], block.intervals[middle:]
-            self._blocks[at : at + 1] = [_Block(half, _reach(half)) for half in halves]
+            self._blocks[position : position + 1] = [
+                _Block(half, _compute_reach(half)) for half in halves
+            ]
 
     def remove(self, interval: NumbersT) -> None:
-        """Remove an interval that is there."""
-        at = self._place(interval)
-        block = self._blocks[at]
+        """Remove an interval; the caller sees to it that it is in the collection."""
+        position = self._find_block(interval)
+        block = self._blocks[position]
         del block.intervals[bisect_left(block.intervals, interval)]
         if not block.intervals:
-            del self._blocks[at]
-        elif block.reach == interval.last:
-            block.reach = _reach(block.intervals)
+            del self._blocks[position]
+        elif block.reach == interval.last:  # it may have been the only one that reached so far
+            block.reach = _compute_reach(block.intervals)
 
     def touching(self, first: int, last: int) -> Iterator[NumbersT]:
-        """Yield the intervals that have a number from `first` to `last`, sorted."""
+        """Yield the intervals that share a number with the interval `first` to `last`, sorted."""
         for block in self._blocks:
             if block.intervals[0].first > last:
                 return
@@ -104,11 +106,12 @@ class Intervals(Generic[NumbersT]):
                 if interval.last >= first:
                     yield interval
 
-    def _place(self, interval: NumbersT) -> int:
-        """Return the number of the block that has, or would have, an interval."""
-        after = bisect_right(self._blocks, interval, key=lambda block: block.intervals[0])
-        return max(0, after - 1)
+    def _find_block(self, interval: NumbersT) -> int:
+        """Return the position of the block in which an interval is, or belongs."""
+        next_block = bisect_right(self._blocks, interval, key=lambda block: block.intervals[0])
+        # An interval before all others belongs in the first block.
+        return max(0, next_block - 1)
 
 
-def _reach(intervals: list[NumbersT]) -> int:
+def _compute_reach(intervals: list[NumbersT]) -> int:
     return max(interval.last for interval in intervals)

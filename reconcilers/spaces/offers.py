@@ -33,11 +33,11 @@ ANYWHERE = Site()
 
 @dataclass(frozen=True, slots=True)
 class PoolOffer:
-    """What a pool hands out, or one part of it that hands out by itself.
+    """The ranges that a pool hands out, or that a part of it with a space of its own hands out.
 
     Args:
         ranges: the addresses, ascending and disjoint, those of IPv4 first.
-        part: the part; empty for a whole pool.
+        part: the name of the part; empty for a whole pool.
         site: where the addresses are used.
     """
 
@@ -52,7 +52,7 @@ class PoolOffer:
         return self if kept == self.ranges else replace(self, ranges=kept)
 
     def may_meet(self, other: "PoolOffer") -> bool:
-        """Return whether both may be used at one site, and are of two pools."""
+        """Return whether the offers belong to different pools and may be used at one site."""
         if self.pool == other.pool:
             return False
         here, there = self.site, other.site
@@ -67,7 +67,7 @@ class PoolOffer:
 def offer_of(
     pool: PoolName, blocks: Iterable[AddressRange], *, part: str = "", site: Site = ANYWHERE
 ) -> tuple[PoolOffer, ...]:
-    """Return the offer of these blocks; none if there are no blocks.
+    """Return the offer of these blocks as a tuple; an empty tuple if there are no blocks.
 
     Args:
         blocks: disjoint ranges in any order.

@@ -1,11 +1,12 @@
-"""What is said of pools that hand out the same addresses, the same wherever it is said.
+"""The report that pools hand out the same addresses, as a condition and as a sentence.
 
-That is allowed, for sites behind NAT say, and reported on all of them: by a condition, by the
-webhooks, by `plan` and by `check`.
+Two pools may hand out the same addresses, for example at sites behind NAT. It is reported on both
+pools in the same words by a condition, by the webhooks, by `plan` and by `check`.
 
-Hundreds of sites may have the same addresses. So of more than a few pools those are named that are
-near, in the same namespace or of the whole cluster, and none is counted: else each pool that comes
-or goes would have the conditions of all others written again.
+Hundreds of sites may have the same addresses. If a message named or counted all of their pools,
+each pool that comes or goes would change the conditions of all others. So a message names at most
+NAMED pools, those near the pool (in the same namespace, or of the whole cluster), and says
+"others" without a number.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,13 +19,13 @@ from reconcilers.reporting.wording import count_addresses, name_with_count
 from reconcilers.spaces.offers import PoolName
 
 NAMED = 5
-"""Up to so many pools are named in a message."""
+"""The most pools that one message names."""
 OVERLAPPING = "Overlapping"
 """The condition of a pool: whether another pool hands out addresses of it."""
 
 
 class Kinds(Enum):
-    """Kinds of pools that are compared, by the words of a message."""
+    """Kinds of pools that are compared; the value is the kind's name in messages."""
 
     NETWORK_POOLS = "NetworkPool"
     CLUSTER_API = "pool of Cluster API"
@@ -38,8 +39,8 @@ class SharingPool:
     """Another pool that hands out some of the same addresses.
 
     Args:
-        part: the part of it that hands them out; empty for the whole pool.
-        by_family: how many addresses of each family both hand out.
+        part: the pool's part that hands them out; empty for the whole pool.
+        by_family: the number of shared addresses of each family.
     """
 
     pool: PoolName
@@ -48,7 +49,7 @@ class SharingPool:
 
     @property
     def label(self) -> str:
-        """The pool by kind, namespace and name, and how many addresses are shared."""
+        """The pool by kind, namespace and name, and the number of shared addresses."""
         count = sum(self.by_family.values())
         where = f" in datacenter {self.part}" if self.part else ""
         return f"{self.pool.kind} {self.pool.key}{where} ({count_addresses(count)})"
@@ -59,8 +60,8 @@ class PoolSharing:
     """The other pools that hand out addresses of a pool.
 
     Args:
-        pools: those that are named.
-        has_more: whether there are others.
+        pools: the pools that a message names.
+        has_more: whether still other pools hand out the same addresses.
     """
 
     pools: tuple[SharingPool, ...] = ()
@@ -68,8 +69,9 @@ class PoolSharing:
 
     @property
     def sentence(self) -> str:
-        """Which other pools hand out the same addresses; empty if there are none."""
+        """A clause that names the other pools; empty if there are none."""
         if not self.pools:
+            # More pools share addresses than a message names, and none of them is near.
             pool_labels = f"more than {NAMED} pools of other namespaces" if self.has_more else ""
         else:
             pool_labels = ", ".join(pool.label for pool in self.pools)
@@ -86,7 +88,7 @@ def overlapping_condition(
     """Return the condition that says which other pools hand out addresses of a pool.
 
     Args:
-        sharing: the other pools.
+        sharing: the other pools that were found.
         compared: the kinds that were compared with the pool.
         unreadable: other pools of these kinds that cannot be decoded.
     """
@@ -106,5 +108,6 @@ def overlapping_condition(
 
 
 def _alternatives(kinds: Sequence[Kinds]) -> str:
+    """Return "A, B or C" for the names of kinds."""
     words = [kind.value for kind in kinds] or ["pool"]
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))
