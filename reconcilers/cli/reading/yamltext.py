@@ -193,7 +193,6 @@ class _Documents:
     Depth and aliases are limited, because a short text can stand for a huge value.
 
     Args:
-        piece: the text.
         before: the number of lines of the file before the text.
     """
 

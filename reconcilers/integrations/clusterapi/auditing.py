@@ -173,7 +173,7 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
         since = claim.metadata.deletionTimestamp
         if not _pool_may_exist(caches, claim, not_read):
             pool = PoolName(kind.kind, pool_key(kind, claim))
-            yield unknown_pool(CLAIM, key, pool, claim)
+            yield unknown_pool(CLAIM, key, pool, seen=claim)
         may_have_cluster = is_left_out(CLUSTERS, claim.cluster or key, not_read)
         if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
             consequence = (

@@ -96,7 +96,7 @@ class PoolStatuses:
     def _report(self, kind: Resource[Any], pool: Pool, overlap: ConditionFinding) -> None:
         """Record an event when other pools begin to overlap with one."""
         if overlap.status:
-            self._overlaps.report(kind, pool, "PoolsOverlap", overlap.message)
+            self._overlaps.report(kind, pool, reason="PoolsOverlap", message=overlap.message)
         else:
             self._overlaps.end(kind, pool.metadata.key)
 

@@ -19,7 +19,9 @@ def invalid_pool(pool: PoolName, fault: str, seen: Object | None = None) -> Trou
         seen: the pool as it was read, for a finding that shows its version.
     """
     sentence = f"hands out nothing: {fault}"
-    return Trouble("InvalidPool", "error", pool.kind, pool.key, sentence=sentence, seen=seen)
+    return Trouble(
+        "InvalidPool", "error", subject=pool.kind, key=pool.key, sentence=sentence, seen=seen
+    )
 
 
 def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = None) -> Trouble:
@@ -31,7 +33,7 @@ def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = N
         seen: the request as it was read, for a finding that shows its version.
     """
     sentence = f"names {pool.kind} {pool.key}, which does not exist; it waits"
-    return Trouble("UnknownPool", "error", subject, key, sentence=sentence, seen=seen)
+    return Trouble("UnknownPool", "error", subject=subject, key=key, sentence=sentence, seen=seen)
 
 
 def list_extent_troubles(
@@ -51,7 +53,9 @@ def list_extent_troubles(
         if extent.state is AddressState.OVERLAP:
             names = ", ".join(other.text for other in others)
             sentence = f"holds {address} of {pool.kind} {pool.key}, which {names} has, too{advice}"
-            yield Trouble(OVERLAP, "error", last.kind, last.key, sentence=sentence)
+            yield Trouble(OVERLAP, "error", subject=last.kind, key=last.key, sentence=sentence)
         elif extent.state is AddressState.STRAY:
             sentence = f"holds {address}, which {pool.kind} {pool.key} does not hand out"
-            yield Trouble("OutOfRange", "warning", last.kind, last.key, sentence=sentence)
+            yield Trouble(
+                "OutOfRange", "warning", subject=last.kind, key=last.key, sentence=sentence
+            )

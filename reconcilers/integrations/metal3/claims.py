@@ -341,4 +341,4 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
     def _report(self, claim: ClaimT, message: str) -> None:
         """Record an event about the pool of a claim, once until its sentence changes."""
-        self._events.report(self._side.claims, claim, POOL_NOT_READY, message)
+        self._events.report(self._side.claims, claim, reason=POOL_NOT_READY, message=message)

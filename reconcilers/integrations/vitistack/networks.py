@@ -365,7 +365,7 @@ class Networks(
         if problem is None:
             self._events.end(NETWORKS, network.metadata.key)
         else:
-            self._events.report(NETWORKS, network, problem.reason, problem.message)
+            self._events.report(NETWORKS, network, reason=problem.reason, message=problem.message)
 
 
 class NetworkTaker:
