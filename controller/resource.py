@@ -7,13 +7,13 @@ from urllib.parse import quote
 from controller.argumenttypes import check_type
 from controller.meta import Key, MetadataOnly, Object, Untyped
 
-T = TypeVar("T", bound=Object)
+T_co = TypeVar("T_co", bound=Object, covariant=True)
 OutlineType = type[Object]
 JSON = "application/json"
 
 
 @dataclass(frozen=True, slots=True)
-class Resource(Generic[T]):
+class Resource(Generic[T_co]):
     """A kind as the API server serves it.
 
     Args:
@@ -37,7 +37,7 @@ class Resource(Generic[T]):
     version: str
     kind: str
     plural: str
-    type: type[T]
+    type: type[T_co]
     namespaced: bool = True
     outline: OutlineType | None = None
 

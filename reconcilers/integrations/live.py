@@ -18,7 +18,7 @@ from controller.clock import Clock
 from controller.errors import ControllerError, Forbidden, NotFound
 from controller.informer import Informer
 from controller.jobs import run_in_background
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
@@ -45,7 +45,7 @@ Changed = Callable[[Collection[PoolName]], None]
 class _Session:
     """A platform while the same kinds of it are served."""
 
-    served_kinds: frozenset[Resource[Any]]
+    served_kinds: frozenset[Resource[Object]]
     live: Live | None
     scope: anyio.CancelScope
     not_read: Sequence[NotRead]
@@ -231,7 +231,7 @@ class LiveViews:
         self,
         at: int,
         platform: Platform,
-        served_kinds: frozenset[Resource[Any]],
+        served_kinds: frozenset[Resource[Object]],
         group: anyio.abc.TaskGroup,
     ) -> None:
         """Stop the watches of the platform at position `at`, and start those of served kinds."""
@@ -282,7 +282,7 @@ class LiveViews:
         if self._changed is not None:
             self._changed(pools)
 
-    def _informer(self, resource: Resource[Any], indexes: Indexes) -> Informer[Any]:
+    def _informer(self, resource: Resource[Object], indexes: Indexes) -> Informer[Any]:
         within = readable_namespace(resource, self._not_read) or ""
         return Informer(
             resource,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any
 
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead, limits_in
@@ -12,7 +12,7 @@ from reconcilers.pictures.poolpicture import PoolPicture
 
 
 @cache
-def pool_kinds() -> tuple[Resource[Any], ...]:
+def pool_kinds() -> tuple[Resource[Object], ...]:
     """Return the kinds of pools of which people may ask by name."""
     return (NETWORK_POOL, *(kind for platform in list_platforms() for kind in platform.pools))
 

@@ -70,7 +70,7 @@ def spec_of(address: str, prefix: int, gateway: str) -> dict[str, Any]:
 
 
 def owners(
-    claim: IPAddressClaim, claim_kind: Resource[Any], pool: Object, pool_kind: Resource[Any]
+    claim: IPAddressClaim, claim_kind: Resource[Object], pool: Object, pool_kind: Resource[Object]
 ) -> tuple[OwnerReference, OwnerReference]:
     """Return the owner references of an IPAddress: its claim, then its pool."""
     return (
@@ -241,7 +241,7 @@ class Answers:
         self,
         claim: IPAddressClaim,
         pool: Object,
-        pool_kind: Resource[Any],
+        pool_kind: Resource[Object],
         spec: Mapping[str, Any],
     ) -> IPAddress:
         """Return the IPAddress of a claim's name, made if there is none, repaired if need be.
@@ -284,7 +284,7 @@ class Answers:
         return await self._objects.recreate(address, body, _release_fields(address, reason))
 
     async def repair(
-        self, address: IPAddress, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Any]
+        self, address: IPAddress, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Object]
     ) -> None:
         """Restore finalizer, owners and label on the IPAddress of a claim, where missing."""
         await self._write_missing_metadata(address, self._owners(claim, pool, pool_kind), claim)
@@ -299,7 +299,7 @@ class Answers:
         return await self._objects.repair(address, patch)
 
     def _owners(
-        self, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Any]
+        self, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Object]
     ) -> tuple[OwnerReference, OwnerReference]:
         return owners(claim, self._caches.claim_kind, pool=pool, pool_kind=pool_kind)
 

@@ -5,7 +5,7 @@ The four kinds of pools are those of its in-cluster provider, whose objects work
 version, fields, finalizers and annotations are the same, because objects outlive their provider.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -70,6 +70,11 @@ class IPPoolSpec:
     addressReuseGracePeriodSeconds: Annotated[int, int32(0)] | None = None
     """How long a released address rests before it is handed out again."""
 
+    @property
+    def entries(self) -> Sequence[str]:
+        """What the pool hands out, as a person wrote it."""
+        return self.addresses
+
 
 @with_config(requiring(("prefixes",)))
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,11 @@ class PrefixPoolSpec:
     """The gateway that is passed on with each prefix. It reserves nothing."""
     excludedPrefixes: schema.Entries6 = ()
     """Addresses, ranges and CIDRs: a prefix that overlaps one is never handed out."""
+
+    @property
+    def entries(self) -> Sequence[str]:
+        """What the pool hands out, as a person wrote it."""
+        return self.prefixes
 
 
 @with_config(requiring(("total", "used", "free", "outOfRange")))

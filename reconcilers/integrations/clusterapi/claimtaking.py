@@ -4,9 +4,9 @@ Passes over pools carry it out, and `plan` shows it without a cluster.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from allocator import AddressRange, PoolExhausted
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_of, blocks_of
 from reconcilers.integrations.clusterapi.answers import (
@@ -55,7 +55,7 @@ class ClaimTaker:
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,
         caches: ClaimCaches,
-        pool_kind: Resource[Any],
+        pool_kind: Resource[Object],
         pool: ServedPool,
         settled: Journal,
         space: PoolSpace,

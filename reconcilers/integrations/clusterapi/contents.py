@@ -6,10 +6,9 @@ A pool's own status may be a moment behind.
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any
 
 from allocator import AddressRange, InvalidPool
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -62,7 +61,7 @@ class PoolContents:
         unreadable: claims and IPAddresses that may hold some of it and cannot be decoded.
     """
 
-    kind: Resource[Any]
+    kind: Resource[Object]
     pool: ServedPool
     space: PoolSpace | None
     fault: str
@@ -180,7 +179,7 @@ def _space(pool: ServedPool) -> PoolSpace:
 
 
 def _contents(
-    kind: Resource[Any],
+    kind: Resource[Object],
     pool: ServedPool,
     claims: Mapping[Key, IPAddressClaim],
     addresses: Mapping[Key, IPAddress],

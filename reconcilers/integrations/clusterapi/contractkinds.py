@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from controller.meta import Object
 from controller.resource import Resource
@@ -38,7 +38,7 @@ async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
     )
 
 
-def pick_contract_kinds(served_kinds: Collection[Resource[Any]]) -> ContractKinds:
+def pick_contract_kinds(served_kinds: Collection[Resource[Object]]) -> ContractKinds:
     """Return the kinds among those that are served."""
 
     def pick(versions: Iterable[Resource[T]]) -> Resource[T] | None:

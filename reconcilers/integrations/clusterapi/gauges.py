@@ -6,7 +6,6 @@ shards by the replica that holds shard 0.
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -14,6 +13,7 @@ from typing_extensions import override
 
 from controller.cacheparts import CachePart
 from controller.clock import Clock
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, Pool, PoolCounts
 from reconcilers.integrations.clusterapi.caches import (
@@ -89,7 +89,7 @@ class ClaimGauges(Collector):
                     family.add_metric([kind.kind, meta.namespace, meta.name], value(counts))
             yield family
 
-    def _hides(self, kind: Resource[Any], pool: Pool) -> bool:
+    def _hides(self, kind: Resource[Object], pool: Pool) -> bool:
         """Return whether objects that cannot be decoded may hold addresses of a pool."""
         pool_name = ClaimPool(kind, pool.metadata.key)
         check = partial(check_source, source_of(self._caches), pool_name)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from controller.cache import Cache
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
@@ -31,7 +32,7 @@ from reconcilers.spaces.offers import PoolName
 _BY_POOL = {SPACE_INDEX: space_of}
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
     """Return the pools of claims; None where claims or IPAddresses are not served."""
     contract = pick_contract_kinds(served_kinds)
     claim_kind, address_kind = contract.claims, contract.addresses

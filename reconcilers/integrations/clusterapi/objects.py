@@ -7,7 +7,7 @@ from typing import Any
 
 from controller.client import Client
 from controller.finalizers import remove_finalizer
-from controller.meta import Key, ObjectMeta, Version
+from controller.meta import Key, Object, ObjectMeta, Version
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -65,13 +65,13 @@ async def read(lists: ScopedLists) -> ObjectsByKind:
     """
     objects = ObjectsByKind()
 
-    async def find_served(versions: Iterable[Resource[Any]]) -> Resource[Any] | None:
+    async def find_served(versions: Iterable[Resource[Object]]) -> Resource[Object] | None:
         for resource in versions:
             if await lists.client.is_served(resource):
                 return resource
         return None
 
-    async def list_kind(resource: Resource[Any] | None, kind: str) -> None:
+    async def list_kind(resource: Resource[Object] | None, kind: str) -> None:
         """Add the objects of a kind; leave the kind out if the user may not read it."""
         if resource is None:
             objects.by_kind[kind] = []
@@ -113,7 +113,7 @@ async def remove(client: Client, kind: str, at: Version) -> None:
         ControllerError: a request failed.
     """
     for version in api.CONTRACT_VERSIONS:
-        resource: Resource[Any] = (
+        resource: Resource[Object] = (
             api.claims(version) if kind == "IPAddressClaim" else api.addresses(version)
         )
         if await client.is_served(resource):

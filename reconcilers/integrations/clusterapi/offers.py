@@ -1,9 +1,9 @@
 """What pools of Cluster API hand out, in the form in which pools of all kinds are compared."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from allocator import AddressRange, InvalidPool
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool
@@ -11,7 +11,7 @@ from reconcilers.integrations.clusterapi.caches import geometry_of
 from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 
 
-def offers_of(kind: Resource[Any], pool: Pool) -> tuple[PoolOffer, ...]:
+def offers_of(kind: Resource[Object], pool: Pool) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool; none if its spec cannot be served.
 
     Args:

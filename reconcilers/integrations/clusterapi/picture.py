@@ -7,6 +7,7 @@ from allocator import Capacity, Family, Space
 from controller.conditions import find
 from controller.meta import Key
 from reconcilers.addressing import addresstexts
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi.addresses import addresses_of, smallest_cidr, subnet_of
 from reconcilers.integrations.clusterapi.api import ADDRESSES, IPAddressClaim
@@ -39,9 +40,9 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
         not_read: what the user may not read; a claim whose IPAddress may be among it is not known
             to wait.
     """
-    pool, spec = contents.pool, contents.pool.spec
-    listed = getattr(spec, "addresses", None) or getattr(spec, "prefixes", None)
-    family = _family(contents, ", ".join(listed or ()))
+    pool = contents.pool
+    assert not isinstance(pool, NetworkPool), "the picture of a NetworkPool has IPAllocations"
+    family = _family(contents, ", ".join(pool.spec.entries))
     status, reason = "Unknown", "its definition has no conditions, or it was not reconciled"
     if ready := find(pool.status.conditions, READY):
         status, reason = ready.status, ready.message

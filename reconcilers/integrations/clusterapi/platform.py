@@ -48,30 +48,30 @@ class ClusterApiPlatform(Platform):
 
     name = CLUSTER_API
     compared_as = Kinds.CLUSTER_API
-    pools: ClassVar[Sequence[Resource[Any]]] = POOLS
-    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
-    live_kinds: ClassVar[Collection[Resource[Any]]] = (
+    pools: ClassVar[Sequence[Resource[Object]]] = POOLS
+    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Object]]] = (
         *HOLDERS,
         *POOLS,
     )
     holders = frozenset({CLAIMS.full_name, ADDRESSES.full_name})
     networkpool_holders = holders
     # Under the names that the in-cluster provider's own webhooks have.
-    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
+    validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {
         f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE", "DELETE"))
         for kind in POOLS
     }
-    removable: ClassVar[Mapping[str, Resource[Any]]] = {
+    removable: ClassVar[Mapping[str, Resource[Object]]] = {
         CLAIMS.kind: CLAIMS,
         ADDRESSES.kind: ADDRESSES,
     }
-    finding_kinds: ClassVar[Sequence[Resource[Any]]] = (CLAIMS, ADDRESSES)
+    finding_kinds: ClassVar[Sequence[Resource[Object]]] = (CLAIMS, ADDRESSES)
     finalizers: ClassVar[Mapping[str, str]] = {CLAIMS.full_name: CLAIM_FINALIZER}
-    implied_kinds: ClassVar[Sequence[Resource[Any]]] = (CLUSTERS,)
-    fenced_pools: ClassVar[Sequence[Resource[Any]]] = POOLS
+    implied_kinds: ClassVar[Sequence[Resource[Object]]] = (CLUSTERS,)
+    fenced_pools: ClassVar[Sequence[Resource[Object]]] = POOLS
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.clusterapi.offers import offers_of
 
         assert isinstance(pool, Pool), kind.kind
@@ -92,7 +92,7 @@ class ClusterApiPlatform(Platform):
         return from_bodies(bodies, namespace, now)
 
     @override
-    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
+    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
         return list_implied(bodies, CLAIMS, implied=CLUSTERS, find=attrgetter("cluster"))
 
     @override
@@ -120,7 +120,7 @@ class ClusterApiPlatform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
+        self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.clusterapi.live import make_live
 
@@ -143,7 +143,7 @@ class ClusterApiPlatform(Platform):
     @override
     def validators(
         self, client: "Client", spaces: SpaceIndex
-    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
         from reconcilers.integrations.clusterapi.validating import ClusterApiPoolValidator
 
         return [(kind, ClusterApiPoolValidator(client, kind, spaces)) for kind in POOLS]

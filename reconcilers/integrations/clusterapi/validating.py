@@ -4,9 +4,8 @@ What is in use is always read from the server: an address is handed out in the m
 writes, and edits that give up addresses are rare.
 """
 
-from typing import Any
-
 from controller.client import Client
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi import rules
 from reconcilers.integrations.clusterapi.api import (
@@ -34,7 +33,7 @@ class ClusterApiPoolValidator:
         spaces: what pools of all kinds hand out.
     """
 
-    def __init__(self, client: Client, kind: Resource[Any], spaces: SpaceIndex) -> None:
+    def __init__(self, client: Client, kind: Resource[Object], spaces: SpaceIndex) -> None:
         self._client = client
         self._kind = kind
         self._spaces = spaces

@@ -51,12 +51,12 @@ class Watched:
     pools: Mapping[str, Informer[Any]]
     overlaps: OverlapAnnouncer
 
-    def of_pools(self, kind: Resource[Any]) -> list[Trigger]:
+    def of_pools(self, kind: Resource[Object]) -> list[Trigger]:
         """Return the watches of the controller of one of the in-cluster provider's kinds."""
         pools = self.pools[kind.kind]
         return [*watch_pools(pools, self.overlaps, self.gather), *self.of_requests(kind)]
 
-    def of_requests(self, kind: Resource[Any]) -> list[Watch[Any]]:
+    def of_requests(self, kind: Resource[Object]) -> list[Watch[Any]]:
         """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
 
         def of_cluster(cluster: Key) -> Iterable[Key]:
@@ -97,7 +97,7 @@ class Watched:
             addresses = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
             return keys(self._claims_of(cluster), addresses)
 
-        def claims_of_pool(kind: Resource[Any], pool: Key) -> Iterable[Key]:
+        def claims_of_pool(kind: Resource[Object], pool: Key) -> Iterable[Key]:
             space = space_name(kind, pool)
             claims = self.caches.claims.by_index(SPACE_INDEX, space)
             return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
@@ -130,7 +130,7 @@ class Watched:
         claim = self.caches.claims.get(address.metadata.key)
         return claim is None or claim.metadata.terminating
 
-    def _pools_named_from(self, kind: Resource[Any], key: Key) -> Iterable[Key]:
+    def _pools_named_from(self, kind: Resource[Object], key: Key) -> Iterable[Key]:
         """Return the pools that an object may name whose pool cannot be decoded."""
         pools = (pool.metadata.key for pool in self.caches.pools[kind.kind])
         return [pool for pool in pools if can_name(kind, key.namespace, pool)]
@@ -139,7 +139,7 @@ class Watched:
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
 
 
-def list_pools_named(kind: Resource[Any], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+def list_pools_named(kind: Resource[Object], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the pool of that kind that a claim or an IPAddress names."""
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 

@@ -5,7 +5,7 @@ own status.
 """
 
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from controller.clock import Clock
 from controller.eventkind import shorten
@@ -40,7 +40,7 @@ class ClaimEvents(Generic[ClaimT]):
         self._single = MinuteWindow[int](clock)
 
     def record(
-        self, pool_kind: Resource[Any], pool: Object, written: Sequence[Reported[ClaimT]]
+        self, pool_kind: Resource[Object], pool: Object, written: Sequence[Reported[ClaimT]]
     ) -> None:
         """Record events for the claims that one pass over a pool wrote, by reason.
 

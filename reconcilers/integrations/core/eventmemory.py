@@ -1,7 +1,7 @@
 """What the last event about each object said, so that a state has one event, not one a pass."""
 
 from collections.abc import Container, Hashable
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from controller.events import Recorder
 from controller.meta import Key, Object
@@ -55,12 +55,12 @@ class StateEvents:
         self._recorded = EventMemory[tuple[str, Key]]()
         """By full name of a kind, and key of an object."""
 
-    def report(self, kind: Resource[Any], obj: Object, reason: str, message: str) -> None:
+    def report(self, kind: Resource[Object], obj: Object, reason: str, message: str) -> None:
         """Record what is wrong with an object, unless that is the last event about it."""
         meta = obj.metadata
         if self._recorded.begin((kind.full_name, meta.key), meta.uid, (reason, message)):
             self._recorder.record(kind, obj, "Warning", reason, message, action=self._action)
 
-    def end(self, kind: Resource[Any], key: Key) -> None:
+    def end(self, kind: Resource[Object], key: Key) -> None:
         """Forget an object that is gone, or with which nothing is wrong any more."""
         self._recorded.end((kind.full_name, key))

@@ -55,7 +55,7 @@ class PlatformSource:
         networkpools: all NetworkPools, as others watch them.
     """
 
-    informer: Callable[[Resource[Any], Indexes], Informer[Any]]
+    informer: Callable[[Resource[Object], Indexes], Informer[Any]]
     networkpools: Cache[NetworkPool]
 
 

@@ -70,7 +70,7 @@ def fill_cache(
 
 
 def decode_failure(
-    resource: Resource[Any],
+    resource: Resource[Object],
     body: Mapping[str, Any],
     metadata: Mapping[str, Any],
     error: Exception,
@@ -91,7 +91,7 @@ def decode_failure(
     return DecodeFailure(str(error), outline, decoded)
 
 
-async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> ObjectsByKind:
+async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> ObjectsByKind:
     """Read all objects of kinds, as far as they may be read; none if a kind is not served.
 
     Args:
@@ -115,7 +115,7 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Any]]) -> ObjectsByK
     return replace(objects, not_read=lists.not_read)
 
 
-def is_of(body: Body, kinds: Iterable[Resource[Any]]) -> bool:
+def is_of(body: Body, kinds: Iterable[Resource[Object]]) -> bool:
     """Return whether a manifest is of one of these kinds, of any version."""
     return resource_of(body, kinds) is not None
 
@@ -123,9 +123,9 @@ def is_of(body: Body, kinds: Iterable[Resource[Any]]) -> bool:
 def list_implied(
     bodies: Sequence[Body],
     kind: Resource[T],
-    implied: Resource[Any],
+    implied: Resource[Object],
     find: Callable[[T], Key | None],
-) -> Iterator[tuple[Resource[Any], Body]]:
+) -> Iterator[tuple[Resource[Object], Body]]:
     """Yield the objects that manifests of a kind name, each once.
 
     Nothing is yielded if there are manifests of such objects: then they are all that there is.
@@ -148,7 +148,7 @@ def list_implied(
         yield implied, {"metadata": {"name": key.name, "namespace": key.namespace}, "spec": {}}
 
 
-def resource_of(body: Body, kinds: Iterable[Resource[Any]]) -> Resource[Any] | None:
+def resource_of(body: Body, kinds: Iterable[Resource[Object]]) -> Resource[Object] | None:
     """Return the kind of a manifest among these kinds; None if it is of another kind."""
     group_and_kind = str(body.get("apiVersion", "")).rpartition("/")[0], body.get("kind")
     return next((kind for kind in kinds if (kind.group, kind.kind) == group_and_kind), None)
@@ -180,7 +180,7 @@ def stamped_metadata(
 
 def from_bodies(
     bodies: Iterable[Body],
-    kinds: Sequence[Resource[Any]],
+    kinds: Sequence[Resource[Object]],
     namespace: str,
     now: datetime,
     filled: Callable[[Body], Body] = as_it_is,

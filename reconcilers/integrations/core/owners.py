@@ -6,7 +6,7 @@ from controller.meta import Object, OwnerReference
 from controller.resource import Resource
 
 
-def owner_reference(owner: Object, kind: Resource[Any]) -> dict[str, Any]:
+def owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any]:
     """Return the reference that makes an object the owner of another, without flags.
 
     Args:

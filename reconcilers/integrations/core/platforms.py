@@ -84,34 +84,34 @@ class Platform(ABC):
     """The name of the integration, in settings."""
     compared_as: ClassVar[Kinds]
     """Its pools, where pools of several kinds hand out the same addresses."""
-    pools: ClassVar[Sequence[Resource[Any]]]
+    pools: ClassVar[Sequence[Resource[Object]]]
     """Its kinds of pools."""
-    kinds: ClassVar[Sequence[Resource[Any]]]
+    kinds: ClassVar[Sequence[Resource[Object]]]
     """All of its kinds, each in the version that is preferred."""
-    live_kinds: ClassVar[Collection[Resource[Any]]]
+    live_kinds: ClassVar[Collection[Resource[Object]]]
     """The kinds that are watched to show its pools, in all known versions."""
     holders: ClassVar[frozenset[str]]
     """The full names of the kinds that hold addresses of its pools, or wait for some."""
     networkpool_holders: ClassVar[frozenset[str]] = frozenset()
     """The full names of its kinds that hold addresses of NetworkPools, or wait for some."""
-    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {}
+    validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {}
     """By the name of a webhook: the kind, and which writes of it are validated."""
-    removable: ClassVar[Mapping[str, Resource[Any]]] = {}
+    removable: ClassVar[Mapping[str, Resource[Object]]] = {}
     """The kinds of which `check --repair` deletes objects, by the names that findings have."""
-    finding_kinds: ClassVar[Sequence[Resource[Any]]] = ()
+    finding_kinds: ClassVar[Sequence[Resource[Object]]] = ()
     """The kinds that findings name without their group, pools excepted."""
     finalizers: ClassVar[Mapping[str, str]] = {}
     """By full name of a kind: the finalizer that requests of `plan` have from the beginning."""
-    fenced_pools: ClassVar[Sequence[Resource[Any]]] = ()
+    fenced_pools: ClassVar[Sequence[Resource[Object]]] = ()
     """The kinds of pools that get a journal when they are created."""
-    content_kinds: ClassVar[Sequence[Resource[Any]]] = ()
+    content_kinds: ClassVar[Sequence[Resource[Object]]] = ()
     """The kinds of objects whose spec has the addresses that they hold."""
 
-    implied_kinds: ClassVar[Sequence[Resource[Any]]] = ()
+    implied_kinds: ClassVar[Sequence[Resource[Object]]] = ()
     """The kinds of objects that are taken to exist where manifests name them."""
 
     @abstractmethod
-    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         """Return the offers of a pool; none if its spec cannot be served.
 
         Args:
@@ -137,7 +137,7 @@ class Platform(ABC):
 
     @abstractmethod
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
+        self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
         """Return its pools, kept current by watches; None if too few of the kinds are served."""
 
@@ -171,7 +171,7 @@ class Platform(ABC):
         """Return a manifest as other controllers of the platform leave it."""
         return body
 
-    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
+    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
         """Return the objects that manifests name, and that are taken to exist."""
         del bodies
         return ()
@@ -193,7 +193,7 @@ class Platform(ABC):
 
     def validators(
         self, client: "Client", spaces: "SpaceIndex"
-    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
         """Return the kinds that webhooks validate, and what validates each.
 
         Args:

@@ -19,6 +19,7 @@ from controller.informer import Informer
 from controller.jobs import run_in_background
 from controller.loggers import get_logger
 from controller.manager import Manager
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.core.discovery import Discovery, ServedKindsLook, Work
 from reconcilers.integrations.core.platforms import Platform
@@ -29,7 +30,7 @@ LOOK_SECONDS = 1.0
 """Between two looks whether pools may not be read."""
 
 _log = get_logger(__name__)
-Served = frozenset[Resource[Any]]
+Served = frozenset[Resource[Object]]
 
 
 class PoolSource:

@@ -8,7 +8,7 @@ answer passes it off as free.
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from typing_extensions import override
 
@@ -69,7 +69,7 @@ def limits_in(
     ]
 
 
-def is_left_out(resource: Resource[Any], key: Key, not_read: Iterable[NotRead]) -> bool:
+def is_left_out(resource: Resource[Object], key: Key, not_read: Iterable[NotRead]) -> bool:
     """Return whether an object may exist that a user may not read.
 
     Args:
@@ -80,7 +80,7 @@ def is_left_out(resource: Resource[Any], key: Key, not_read: Iterable[NotRead]) 
     return bool(limits_in(key.namespace, {resource.full_name}, not_read))
 
 
-def readable_namespace(resource: Resource[Any], not_read: Iterable[NotRead]) -> str | None:
+def readable_namespace(resource: Resource[Object], not_read: Iterable[NotRead]) -> str | None:
     """Return the namespace in which a kind may be read; empty for all, None for nowhere."""
     for limit in not_read:
         if limit.kind == resource.full_name:

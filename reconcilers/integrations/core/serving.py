@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from typing_extensions import override
 
@@ -12,6 +12,7 @@ from controller.events import Recorder
 from controller.informer import Informer
 from controller.loggers import get_logger
 from controller.manager import Manager
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.networkpool import NetworkPool
@@ -114,7 +115,7 @@ class Integration(ABC, Generic[S]):
 class AllKindsIntegration(Integration[bool]):
     """An integration that runs while all of its kinds are served, and is idle otherwise."""
 
-    kinds: ClassVar[Sequence[Resource[Any]]]
+    kinds: ClassVar[Sequence[Resource[Object]]]
     """What it needs."""
     missing: ClassVar[str]
     """What the log says is not served, such as "The kinds of KKP"."""

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import Any
 
 from controller.cache import Change
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.core.live import (
     Live,
@@ -34,7 +34,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.spaces.offers import PoolName
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
     """Return the IPAMPools; None where one of KKP's kinds is not served."""
     if not all(kind in served_kinds for kind in KINDS):
         return None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby, product
 from operator import itemgetter
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -287,7 +287,7 @@ class KubermaticObserver(AllKindsIntegration):
 
     service = "kubermatic"
     groups: ClassVar[Sequence[str]] = (GROUP,)
-    kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
+    kinds: ClassVar[Sequence[Resource[Object]]] = (ALLOCATIONS,)
     missing = "IPAMAllocations"
     every_replica = True
 

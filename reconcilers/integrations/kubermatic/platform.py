@@ -35,20 +35,20 @@ class KubermaticPlatform(Platform):
 
     name = KUBERMATIC
     compared_as = Kinds.KUBERMATIC
-    pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
-    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
-    live_kinds: ClassVar[Collection[Resource[Any]]] = KINDS
+    pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
+    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Object]]] = KINDS
     holders = frozenset({ALLOCATIONS.full_name, CLUSTERS.full_name})
     # Under the name that KKP's own webhook has.
-    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
+    validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {
         POOLS.full_name: (POOLS, ("CREATE", "UPDATE"))
     }
-    removable: ClassVar[Mapping[str, Resource[Any]]] = {kind.kind: kind for kind in KINDS}
-    finding_kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
-    content_kinds: ClassVar[Sequence[Resource[Any]]] = (ALLOCATIONS,)
+    removable: ClassVar[Mapping[str, Resource[Object]]] = {kind.kind: kind for kind in KINDS}
+    finding_kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
+    content_kinds: ClassVar[Sequence[Resource[Object]]] = (ALLOCATIONS,)
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.kubermatic.offers import offers_of
 
         assert isinstance(pool, IPAMPool), kind.kind
@@ -84,7 +84,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
+        self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.kubermatic.live import make_live
 
@@ -107,7 +107,7 @@ class KubermaticPlatform(Platform):
     @override
     def validators(
         self, client: "Client", spaces: SpaceIndex
-    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
         from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 
         return [(POOLS, IPAMPoolValidator(client, spaces))]

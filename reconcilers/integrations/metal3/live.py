@@ -2,8 +2,8 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
 from reconcilers.integrations.core.live import (
@@ -28,9 +28,9 @@ from reconcilers.integrations.metal3.picture import picture_of
 from reconcilers.integrations.metal3.sides import list_sides
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
     """Return the pools; None where a kind of metal3 is not served."""
-    metal3_kinds: Sequence[Resource[Any]] = KINDS
+    metal3_kinds: Sequence[Resource[Object]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
         return None
     pools = source.informer(POOLS, POOL_INDEXES)

@@ -38,26 +38,26 @@ class Metal3Platform(Platform):
 
     name = METAL3
     compared_as = Kinds.METAL3
-    pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
-    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
-    live_kinds: ClassVar[Collection[Resource[Any]]] = (*KINDS, *HOLDERS)
+    pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
+    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Object]]] = (*KINDS, *HOLDERS)
     holders = frozenset({CLAIM_KIND, ADDRESS_KIND, *(kind.full_name for kind in HOLDERS)})
-    validated: ClassVar[Mapping[str, tuple[Resource[Any], Operations]]] = {
+    validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {
         f"validation.{kind.kind.lower()}.{kind.group}": (kind, ("CREATE", "UPDATE"))
         for kind in KINDS
     }
-    finding_kinds: ClassVar[Sequence[Resource[Any]]] = (CLAIMS,)
-    fenced_pools: ClassVar[Sequence[Resource[Any]]] = (POOLS,)
+    finding_kinds: ClassVar[Sequence[Resource[Object]]] = (CLAIMS,)
+    fenced_pools: ClassVar[Sequence[Resource[Object]]] = (POOLS,)
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.metal3.offers import offers_of
 
         assert isinstance(pool, Metal3Pool), kind.kind
         return offers_of(pool)
 
     @override
-    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Any], Body]]:
+    def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
         return list_implied(bodies, POOLS, implied=CLUSTERS, find=attrgetter("cluster"))
 
     @override
@@ -88,7 +88,7 @@ class Metal3Platform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
+        self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.metal3.live import make_live
 
@@ -105,7 +105,7 @@ class Metal3Platform(Platform):
     @override
     def validators(
         self, client: "Client", spaces: SpaceIndex
-    ) -> Sequence[tuple[Resource[Any], "Validator[Any]"]]:
+    ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
         from reconcilers.integrations.metal3.validating import list_validators
 
         return list_validators(client, spaces)

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from typing_extensions import override
 
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi import api as clusterapi
@@ -70,7 +71,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
     @override
     async def _find_served(self) -> ServedMetal3Kinds:
         look = ServedKindsLook(self._manager.client)
-        resources: Sequence[Resource[Any]] = KINDS
+        resources: Sequence[Resource[Object]] = KINDS
         are_served = [await look.first_served([kind]) is not None for kind in resources]
         kinds_served = ServedMetal3Kinds(all(are_served), await find_contract_kinds(look))
         look.check_complete()

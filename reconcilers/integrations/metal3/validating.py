@@ -121,7 +121,7 @@ class FieldValidator(Generic[T]):
 
 def list_validators(
     client: Client, spaces: SpaceIndex
-) -> Sequence[tuple[Resource[Any], Validator[Any]]]:
+) -> Sequence[tuple[Resource[Object], Validator[Any]]]:
     """Return metal3's kinds, each with what validates it.
 
     Args:

@@ -5,9 +5,9 @@ NetworkConfigurations are not watched: an IPAllocation names its own.
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from typing import Any
 
 from controller.cache import Cache
+from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.core.live import (
     Live,
@@ -29,7 +29,7 @@ from reconcilers.integrations.vitistack.contents import contents_of
 from reconcilers.integrations.vitistack.picture import picture_of
 
 
-def make_live(served_kinds: Collection[Resource[Any]], source: PlatformSource) -> Live | None:
+def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
     """Return the networks; None where they or their IPAllocations are not served."""
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None

@@ -1,7 +1,7 @@
 """The integration with vitistack, as everything outside of this package sees it."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -26,14 +26,14 @@ class VitistackPlatform(Platform):
 
     name = VITISTACK
     compared_as = Kinds.VITISTACK
-    pools: ClassVar[Sequence[Resource[Any]]] = (NETWORKS,)
-    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
-    live_kinds: ClassVar[Collection[Resource[Any]]] = (NETWORKS, ALLOCATIONS)
+    pools: ClassVar[Sequence[Resource[Object]]] = (NETWORKS,)
+    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
+    live_kinds: ClassVar[Collection[Resource[Object]]] = (NETWORKS, ALLOCATIONS)
     holders = frozenset({ALLOCATIONS.full_name})
-    removable: ClassVar[Mapping[str, Resource[Any]]] = {kind.full_name: kind for kind in KINDS}
+    removable: ClassVar[Mapping[str, Resource[Object]]] = {kind.full_name: kind for kind in KINDS}
 
     @override
-    def offers_of(self, kind: Resource[Any], pool: Object) -> Sequence[PoolOffer]:
+    def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
         from reconcilers.integrations.vitistack.offers import offers_of
 
         assert isinstance(pool, NetworkNamespace), kind.kind
@@ -74,7 +74,7 @@ class VitistackPlatform(Platform):
 
     @override
     def make_live(
-        self, served_kinds: Collection[Resource[Any]], source: "PlatformSource"
+        self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
         from reconcilers.integrations.vitistack.live import make_live
 

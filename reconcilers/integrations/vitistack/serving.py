@@ -1,13 +1,13 @@
 """The integration as a service: it runs while the API server serves the kinds of vitistack."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from typing_extensions import override
 
 from controller.cache import Change
 from controller.informer import Informer
-from controller.meta import Key
+from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.triggers import Trigger, Watch, generation_changed, to_self
 from reconcilers.api import names
@@ -45,7 +45,7 @@ class Vitistack(AllKindsIntegration):
 
     service = "vitistack"
     groups: ClassVar[Sequence[str]] = (GROUP,)
-    kinds: ClassVar[Sequence[Resource[Any]]] = KINDS
+    kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
     missing = "The kinds of vitistack"
 
     @override
