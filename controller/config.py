@@ -357,7 +357,7 @@ def _find_context_entry(
 
 
 def _index_entries(documents: _Documents, section: str) -> dict[str, Mapping[str, Any]]:
-    """Return the contexts, clusters or users by name; of two with one name the first, as kubectl.
+    """Return the contexts, clusters or users by name; like kubectl, the first of each name.
 
     Args:
         documents: the kubeconfigs.

@@ -53,7 +53,7 @@ class Deadline:
         """Await `running` in the present task; cancel the code when its time is over.
 
         Raises:
-            DeadlinePassed: it took longer, also where it returned or raised after that.
+            DeadlinePassed: the code took longer, even if it returned or raised an error later.
         """
         task = asyncio.current_task()
         assert task is not None  # a coroutine runs in a task
@@ -69,7 +69,7 @@ class Deadline:
                 self._ended = True
                 for _ in range(self._cancellations):
                     task.uncancel()  # our own cancellations are not for the caller
-                group.cancel_scope.cancel()
+                group.cancel_scope.cancel()  # ends `_cancel_late`
         if self._cancellations and not _must_end_caller(failure):
             raise DeadlinePassed from failure
         if failure is not None:

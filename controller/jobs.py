@@ -114,7 +114,7 @@ class ControllerJob:
             async with anyio.create_task_group() as group:
                 group.start_soon(cancel_when, self._stopped, group.cancel_scope)
                 await self._wait_startable()
-                group.cancel_scope.cancel()
+                group.cancel_scope.cancel()  # ends the wait for `stop`
             if not self._stopped.is_set():
                 await self._run_controller()
         finally:

@@ -147,7 +147,7 @@ class Undelivered(Generic[T]):
                     continue  # the handler was forgotten between two steps
                 old, new = old_objects.pop(key), self._cache.get(key)
                 if old is None and new is None:
-                    continue  # an object that came and went: the handler never knew it
+                    continue  # the object came and went since: there is no change to deliver
                 try:
                     call_plain(handler, Change(old, new))
                 except Exception as error:  # noqa: BLE001 - the last one is logged below

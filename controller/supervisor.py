@@ -121,6 +121,7 @@ def as_exception(error: BaseException) -> Exception:
         case Exception():
             return error
         case SystemExit() | KeyboardInterrupt():
+            # Logged here: the end of a process by code that calls sys.exit has no traceback.
             log.error(
                 "SystemExit or KeyboardInterrupt was raised, the process ends", exc_info=error
             )

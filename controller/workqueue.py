@@ -247,7 +247,7 @@ class WorkQueue(Generic[K]):
             drain: let `get` return the ready keys, and keys that were added while they were
                 processed; False to remove these keys, too.
         """
-        self._queue_due_keys()
+        self._queue_due_keys()  # a due key counts as ready, so `drain` keeps it
         self._closed = True
         self._delays.clear()
         if not drain:
