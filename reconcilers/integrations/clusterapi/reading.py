@@ -24,7 +24,7 @@ from reconcilers.integrations.clusterapi.caches import (
     claim_facts,
     pool_of,
 )
-from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
+from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.holdings import CHECK_SECONDS, Facts
 from reconcilers.promises.journal import Promise
@@ -106,6 +106,7 @@ def make_reader(
         patience: seconds to wait for a cache before the server is read.
         check_interval: seconds between two checks of what is kept of a pool.
     """
+    source = ReadSource(source_of(caches))
     return ClaimReader(
-        client, [source_of(caches)], clock=clock, patience=patience, check_interval=check_interval
+        client, [source], clock=clock, patience=patience, check_interval=check_interval
     )

@@ -17,7 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from itertools import chain
+from typing import Generic, Protocol, TypeVar, cast
 
 from controller.cache import Cache
 from controller.client import Client
@@ -59,6 +60,9 @@ SpaceT = TypeVar("SpaceT", bound=PoolLayouts)
 ClaimT = TypeVar("ClaimT", bound=Object)
 AddressT = TypeVar("AddressT", bound=Object)
 SpaceT_contra = TypeVar("SpaceT_contra", bound=PoolLayouts, contravariant=True)
+OtherSpaceT = TypeVar("OtherSpaceT", bound=PoolLayouts)
+Claim_co = TypeVar("Claim_co", bound=Object, covariant=True)
+Address_co = TypeVar("Address_co", bound=Object, covariant=True)
 
 
 class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
@@ -246,32 +250,6 @@ def holder_of_address(
     return Holder(source.claim_kind, claim)
 
 
-def find_facts(
-    sources: Iterable[ClaimSource[PoolT, SpaceT, Any, Any]],
-    pool: PoolT,
-    holder: Holder,
-    space: SpaceT,
-) -> Facts | None:
-    """Return the facts of a holder for a pool, as the caches show it; None for none.
-
-    Args:
-        sources: the kinds of claims.
-        holder: a claim, or an IPAddress without a claim.
-        space: what the pool may hand out.
-    """
-    for source in sources:
-        if holder.kind == source.claim_kind:
-            claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
-            return source.facts_of(pool, space, claim=claim, addresses=addresses)
-        if holder.kind == source.address_kind:
-            address = source.addresses.get(holder.key)
-            is_alone = address is not None and source.fields.claim_of_address(address) is None
-            return source.facts_of(
-                pool, space, claim=None, addresses=[address] if is_alone else []
-            )
-    return None
-
-
 def has_memory(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], journal: Journal) -> bool:
     """Return whether a journal has a revision of claims, and one of their IPAddresses.
 
@@ -296,7 +274,7 @@ def lacks_memory(
 
 
 @dataclass(frozen=True, slots=True)
-class ClaimSpaceView(SpaceView[ClaimT], Generic[ClaimT, AddressT]):
+class ClaimSpaceView(SpaceView[Claim_co], Generic[Claim_co, Address_co]):
     """What was read of a space with claims of one kind, and of their IPAddresses.
 
     Args:
@@ -304,7 +282,7 @@ class ClaimSpaceView(SpaceView[ClaimT], Generic[ClaimT, AddressT]):
             with the holdings.
     """
 
-    addresses_of: Callable[[Key], Sequence[AddressT]] = field(kw_only=True)
+    addresses_of: Callable[[Key], Sequence[Address_co]] = field(kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +298,7 @@ class ClaimsReading(Generic[SpaceT]):
 
     space: SpaceT
     holdings: Holdings
-    views: Mapping[str, ClaimSpaceView[Any, Any]]
+    views: Mapping[str, ClaimSpaceView[Object, Object]]
 
     def view_of(
         self, fields: ClaimFields[PoolT, ClaimT, AddressT]
@@ -330,7 +308,8 @@ class ClaimsReading(Generic[SpaceT]):
         Args:
             fields: of the kind.
         """
-        return self.views[fields.claim_kind]
+        # The key tells the type: a view is stored under the name of the kind that it was read for.
+        return cast("ClaimSpaceView[ClaimT, AddressT]", self.views[fields.claim_kind])
 
     def settle(self, journal: Journal) -> Journal:
         """Return a journal without the promises that are over; promises to other kinds stay."""
@@ -353,7 +332,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
     def __init__(
         self,
         client: Client,
-        sources: Sequence[ClaimSource[PoolT, SpaceT, Any, Any]],
+        sources: Sequence["ReadSource[PoolT, SpaceT, Object, Object]"],
         clock: Clock,
         patience: float,
         check_interval: float = CHECK_SECONDS,
@@ -362,7 +341,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         self._sources = {source.claim_kind: source for source in sources}
         self._wait = CacheWait(clock, patience)
         self._kept = KeptHoldings[PoolT, SpaceT](
-            [kept for source in sources for kept in sources_of_holdings(source)],
+            [kept for source in sources for kept in source.list_holder_sources()],
             self.find_facts,
             lambda space: space.layouts,
             clock=clock,
@@ -373,7 +352,10 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
         """Return the facts of a holder for a pool, as the caches show it; None for none."""
-        return find_facts(self._sources.values(), pool, holder=holder, space=space)
+        for source in self._sources.values():
+            if source.is_of(holder):
+                return source.find_facts(pool, holder, space)
+        return None
 
     def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
         """Return the reading that the caches give, however old it is."""
@@ -382,11 +364,9 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     def _make_cached_views(
         self, pool: PoolT, holdings: Holdings
-    ) -> Mapping[str, ClaimSpaceView[Any, Any]]:
-        return {
-            kind: self.make_cached_view(source, pool, holdings)
-            for kind, source in self._sources.items()
-        }
+    ) -> Mapping[str, ClaimSpaceView[Object, Object]]:
+        known = self._created.get(pool, {})
+        return {kind: source.make_view(holdings, known) for kind, source in self._sources.items()}
 
     def make_cached_view(
         self,
@@ -402,16 +382,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             source: the kind.
             holdings: of the pool, of all kinds, as the caches show them.
         """
-        position, known = source.addresses.position, self._created.get(pool, {})
-        find = partial(_find_revision, source, source.addresses_of)
-        return ClaimSpaceView(
-            source.claims.position,
-            holdings,
-            find=find_by_key(source.claim_kind, source.claims.get),
-            addresses_of=source.addresses_of,
-            unreadable=source.claims.unreadable.keys(),
-            effects=CreatedEffects(source.address_kind, position, find=find, known=known),
-        )
+        return ReadSource(source).make_view(holdings, self._created.get(pool, {}))
 
     async def at_least(
         self, pool: PoolT, space: SpaceT, journal: Journal
@@ -438,7 +409,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             UnreadableHolders: there are some.
         """
         for source in self._sources.values():
-            check_source(source, pool)
+            source.check(pool)
 
     def can_read_cached(self, pool: PoolT, journal: Journal) -> bool:
         """Return whether a pass may rely on the caches (`read_cached`), or has to LIST.
@@ -451,10 +422,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         """
         self._note_shown(pool, journal)
         for source in self._sources.values():
-            kinds = {source.claim_kind: source.claims, source.address_kind: source.addresses}
-            for kind, cache in kinds.items():
-                if not self._wait.has_read(cache, journal.revisions.get(kind, 0), (kind, pool)):
-                    return False
+            if not source.has_read(self._wait, pool, journal):
+                return False
         for kind, view in self._make_cached_views(pool, Holdings()).items():
             still_open = settle(journal, kind, view).promises
             if still_open != settle(journal, kind, view, view.effects).promises:
@@ -466,7 +435,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         created = self._created.setdefault(pool, {})
         for promise in promises:
             source = self._sources[promise.kind]
-            revision = _find_revision(source, source.addresses_of, promise)
+            revision = source.find_revision(promise)
             if revision is not None:
                 created[promise.identity] = revision
 
@@ -477,7 +446,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             source = self._sources.get(promise.kind)
             if source is None:
                 continue
-            cached_revision = _find_revision(source, source.addresses_of, promise)
+            cached_revision = source.find_revision(promise)
             revision = known.get(promise.identity) if cached_revision is None else cached_revision
             if revision is not None:
                 created[promise.identity] = revision
@@ -496,22 +465,16 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             ControllerError: a LIST failed.
         """
         lists = {
-            kind: await _list_source(self._client, source, pool)
-            for kind, source in self._sources.items()
+            kind: await source.list(self._client, pool) for kind, source in self._sources.items()
         }
         created = self._created.setdefault(pool, {})
         facts = (entry for listed in lists.values() for entry in listed.facts(pool, space))
         holdings = Holdings(space.layouts, facts)
-        views: dict[str, ClaimSpaceView[Any, Any]] = {}
+        views: dict[str, ClaimSpaceView[Object, Object]] = {}
         for kind, listed in lists.items():
-            source, view = listed.source, listed.view(holdings, created)
-            claims = listed.claims.values()
-            of_pool = [claim for claim in claims if source.fields.pool_of_claim(claim) == pool]
-            concerned = [
-                address for address in listed.addresses if pool in source.pools_of_address(address)
-            ]
-            self._wait.note_list((kind, pool), of_pool)
-            self._wait.note_list((source.address_kind, pool), concerned)
+            view = listed.view(holdings, created)
+            self._wait.note_list((kind, pool), listed.list_claims(pool))
+            self._wait.note_list((listed.address_kind, pool), listed.list_addresses(pool))
             still_open = {promise.identity for promise in settle(journal, kind, view).promises}
             for promise in journal.promises:
                 if promise.kind == kind and promise.identity not in still_open:
@@ -520,7 +483,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         return ClaimsReading(space, holdings, views)
 
     async def list_claims(
-        self, source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT
+        self, source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT], pool: PoolT
     ) -> tuple[int, list[ClaimT]]:
         """Return the claims of a kind that name a pool, by a LIST that begins now.
 
@@ -539,7 +502,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         ]
 
     async def list_addresses(
-        self, source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT
+        self, source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT], pool: PoolT
     ) -> list[AddressT]:
         """Return the IPAddresses of a kind that name a pool, by a LIST that begins now.
 
@@ -556,7 +519,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     async def void_earlier(
         self,
-        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
         pool: PoolT,
         fence: Fence[ClaimT],
     ) -> Fenced:
@@ -581,7 +544,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     async def count_blockers(
         self,
-        source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
+        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
         pool: PoolT,
         journal: Journal,
         fence: Fence[ClaimT],
@@ -619,10 +582,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     def count(self, pool: PoolT) -> int:
         """Return how many IPAddresses name a pool, as the caches show it."""
-        return sum(
-            len(source.addresses.by_index(SPACE_INDEX, str(pool)))
-            for source in self._sources.values()
-        )
+        return sum(source.count(pool) for source in self._sources.values())
 
     def forget(self, pool: PoolT) -> None:
         """Forget a pool that is gone."""
@@ -634,7 +594,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
 
 @dataclass(frozen=True, slots=True)
-class _ListedSource(Generic[PoolT, SpaceT, ClaimT, AddressT]):
+class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
     """Claims of one kind and their IPAddresses, as LISTs showed them.
 
     Args:
@@ -647,22 +607,31 @@ class _ListedSource(Generic[PoolT, SpaceT, ClaimT, AddressT]):
         unreadable: the claims that cannot be decoded.
     """
 
-    source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT]
+    source: ClaimSource[PoolT, SpaceT, Claim_co, Address_co]
     position: int
     addresses_position: int
-    claims: Mapping[Key, ClaimT]
-    by_claim: Mapping[Key, list[AddressT]]
-    unclaimed: list[AddressT]
+    claims: Mapping[Key, Claim_co]
+    by_claim: Mapping[Key, list[Address_co]]
+    unclaimed: list[Address_co]
     unreadable: Mapping[Key, str]
 
     @property
-    def addresses(self) -> Iterator[AddressT]:
-        """All IPAddresses."""
-        for addresses in self.by_claim.values():
-            yield from addresses
-        yield from self.unclaimed
+    def address_kind(self) -> str:
+        """The full name of the kind of IPAddresses."""
+        return self.source.address_kind
 
-    def addresses_of(self, claim: Key) -> list[AddressT]:
+    def list_claims(self, pool: PoolT) -> list[Claim_co]:
+        """Return the claims that name a pool."""
+        pool_of = self.source.fields.pool_of_claim
+        return [claim for claim in self.claims.values() if pool_of(claim) == pool]
+
+    def list_addresses(self, pool: PoolT) -> list[Address_co]:
+        """Return the IPAddresses that concern a pool."""
+        addresses = chain(*self.by_claim.values(), self.unclaimed)
+        pools_of = self.source.pools_of_address
+        return [address for address in addresses if pool in pools_of(address)]
+
+    def addresses_of(self, claim: Key) -> list[Address_co]:
         """Return the IPAddresses that belong to a claim."""
         return self.by_claim.get(claim, [])
 
@@ -681,7 +650,7 @@ class _ListedSource(Generic[PoolT, SpaceT, ClaimT, AddressT]):
 
     def view(
         self, holdings: Holdings, known: Mapping[Identity, int]
-    ) -> ClaimSpaceView[ClaimT, AddressT]:
+    ) -> ClaimSpaceView[Claim_co, Address_co]:
         """Return the view of the claims."""
         source = self.source
         find = partial(_find_revision, source, self.addresses_of)
@@ -726,7 +695,111 @@ async def _list_source(
     )
 
 
-def sources_of_holdings(
+class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
+    """Claims of one kind and their IPAddresses as a reader sees them, whatever their types.
+
+    Args:
+        source: of the kind, which alone sees the objects.
+    """
+
+    def __init__(self, source: ClaimSource[PoolT, SpaceT, Claim_co, Address_co]) -> None:
+        self._source = source
+        self.claim_kind = source.claim_kind
+        """The full name of the kind of claims."""
+        self.address_kind = source.address_kind
+        """The full name of the kind of IPAddresses."""
+
+    def is_of(self, holder: Holder) -> bool:
+        """Return whether a holder is a claim of the kind, or an IPAddress without a claim."""
+        return holder.kind in {self.claim_kind, self.address_kind}
+
+    def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
+        """Return the facts of a holder for a pool, as the caches show it; None for none.
+
+        Args:
+            holder: a claim, or an IPAddress without a claim.
+            space: what the pool may hand out.
+        """
+        source = self._source
+        if holder.kind == self.claim_kind:
+            claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
+            return source.facts_of(pool, space, claim=claim, addresses=addresses)
+        address = source.addresses.get(holder.key)
+        if address is None or source.fields.claim_of_address(address) is not None:
+            return source.facts_of(pool, space, claim=None, addresses=[])
+        return source.facts_of(pool, space, claim=None, addresses=[address])
+
+    def check(self, pool: PoolT) -> None:
+        """Raise if objects of the caches that cannot be decoded may hold addresses of a pool.
+
+        Raises:
+            UnreadableHolders: some of them may.
+        """
+        check_source(self._source, pool)
+
+    def has_read(self, wait: CacheWait, pool: PoolT, journal: Journal) -> bool:
+        """Return whether both caches have read up to a journal's revisions; see `CacheWait`.
+
+        Raises:
+            Behind: a cache may still get there.
+        """
+        claims, addresses = ((kind, pool) for kind in (self.claim_kind, self.address_kind))
+        revisions, source = journal.revisions, self._source
+        return wait.has_read(
+            source.claims, revisions.get(self.claim_kind, 0), claims
+        ) and wait.has_read(source.addresses, revisions.get(self.address_kind, 0), addresses)
+
+    def make_view(
+        self, holdings: Holdings, known: Mapping[Identity, int]
+    ) -> ClaimSpaceView[Claim_co, Address_co]:
+        """Return the claims as the caches show them now.
+
+        Args:
+            holdings: of the pool, of all kinds.
+            known: the resourceVersions of the IPAddresses of promises that were read earlier.
+        """
+        source = self._source
+        return ClaimSpaceView(
+            source.claims.position,
+            holdings,
+            find=find_by_key(self.claim_kind, source.claims.get),
+            addresses_of=source.addresses_of,
+            unreadable=source.claims.unreadable.keys(),
+            effects=CreatedEffects(
+                self.address_kind, source.addresses.position, find=self.find_revision, known=known
+            ),
+        )
+
+    def find_revision(self, promise: Promise) -> int | None:
+        """Return the resourceVersion of the IPAddress of a promise in the cache; or None."""
+        return _find_revision(self._source, self._source.addresses_of, promise)
+
+    def count(self, pool: PoolT) -> int:
+        """Return how many IPAddresses name a pool, as the cache shows it."""
+        return len(self._source.addresses.by_index(SPACE_INDEX, str(pool)))
+
+    async def list(
+        self, client: Client, pool: PoolT
+    ) -> _ListedSource[PoolT, SpaceT, Claim_co, Address_co]:
+        """Return the claims that may be a pool's, and their IPAddresses, by LISTs.
+
+        Raises:
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+            ControllerError: a LIST failed.
+        """
+        return await _list_source(client, self._source, pool)
+
+    def list_holders(self, pool: PoolT, space: SpaceT) -> Iterator[Holder]:
+        """Yield the holders that objects of the caches speak of to a pool."""
+        for source in self.list_holder_sources():
+            yield from source.list_holders(pool, space)
+
+    def list_holder_sources(self) -> Sequence[HolderSource[PoolT, SpaceT]]:
+        """Return the claims and the IPAddresses as sources of holdings."""
+        return _sources_of_holdings(self._source)
+
+
+def _sources_of_holdings(
     source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
 ) -> tuple[HolderSource[PoolT, SpaceT], HolderSource[PoolT, SpaceT]]:
     """Return the claims and the IPAddresses of a kind as sources of holdings."""

@@ -13,11 +13,11 @@ from reconcilers.promises.identities import Find
 from reconcilers.promises.journal import Promise
 from reconcilers.promises.settling import Effects, find_promised_version
 
-R = TypeVar("R", bound=Object)
+Request_co = TypeVar("Request_co", bound=Object, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceView(Generic[R]):
+class SpaceView(Generic[Request_co]):
     """What was read of a space.
 
     Args:
@@ -31,7 +31,7 @@ class SpaceView(Generic[R]):
 
     position: int
     holdings: Holdings
-    find: Find[R]
+    find: Find[Request_co]
     unreadable: Container[Key] = frozenset()
     effects: Effects | None = None
 
@@ -39,7 +39,7 @@ class SpaceView(Generic[R]):
         """Return the same with other holdings."""
         return replace(self, holdings=holdings)
 
-    def at_version(self, promise: Promise) -> R | None:
+    def at_version(self, promise: Promise) -> Request_co | None:
         """Return the request of a promise if it still is what the promise names."""
         return find_promised_version(promise, self.find(promise.holder))
 

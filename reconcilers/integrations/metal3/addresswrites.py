@@ -5,8 +5,7 @@ another claim of the kind has the address. A replica that froze before a create 
 IPAddress late. The annotation MADE_FOR tells it from an IPAddress that others left behind.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Generic
 
 from allocator import AddressRange
 from controller.client import Client
@@ -15,7 +14,7 @@ from reconcilers.integrations.core.addressobjects import AddressObjects, missing
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.core.owners import copied_owner
 from reconcilers.integrations.metal3.api import Metal3Pool
-from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, parse_single
 from reconcilers.integrations.metal3.gonelog import release_fields
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
@@ -24,35 +23,26 @@ MADE_FOR = names.ANNOTATION_MADE_FOR
 """Annotation of an IPAddress that this program created: the uid of its claim."""
 
 
-class AddressWrites:
-    """Creates, repairs and deletes IPAddresses of both kinds.
+class AddressWrites(Generic[ClaimT, AddressT]):
+    """Creates, repairs and deletes the IPAddresses of one kind of claims.
 
     Args:
         client: for the writes.
+        caches: of the kind.
+        logged: the uids of IPAddresses whose release has a log line, until they are gone.
     """
 
-    def __init__(self, client: Client, caches: Metal3Caches) -> None:
-        self._objects: Mapping[str, AddressObjects[Any]] = {
-            kind: AddressObjects(
-                client,
-                side.side.addresses,
-                finalizer=side.side.address_finalizer,
-                logged=caches.logged,
-            )
-            for kind, side in caches.sides.items()
-        }
-
-    def _objects_of(self, side: ClaimSide[ClaimT, AddressT]) -> AddressObjects[AddressT]:
-        """Return the writer of IPAddresses for one kind of claims."""
-        return self._objects[side.claim_kind]
+    def __init__(
+        self, client: Client, caches: SideCaches[ClaimT, AddressT], logged: set[str]
+    ) -> None:
+        self._caches = caches
+        self._side = caches.side
+        self._objects = AddressObjects(
+            client, self._side.addresses, finalizer=self._side.address_finalizer, logged=logged
+        )
 
     async def ensure(
-        self,
-        side: SideCaches[ClaimT, AddressT],
-        claim: ClaimT,
-        pool: Metal3Pool,
-        space: EntrySpace,
-        address: AddressRange,
+        self, claim: ClaimT, pool: Metal3Pool, space: EntrySpace, address: AddressRange
     ) -> AddressT:
         """Return the IPAddress of a claim with an address: created, or adopted and repaired.
 
@@ -60,7 +50,6 @@ class AddressWrites:
         it before `recreate` may replace it.
 
         Args:
-            side: the kind of the claim.
             claim: that has the address on record, in its status or in the journal.
             pool: of which the address is.
             space: what the pool may hand out.
@@ -71,35 +60,32 @@ class AddressWrites:
             Conflict: an IPAddress changed meanwhile.
             ControllerError: a request failed.
         """
-        kind, meta = side.side, claim.metadata
-        for known in side.addresses_of(meta.key):
+        kind, meta = self._side, claim.metadata
+        for known in self._caches.addresses_of(meta.key):
             is_of_pool = kind.pool_of_address(known) == pool.metadata.key
             if is_of_pool and parse_single(known.spec.address) == address:
-                return await self.repair(kind, known, claim=claim, pool=pool)
+                return await self.repair(known, claim=claim, pool=pool)
         body = body_of(kind, claim, pool=pool, space=space, address=address)
-        known, is_new = await self._objects_of(kind).create(body)
+        known, is_new = await self._objects.create(body)
         if is_new:
             return known
         is_same = parse_single(known.spec.address) == address
         is_of_pool = kind.pool_of_address(known) == pool.metadata.key
         if is_same and is_of_pool and kind.is_of(known, claim):
-            return await self.repair(kind, known, claim=claim, pool=pool)
+            return await self.repair(known, claim=claim, pool=pool)
         why = "is not of the claim" if is_same else f"is {known.spec.address!r}"
         raise AddressInTheWay(f"IPAddress {known.metadata.key} exists and {why}")
 
-    async def recreate(
-        self, side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
-    ) -> AddressT:
+    async def recreate(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
         """Replace an IPAddress that is being deleted by one that stays, with the same address."""
-        fields = release_fields(side, address, "it is being deleted; its claim gets another one")
-        body = recreated_body(side, address, claim=claim, pool=pool)
-        return await self._objects_of(side).recreate(address, body, fields)
+        reason = "it is being deleted; its claim gets another one"
+        fields = release_fields(self._side, address, reason)
+        body = recreated_body(self._side, address, claim=claim, pool=pool)
+        return await self._objects.recreate(address, body, fields)
 
-    async def repair(
-        self, side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
-    ) -> AddressT:
+    async def repair(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
         """Restore finalizer, owners and labels of the IPAddress of a claim, where they differ."""
-        meta = address.metadata
+        meta, side = address.metadata, self._side
         labels = {
             name: value for name, value in claim.metadata.labels.items() if name not in meta.labels
         }
@@ -110,15 +96,12 @@ class AddressWrites:
             labels=labels,
             is_stale=side.is_owner_kind,
         )
-        return await self._objects_of(side).repair(address, patch)
+        return await self._objects.repair(address, patch)
 
-    async def remove(
-        self, side: ClaimSide[ClaimT, AddressT], address: AddressT, reason: str
-    ) -> None:
+    async def remove(self, address: AddressT, reason: str) -> None:
         """Delete an IPAddress at the version that was read, then remove our finalizer.
 
         Args:
-            side: the kind of its claim.
             address: as it was read.
             reason: for the log.
 
@@ -126,8 +109,8 @@ class AddressWrites:
             Conflict: it changed meanwhile.
             ControllerError: a request failed.
         """
-        fields = release_fields(side, address, reason)
-        await self._objects_of(side).remove(address, fields)
+        fields = release_fields(self._side, address, reason)
+        await self._objects.remove(address, fields)
 
 
 def body_of(

@@ -5,6 +5,7 @@ IPAddress that does not exist. Such an address is given to nobody until a person
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from controller.meta import Key
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -41,9 +42,9 @@ def audit(
     for content in contents:
         yield from _of_pool(content)
         for side in caches.sides.values():
-            yield from _of_statuses(content, side, not_read)
+            yield from side.visit(partial(_of_statuses, content, not_read))
     for side in caches.sides.values():
-        yield from _of_missing_pools(caches, side, not_read)
+        yield from side.visit(partial(_of_missing_pools, caches, not_read))
 
 
 def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
@@ -57,7 +58,7 @@ def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
 
 
 def _of_statuses(
-    content: IPPoolContents, side: SideCaches[ClaimT, AddressT], not_read: Sequence[NotRead]
+    content: IPPoolContents, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Trouble]:
     """Yield claims whose status names an IPAddress that is missing, or another claim's."""
     pool = content.pool.metadata.key
@@ -86,7 +87,7 @@ def _of_statuses(
 
 
 def _of_missing_pools(
-    caches: Metal3Caches, side: SideCaches[ClaimT, AddressT], not_read: Sequence[NotRead]
+    caches: Metal3Caches, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""
     for claim in sorted(side.claims, key=lambda claim: claim.metadata.key):

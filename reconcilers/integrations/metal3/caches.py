@@ -6,7 +6,7 @@ alone while it is paused itself. All reconcilers ask here.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol, TypeVar
 
 from typing_extensions import override
 
@@ -14,16 +14,16 @@ from allocator import AddressRange
 from controller.cache import Cache
 from controller.indexes import IndexFunction
 from controller.meta import Key
-from reconcilers.integrations.clusterapi.api import Cluster, IPAddressClaim, is_paused
+from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim, is_paused
 from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
 )
-from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource
+from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.metal3.addressnames import addresses_in, prefixes_of
-from reconcilers.integrations.metal3.api import Metal3Pool
+from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
 from reconcilers.integrations.metal3.sides import (
     AddressT,
@@ -36,6 +36,8 @@ from reconcilers.promises.holdings import Facts
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
 
+Result_co = TypeVar("Result_co", covariant=True)
+ResultT = TypeVar("ResultT")
 Metal3Reader = ClaimReader[Key, EntrySpace]
 """Reads what the claims of IPPools hold."""
 CLAIM_INDEX = "claim"
@@ -85,6 +87,13 @@ def prefix_keys(address: EitherAddress) -> list[Key]:
 def cluster_of(claim: EitherClaim) -> Key | None:
     """Return the Cluster that an IPAddressClaim is for; None for none, and for an IPClaim."""
     return claim.cluster if isinstance(claim, IPAddressClaim) else None
+
+
+class SideWork(Protocol[Result_co]):
+    """What is done with either kind of claims, by a function that is generic in the kind."""
+
+    def __call__(self, side: "SideCaches[ClaimT, AddressT]", /) -> Result_co:
+        """Do it with one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +155,20 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
     ) -> Facts | None:
         return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
 
+    def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
+        """Return the kind as a reader sees it."""
+        return ReadSource(self)
 
-EitherCaches = SideCaches[Any, Any]
+    def visit(self, work: SideWork[ResultT]) -> ResultT:
+        """Return the result of a function that takes either kind, for this one.
+
+        Where both kinds stand in one collection, a claim of one kind must not meet the functions
+        of the other one. Within `work` both have the type of one kind.
+        """
+        return work(self)
+
+
+EitherCaches = SideCaches[Metal3Claim, Metal3Address] | SideCaches[IPAddressClaim, IPAddress]
 """The caches of one of the two kinds of claims, where both stand in one collection."""
 
 
@@ -180,10 +201,10 @@ class Metal3Caches:
     @property
     def history_confirmed(self) -> bool:
         """Whether every cache was relisted since the API server was last out of reach."""
-        caches: list[Cache[Any]] = [self.pools]
-        for side in self.sides.values():
-            caches += [side.claims, side.addresses]
-        return all(cache.history_confirmed for cache in caches)
+        return self.pools.history_confirmed and all(
+            side.claims.history_confirmed and side.addresses.history_confirmed
+            for side in self.sides.values()
+        )
 
     @property
     def synced(self) -> bool:

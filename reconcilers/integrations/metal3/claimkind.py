@@ -43,7 +43,6 @@ class Metal3Parts:
     Args:
         client: for the requests.
         reader: reads claims and IPAddresses.
-        addresses: writes IPAddresses.
         recorder: takes the events.
         clock: the time.
         settings: intervals, and how much is done at once.
@@ -53,7 +52,6 @@ class Metal3Parts:
     client: Client
     caches: Metal3Caches
     reader: Metal3Reader
-    addresses: AddressWrites
     recorder: Recorder
     clock: Clock
     settings: PoolSettings
@@ -149,7 +147,7 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
             writes=make_claim_writes(
                 parts.client,
                 caches,
-                parts.addresses,
+                AddressWrites(parts.client, caches, parts.caches.logged),
                 recorder=parts.recorder,
                 clock=parts.clock,
                 settings=parts.settings,

@@ -54,18 +54,16 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     Args:
         client: for the requests.
         side: the kind of the claims.
-        addresses: writes IPAddresses.
         reader: reads what a pool's claims hold.
         recorder: takes the events.
         clock: the time.
     """
 
-    def __init__(  # noqa: PLR0913 - what a pass works with
+    def __init__(
         self,
         client: Client,
         caches: Metal3Caches,
         side: SideCaches[ClaimT, AddressT],
-        addresses: AddressWrites,
         reader: Metal3Reader,
         *,
         recorder: Recorder,
@@ -75,7 +73,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         self._caches = caches
         self._of_side = side
         self._side = side.side
-        self._addresses = addresses
+        self._addresses = AddressWrites(client, side, caches.logged)
         self._reader = reader
         self._clock = clock
         self._spaces = PoolSpaces()
@@ -135,7 +133,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if finalizer not in meta.finalizers or of_others:
             return  # with finalizers of others, its machine may still use the address
         for address in await self._addresses_to_release(claim):
-            await self._addresses.remove(self._side, address, "its claim is deleted")
+            await self._addresses.remove(address, "its claim is deleted")
             self._caches.logged.add(meta.uid)
         await remove_finalizer(self._client, self._side.claims, claim, finalizer)
 
@@ -185,7 +183,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
                 continue
             if await self._client.find(self._side.claims.metadata_only, key) is not None:
                 return Again(RETRY)  # the cache does not show it yet
-            await self._addresses.remove(self._side, address, "its claim is gone")
+            await self._addresses.remove(address, "its claim is gone")
         return Again(min(waits)) if waits else SETTLED
 
     async def _keep_address(self, claim: ClaimT, pool: Metal3Pool) -> None:
@@ -196,7 +194,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if current is None or current.metadata.terminating:
             current = await self._recreate_address(claim, pool, current)
         else:
-            await self._addresses.repair(self._side, current, claim=claim, pool=pool)
+            await self._addresses.repair(current, claim=claim, pool=pool)
         if current is None:
             return
         now = self._clock.now()
@@ -234,9 +232,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if holdings.other_holder(address, holder, part.space) is not None:
             return None
         if current is not None:
-            return await self._addresses.recreate(self._side, current, claim=claim, pool=pool)
+            return await self._addresses.recreate(current, claim=claim, pool=pool)
         try:
-            return await self._addresses.ensure(self._of_side, claim, pool, space, address)
+            return await self._addresses.ensure(claim, pool, space, address)
         except AddressInTheWay:
             return None
 
@@ -249,7 +247,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         for address in self._leftovers_of(claim, pool):
             is_unnamed = partial(self._is_unnamed, address, claim)
             reason = "no promise and no claim names it"
-            remove = partial(self._addresses.remove, self._side, address, reason)
+            remove = partial(self._addresses.remove, address, reason)
             waits.append(await self._leftovers.remove_in_time(address, is_unnamed, remove))
         return Again(min(waits)) if waits else SETTLED
 

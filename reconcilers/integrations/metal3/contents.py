@@ -9,14 +9,7 @@ from functools import partial
 
 from allocator import AddressRange
 from controller.cache import Cache
-from controller.meta import Key
 from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS
-from reconcilers.integrations.core.claimreading import (
-    check_source,
-    find_facts,
-    holder_of_address,
-    holder_of_claim,
-)
 from reconcilers.integrations.core.heldparts import list_open_promises
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind
 from reconcilers.integrations.core.views import Wanted, every_pool
@@ -32,10 +25,10 @@ from reconcilers.integrations.metal3.caches import (
 from reconcilers.integrations.metal3.entries import EntrySpace, space_of
 from reconcilers.integrations.metal3.sides import (
     AddressT,
+    ClaimSide,
     ClaimT,
     ContractSide,
     EitherClaim,
-    EitherSide,
     Metal3Side,
 )
 from reconcilers.promises.holdings import Holdings
@@ -57,6 +50,20 @@ class HeldAddress:
     address: AddressRange
     holder: Holder
     is_promised: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingClaim:
+    """A claim without an address.
+
+    Args:
+        kind: of the claim, as people read it.
+        error: that the claim shows; empty for none.
+    """
+
+    kind: str
+    claim: EitherClaim
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +92,19 @@ class IPPoolContents:
             for part in promise.ranges:
                 yield HeldAddress(part.range, promise.holder, is_promised=True)
 
-    def list_waiting(self) -> Iterator[tuple[EitherCaches, EitherClaim]]:
+    def list_waiting(self) -> Iterator[WaitingClaim]:
         """Yield the claims without an address, but for those that are paused."""
         if self.caches.pool_is_paused(self.pool):
             return
         for side in self.caches.sides.values():
-            for claim in side.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
-                is_paused = bool(self.caches.why_claim_stops(claim))
-                is_terminating = claim.metadata.terminating
-                if not (is_paused or is_terminating or side.side.address_name(claim)):
-                    yield side, claim
+            yield from side.visit(self._list_waiting_of)
+
+    def _list_waiting_of(self, side: SideCaches[ClaimT, AddressT], /) -> Iterator[WaitingClaim]:
+        for claim in side.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
+            is_paused = bool(self.caches.why_claim_stops(claim))
+            is_terminating = claim.metadata.terminating
+            if not (is_paused or is_terminating or side.side.address_name(claim)):
+                yield WaitingClaim(side.side.claims.kind, claim, side.side.error_of(claim))
 
     def find_claim(self, holder: Holder) -> EitherClaim | None:
         """Return the claim of a holder; None if there is none."""
@@ -114,19 +124,21 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         if not is_wanted(PoolName(POOLS.kind, key)):
             continue
         space = space_of(pool.spec)
-        holders = {
-            holder: None for side in caches.sides.values() for holder in _holders(side, key, space)
-        }
+        sources = [side.read_source() for side in caches.sides.values()]
+        holders = dict.fromkeys(
+            holder for source in sources for holder in source.list_holders(key, space)
+        )
         facts = (
             (holder, holder_facts)
             for holder in holders
-            if (holder_facts := find_facts(caches.sides.values(), key, holder=holder, space=space))
-            is not None
+            for source in sources
+            if source.is_of(holder)
+            and (holder_facts := source.find_facts(key, holder, space)) is not None
         )
         unreadable = [
             unreadable_object
-            for side in caches.sides.values()
-            for unreadable_object in find_unreadable(partial(check_source, side, key))
+            for source in sources
+            for unreadable_object in find_unreadable(partial(source.check, key))
         ]
         yield IPPoolContents(
             pool,
@@ -137,13 +149,6 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         )
 
 
-def _holders(side: SideCaches[ClaimT, AddressT], pool: Key, space: EntrySpace) -> Iterator[Holder]:
-    for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
-        yield holder_of_claim(side, claim)
-    for address in side.addresses_of_pool(pool, space):
-        yield holder_of_address(side, address)
-
-
 def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
     """Return objects as reconcilers read them.
 
@@ -152,22 +157,23 @@ def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
         contract: of Cluster API's kinds, of all pools.
     """
     of_contract = ContractSide(CLAIMS, ADDRESSES)
-    sides: Sequence[tuple[EitherSide, ObjectsByKind]] = (
-        (Metal3Side(), objects),
-        (of_contract, contract),
-    )
     pools = objects.cache(POOLS, indexes=POOL_INDEXES)
     return make_caches(
         pools,
-        *(
-            SideCaches(
-                side,
-                kinds.cache(side.claims, indexes=claim_indexes(side)),
-                addresses=kinds.cache(side.addresses, indexes=address_indexes(side)),
-                pools=pools,
-            )
-            for side, kinds in sides
-        ),
+        _caches_of_side(Metal3Side(), objects, pools),
+        _caches_of_side(of_contract, contract, pools),
+    )
+
+
+def _caches_of_side(
+    side: ClaimSide[ClaimT, AddressT], objects: ObjectsByKind, pools: Cache[Metal3Pool]
+) -> SideCaches[ClaimT, AddressT]:
+    """Return the claims of one kind and their IPAddresses as reconcilers read them."""
+    return SideCaches(
+        side,
+        objects.cache(side.claims, indexes=claim_indexes(side)),
+        addresses=objects.cache(side.addresses, indexes=address_indexes(side)),
+        pools=pools,
     )
 
 

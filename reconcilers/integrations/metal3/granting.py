@@ -26,7 +26,7 @@ Metal3ClaimWrites = ClaimWrites[ClaimT, AddressT, Metal3Pool, EntrySpace]
 def make_claim_writes(
     client: Client,
     caches: SideCaches[ClaimT, AddressT],
-    addresses: AddressWrites,
+    addresses: AddressWrites[ClaimT, AddressT],
     *,
     recorder: Recorder,
     clock: Clock,
@@ -39,7 +39,7 @@ def make_claim_writes(
         claim: ClaimT, promise: Promise, pool: Metal3Pool, space: EntrySpace
     ) -> AddressT:
         [part] = promise.ranges
-        return await addresses.ensure(caches, claim, pool, space, part.range)
+        return await addresses.ensure(claim, pool, space, part.range)
 
     async def void(claim: ClaimT) -> ClaimT:
         annotation = {names.ANNOTATION_PROMISES_VOID: clock.now().isoformat()}

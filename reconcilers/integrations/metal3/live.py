@@ -25,7 +25,13 @@ from reconcilers.integrations.metal3.caches import (
 )
 from reconcilers.integrations.metal3.contents import contents_of, make_caches
 from reconcilers.integrations.metal3.picture import picture_of
-from reconcilers.integrations.metal3.sides import list_sides
+from reconcilers.integrations.metal3.sides import (
+    AddressT,
+    ClaimSide,
+    ClaimT,
+    Metal3Side,
+    find_contract_side,
+)
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
@@ -35,15 +41,17 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         return None
     pools = source.informer(POOLS, POOL_INDEXES)
     watched = [watch_pools(pools)]
-    side_caches: list[EitherCaches] = []
-    for side in list_sides(pick_contract_kinds(served_kinds)):
+
+    def watch(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
         of_claims = source.informer(side.claims, claim_indexes(side))
         of_addresses = source.informer(side.addresses, address_indexes(side))
         watched.append(watch_holders(of_claims, POOLS.kind, side.pool_of_claim))
         watched.append(watch_holders(of_addresses, POOLS.kind, side.pool_of_address))
-        side_caches.append(
-            SideCaches(side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache)
-        )
+        return SideCaches(side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache)
+
+    side_caches: list[EitherCaches] = [watch(Metal3Side())]
+    if (contract := find_contract_side(pick_contract_kinds(served_kinds))) is not None:
+        side_caches.append(watch(contract))
     caches = make_caches(pools.cache, *side_caches)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:

@@ -1,11 +1,12 @@
 """What became of the claims of IPPools among manifests, once controllers have worked on them."""
 
 from collections.abc import Iterator
+from functools import partial
 
 from reconcilers.integrations.core.claimproblems import describe_not_ready
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.metal3.api import POOL
-from reconcilers.integrations.metal3.caches import Metal3Caches
+from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import space_of
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 
@@ -17,19 +18,26 @@ def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
         before: the objects as they were.
         after: the objects as the controllers left them.
     """
-    for kind, caches in before.sides.items():
-        side = caches.side
-        for claim in sorted(caches.claims, key=lambda claim: claim.metadata.key):
-            pool, key = side.pool_of_claim(claim), claim.metadata.key
-            if pool is None or side.address_name(claim) or claim.metadata.terminating:
-                continue
-            current = after.sides[kind].claims.get(key) or claim
-            gets = _address_of(after, side, current)
-            reason = "" if gets else _reason(after, side, current)
-            group, kind_name = side.claims.group, side.claims.kind
-            yield Planned(
-                group, kind_name, key=key, pool=f"{POOL} {pool}", gets=gets, reason=reason
-            )
+    for side in before.sides.values():
+        yield from side.visit(partial(_outcomes_of_kind, after))
+
+
+def _outcomes_of_kind(
+    after: Metal3Caches, before: SideCaches[ClaimT, AddressT], /
+) -> Iterator[Planned]:
+    """Yield the outcome of each claim of one kind that had no address."""
+    side = before.side
+    for claim in sorted(before.claims, key=lambda claim: claim.metadata.key):
+        pool, key = side.pool_of_claim(claim), claim.metadata.key
+        if pool is None or side.address_name(claim) or claim.metadata.terminating:
+            continue
+        current = after.sides[before.claim_kind].claims.get(key)
+        if not isinstance(current, side.claims.type):
+            current = claim
+        gets = _address_of(after, side, current)
+        reason = "" if gets else _reason(after, side, current)
+        group, kind_name = side.claims.group, side.claims.kind
+        yield Planned(group, kind_name, key=key, pool=f"{POOL} {pool}", gets=gets, reason=reason)
 
 
 def _address_of(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:

@@ -184,14 +184,14 @@ def _waiting(contents: IPPoolContents) -> Iterator[PoolRequest]:
     families: Sequence[Family] = sorted(
         {layout.family for layout in contents.space.layouts.values()}
     )
-    for side, claim in contents.list_waiting():
-        meta = claim.metadata
+    for waiting in contents.list_waiting():
+        meta = waiting.claim.metadata
         yield PoolRequest(
-            side.side.claims.kind,
+            waiting.kind,
             meta.key,
-            tenant=_tenant(claim),
+            tenant=_tenant(waiting.claim),
             purpose=PURPOSE,
             since=meta.creationTimestamp,
-            reason=side.side.error_of(claim) or "not looked at yet",
+            reason=waiting.error or "not looked at yet",
             families=tuple(families),
         )

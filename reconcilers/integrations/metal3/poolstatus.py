@@ -22,7 +22,7 @@ from reconcilers.integrations.metal3.addressnames import canonical_text
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.entries import EntrySpace, is_never_given, parse_single
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherAddress
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 
 
 @dataclass(slots=True)
@@ -54,8 +54,7 @@ class PoolIndexes:
         self._clock = clock
         self._kept: dict[Key, _KeptIndexes] = {}
         for side in caches.sides.values():
-            side.claims.subscribe(partial(self._note_claim, side))
-            side.addresses.subscribe(partial(self._note_address, side))
+            side.visit(self._follow)
 
     async def write(self, pool: Metal3Pool, space: EntrySpace) -> Metal3Pool:
         """Write which claims have which addresses, if the pool shows something else.
@@ -107,12 +106,7 @@ class PoolIndexes:
         """Return the names of all claims of a pool, and of those that its IPAddresses name."""
         names: set[str] = set()
         for side in self._caches.sides.values():
-            claims = side.claims.by_index(SPACE_INDEX, str(pool))
-            names.update(claim.metadata.name for claim in claims)
-            for address in side.addresses.by_index(SPACE_INDEX, str(pool)):
-                claim = side.side.claim_of_address(address)
-                if claim is not None:
-                    names.add(claim.name)
+            names.update(side.visit(partial(_names_of_kind, pool)))
         return names
 
     def _addresses_of(self, pool: Key, space: EntrySpace, name: str) -> Iterator[str]:
@@ -120,28 +114,12 @@ class PoolIndexes:
 
         Of several IPAddresses of a claim, the one that its status names comes first.
         """
-        key = Key(pool.namespace, name)
         for side in self._caches.sides.values():
-            claim = side.claims.get(key)
-            is_of_pool = claim is not None and side.side.pool_of_claim(claim) == pool
-            status_name = side.side.address_name(claim) if claim is not None and is_of_pool else ""
-            addresses = [
-                address
-                for address in side.addresses_of(key)
-                if side.side.pool_of_address(address) == pool
-            ]
+            yield from side.visit(partial(_addresses_of_kind, pool, space, name))
 
-            def order(address: EitherAddress, first: str = status_name) -> tuple[bool, str]:
-                return address.metadata.name != first, address.metadata.name
-
-            parsed = [
-                parse_single(address.spec.address) for address in sorted(addresses, key=order)
-            ]
-            if claim is not None and is_of_pool and side.side.holds(claim):
-                parsed += space.addresses_named(status_name)[:1]
-            for entry in parsed:
-                if entry is not None and not is_never_given(entry):
-                    yield canonical_text(entry)
+    def _follow(self, side: SideCaches[ClaimT, AddressT], /) -> None:
+        side.claims.subscribe(partial(self._note_claim, side))
+        side.addresses.subscribe(partial(self._note_address, side))
 
     def _note_claim(self, side: SideCaches[ClaimT, AddressT], change: Change[ClaimT]) -> None:
         for claim in (change.old, change.new):
@@ -159,3 +137,36 @@ class PoolIndexes:
         kept = None if pool is None else self._kept.get(pool)
         if kept is not None:
             kept.changed.add(name)
+
+
+def _names_of_kind(pool: Key, side: SideCaches[ClaimT, AddressT], /) -> Iterator[str]:
+    """Yield the names of the claims of a kind that concern a pool."""
+    for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
+        yield claim.metadata.name
+    for address in side.addresses.by_index(SPACE_INDEX, str(pool)):
+        key = side.side.claim_of_address(address)
+        if key is not None:
+            yield key.name
+
+
+def _addresses_of_kind(
+    pool: Key, space: EntrySpace, name: str, side: SideCaches[ClaimT, AddressT], /
+) -> Iterator[str]:
+    """Yield the addresses of a claim of one kind, as `PoolIndexes` orders them."""
+    key = Key(pool.namespace, name)
+    claim = side.claims.get(key)
+    is_of_pool = claim is not None and side.side.pool_of_claim(claim) == pool
+    status_name = side.side.address_name(claim) if claim is not None and is_of_pool else ""
+    addresses = [
+        address for address in side.addresses_of(key) if side.side.pool_of_address(address) == pool
+    ]
+
+    def order(address: AddressT) -> tuple[bool, str]:
+        return address.metadata.name != status_name, address.metadata.name
+
+    parsed = [parse_single(address.spec.address) for address in sorted(addresses, key=order)]
+    if claim is not None and is_of_pool and side.side.holds(claim):
+        parsed += space.addresses_named(status_name)[:1]
+    for entry in parsed:
+        if entry is not None and not is_never_given(entry):
+            yield canonical_text(entry)

@@ -3,7 +3,7 @@
 IPAddressClaims and Clusters of Cluster API are served as soon as their kinds are.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom
@@ -11,7 +11,8 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from controller.meta import Object
+from controller.meta import Key, Object
+from controller.outcome import Outcome
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.integrations.clusterapi import api as clusterapi
@@ -22,8 +23,7 @@ from reconcilers.integrations.clusterapi.contractkinds import (
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import KeptFigures, PoolGauges, with_gauges
 from reconcilers.integrations.core.serving import Integration
-from reconcilers.integrations.metal3.addresswrites import AddressWrites
-from reconcilers.integrations.metal3.api import GROUP, KINDS, POOLS
+from reconcilers.integrations.metal3.api import CLAIMS, GROUP, KINDS, POOLS
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     EitherCaches,
@@ -33,13 +33,20 @@ from reconcilers.integrations.metal3.caches import (
     address_indexes,
     claim_indexes,
 )
-from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts
+from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
 from reconcilers.integrations.metal3.gauges import LABELS, METRICS, list_figures
 from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
-from reconcilers.integrations.metal3.sides import EitherSide, list_sides
-from reconcilers.integrations.metal3.watched import Metal3Watches, SideInformers
+from reconcilers.integrations.metal3.sides import (
+    AddressT,
+    ClaimSide,
+    ClaimT,
+    ContractSide,
+    Metal3Side,
+    find_contract_side,
+)
+from reconcilers.integrations.metal3.watched import EitherInformers, Metal3Watches, SideInformers
 from reconcilers.promises.passes import PoolPasses
 
 
@@ -56,9 +63,9 @@ class ServedMetal3Kinds:
     contract: ContractKinds
 
     @property
-    def sides(self) -> list[EitherSide]:
-        """The kinds of claims that are served."""
-        return list_sides(self.contract)
+    def contract_side(self) -> ContractSide | None:
+        """IPAddressClaims as claims of IPPools; None if they are not served."""
+        return find_contract_side(self.contract)
 
 
 class Metal3(Integration[ServedMetal3Kinds]):
@@ -96,7 +103,8 @@ class Metal3(Integration[ServedMetal3Kinds]):
                 "The kinds of metal3 are not served by the API server: waiting for them"
             )
             return None
-        kinds = ", ".join(side.claims.kind for side in kinds_served.sides)
+        contract = kinds_served.contract_side
+        kinds = ", ".join([CLAIMS.kind, *([] if contract is None else [contract.claims.kind])])
         self._log.info("Serving claims of IPPools", kinds=kinds)
         return self._work(kinds_served)
 
@@ -106,21 +114,20 @@ class Metal3(Integration[ServedMetal3Kinds]):
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
         cluster_kind = kinds_served.contract.clusters
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
-        informers = {
-            side.claim_kind: SideInformers(
-                extension.informer(side.claims, indexes=claim_indexes(side)),
-                extension.informer(side.addresses, indexes=address_indexes(side)),
+
+        def watch(side: ClaimSide[ClaimT, AddressT]) -> SideInformers[ClaimT, AddressT]:
+            claims = extension.informer(side.claims, indexes=claim_indexes(side))
+            addresses = extension.informer(side.addresses, indexes=address_indexes(side))
+            side_caches = SideCaches(
+                side, claims.cache, addresses=addresses.cache, pools=pools.cache
             )
-            for side in kinds_served.sides
-        }
+            return SideInformers(side_caches, claims, addresses)
+
+        informers: dict[str, EitherInformers] = {CLAIMS.full_name: watch(Metal3Side())}
+        if (contract := kinds_served.contract_side) is not None:
+            informers[contract.claim_kind] = watch(contract)
         sides: Mapping[str, EitherCaches] = {
-            side.claim_kind: SideCaches(
-                side,
-                informers[side.claim_kind].claims.cache,
-                addresses=informers[side.claim_kind].addresses.cache,
-                pools=pools.cache,
-            )
-            for side in kinds_served.sides
+            kind: of_kind.side for kind, of_kind in informers.items()
         }
         caches = Metal3Caches(pools.cache, sides, None if clusters is None else clusters.cache)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
@@ -128,23 +135,33 @@ class Metal3(Integration[ServedMetal3Kinds]):
         patience, check_interval = settings.cache_patience, settings.contents_check
         reader = Metal3Reader(
             client,
-            [*sides.values()],
+            [side.read_source() for side in sides.values()],
             clock=clock,
             patience=patience,
             check_interval=check_interval,
         )
-        addresses = AddressWrites(client, caches)
         parts = Metal3Parts(
             client,
             caches,
             reader=reader,
-            addresses=addresses,
             recorder=recorder,
             clock=clock,
             settings=settings,
             generator=SystemRandom(),
         )
-        self._kinds = ServedKinds(clock, [Metal3Claims(parts, side) for side in sides.values()])
+
+        def serve(side: SideCaches[ClaimT, AddressT], /) -> ServedClaims:
+            return Metal3Claims(parts, side)
+
+        def reconcile_claims(
+            side: SideCaches[ClaimT, AddressT], /
+        ) -> Callable[[Key], Awaitable[Outcome]]:
+            reconciler = Metal3ClaimReconciler(
+                client, caches, side=side, reader=reader, recorder=recorder, clock=clock
+            )
+            return reconciler.reconcile
+
+        self._kinds = ServedKinds(clock, [side.visit(serve) for side in sides.values()])
         kind = Metal3Pools(
             client, parts, served_kinds=self._kinds, indexes=PoolIndexes(client, caches, clock)
         )
@@ -165,18 +182,9 @@ class Metal3(Integration[ServedMetal3Kinds]):
             forget=passes.forget,
         )
         for name, side in sides.items():
-            reconciler = Metal3ClaimReconciler(
-                client,
-                caches,
-                side=side,
-                addresses=addresses,
-                reader=reader,
-                recorder=recorder,
-                clock=clock,
-            )
             extension.controller(
                 f"metal3-{side.side.claims.kind.lower()}",
-                reconciler.reconcile,
+                side.visit(reconcile_claims),
                 watches=watches.of_claims(name),
                 # Half: the finalizers of a burst must not hold up its first addresses.
                 concurrency=max(1, settings.width // 2),

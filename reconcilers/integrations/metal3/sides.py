@@ -394,20 +394,15 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return AddressSettings(address.spec.prefix, address.spec.gateway)
 
 
-EitherSide = ClaimSide[Any, Any]
-"""One of the two kinds, where both stand in one collection."""
-
-
-def list_sides(contract: ContractKinds) -> list[EitherSide]:
-    """Return the kinds of claims that are served, metal3's among them.
+def find_contract_side(contract: ContractKinds) -> ContractSide | None:
+    """Return IPAddressClaims as claims of IPPools; None if they are not served.
 
     Args:
         contract: the kinds of Cluster API's contract that are served.
     """
-    sides: list[EitherSide] = [Metal3Side()]
-    if contract.claims is not None and contract.addresses is not None:
-        sides.append(ContractSide(contract.claims, contract.addresses))
-    return sides
+    if contract.claims is None or contract.addresses is None:
+        return None
+    return ContractSide(contract.claims, contract.addresses)
 
 
 def is_pool_reference(owner: OwnerReference) -> bool:

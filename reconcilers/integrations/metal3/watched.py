@@ -1,33 +1,113 @@
 """Which changes of claims, IPAddresses, pools and Clusters enqueue what."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Generic
 
 from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key
 from controller.triggers import Trigger, Watch, to_self
-from reconcilers.integrations.clusterapi.api import Cluster
+from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.watched import pause_changed, serving_changed
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
-from reconcilers.integrations.metal3.api import Metal3Pool
+from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, Metal3Caches, SideCaches
-from reconcilers.integrations.metal3.sides import AddressT, ClaimT, EitherAddress
+from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
 
 @dataclass(frozen=True, slots=True)
 class SideInformers(Generic[ClaimT, AddressT]):
-    """The informers of one kind of claims.
+    """The informers of one kind of claims, and which changes of them enqueue what.
 
     Args:
+        side: the caches of the kind.
         addresses: its IPAddresses.
     """
 
+    side: SideCaches[ClaimT, AddressT]
     claims: Informer[ClaimT]
     addresses: Informer[AddressT]
+
+    def of_pools(
+        self, gather: float, pools_near: Callable[[Key], Iterable[Key]]
+    ) -> Sequence[Trigger]:
+        """Return the watches of the controller of IPPools.
+
+        Args:
+            gather: seconds that changes wait to be taken in by one pass over their pool.
+            pools_near: returns the pools that an object may concern that cannot be decoded.
+        """
+        return (
+            Watch(self.claims, self.pools_of_claim, None, gather, unreadable=pools_near),
+            Watch(self.addresses, self._pools_of_address, None, gather, unreadable=pools_near),
+        )
+
+    def of_claims(self) -> Sequence[Trigger]:
+        """Return the watches of the controller of the claims."""
+        return (
+            Watch(self.claims, to_self, self._concerns_claim, unreadable=lambda claim: [claim]),
+            Watch(self.addresses, self._claims_of_address, self._concerns_claim_of),
+        )
+
+    def claims_of_pool(self, pool: Key) -> set[Key]:
+        """Return the claims that name a pool, and those of its IPAddresses."""
+        keys = {claim.metadata.key for claim in self.side.claims.by_index(SPACE_INDEX, str(pool))}
+        for address in self.side.addresses.by_index(SPACE_INDEX, str(pool)):
+            keys.update(self._claims_of_address(address))
+        return keys
+
+    def claims_of_cluster(self, cluster: Key) -> set[Key]:
+        """Return the claims that are for a Cluster."""
+        claims = self.side.claims.by_index(CLUSTER_INDEX, str(cluster))
+        return {claim.metadata.key for claim in claims}
+
+    def pools_of_cluster(self, cluster: Key) -> set[Key]:
+        """Return the pools that the claims for a Cluster name."""
+        claims = self.side.claims.by_index(CLUSTER_INDEX, str(cluster))
+        return {pool for claim in claims for pool in self.pools_of_claim(claim)}
+
+    def pools_of_claim(self, claim: ClaimT) -> Iterable[Key]:
+        """Return the pool that a claim names."""
+        pool = self.side.side.pool_of_claim(claim)
+        return () if pool is None else (pool,)
+
+    def _pools_of_address(self, address: AddressT) -> Iterable[Key]:
+        return list(self.side.pools_of_address(address))
+
+    def _claims_of_address(self, address: AddressT) -> Iterable[Key]:
+        claim = self.side.side.claim_of_address(address)
+        return () if claim is None else (claim,)
+
+    def _concerns_claim(self, change: Change[ClaimT]) -> bool:
+        """Return whether anything may have to be done about a claim itself.
+
+        Not if only its status changed, unless the status named an IPAddress before.
+        """
+        old = change.old
+        if old is None or metadata_changed(change):
+            return True
+        return bool(self.side.side.address_name(old))
+
+    def _concerns_claim_of(self, change: Change[AddressT]) -> bool:
+        """Return whether anything may have to be done about the claim of an IPAddress.
+
+        Not if it was created just now for a claim that exists.
+        """
+        new, side = change.new, self.side.side
+        if new is None or change.old is not None or not side.is_made_for_claim(new):
+            return True
+        key = side.claim_of_address(new)
+        claim = None if key is None else self.side.claims.get(key)
+        return claim is None or claim.metadata.terminating or bool(side.address_name(claim))
+
+
+EitherInformers = (
+    SideInformers[Metal3Claim, Metal3Address] | SideInformers[IPAddressClaim, IPAddress]
+)
+"""The informers of one of the two kinds of claims, where both stand in one collection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +124,7 @@ class Metal3Watches:
 
     caches: Metal3Caches
     pools: Informer[Metal3Pool]
-    sides: Mapping[str, SideInformers[Any, Any]]
+    sides: Mapping[str, EitherInformers]
     clusters: Informer[Cluster] | None
     gather: float
     overlaps: OverlapAnnouncer
@@ -52,64 +132,29 @@ class Metal3Watches:
     def of_pools(self) -> list[Trigger]:
         """Return the watches of the controller of IPPools."""
         watches: list[Trigger] = [*watch_pools(self.pools, self.overlaps, self.gather)]
-        for kind, informers in self.sides.items():
-            side = self.caches.sides[kind]
-            watches += [
-                Watch(
-                    informers.claims,
-                    _pools_of_claim(side),
-                    None,
-                    self.gather,
-                    unreadable=self._pools_near,
-                ),
-                Watch(
-                    informers.addresses,
-                    self._pools_of_address(side),
-                    None,
-                    self.gather,
-                    unreadable=self._pools_near,
-                ),
-            ]
+        for informers in self.sides.values():
+            watches += informers.of_pools(self.gather, self._pools_near)
         if self.clusters is not None:
             watches.append(watch_by_key(self.clusters, self._pools_of_cluster, pause_changed))
         return watches
 
     def of_claims(self, kind: str) -> list[Trigger]:
         """Return the watches of the controller of one kind of claims."""
-        informers, side = self.sides[kind], self.caches.sides[kind]
-
-        def claims_of_address(address: EitherAddress) -> Iterable[Key]:
-            claim = side.side.claim_of_address(address)
-            return () if claim is None else (claim,)
-
-        def claims_of_pool(pool: Key) -> Iterable[Key]:
-            keys = {claim.metadata.key for claim in side.claims.by_index(SPACE_INDEX, str(pool))}
-            for address in side.addresses.by_index(SPACE_INDEX, str(pool)):
-                keys.update(claims_of_address(address))
-            return keys
+        informers = self.sides[kind]
 
         def claims_of_cluster(cluster: Key) -> Iterable[Key]:
-            claims = side.claims.by_index(CLUSTER_INDEX, str(cluster))
-            keys = {claim.metadata.key for claim in claims}
+            keys = informers.claims_of_cluster(cluster)
             for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster)):
-                keys.update(claims_of_pool(pool.metadata.key))
+                keys.update(informers.claims_of_pool(pool.metadata.key))
             return keys
 
         watches: list[Trigger] = [
-            Watch(
-                informers.claims, to_self, _concerns_claim(side), unreadable=lambda claim: [claim]
-            ),
-            Watch(informers.addresses, claims_of_address, _concerns_claim_of(side)),
-            watch_by_key(self.pools, claims_of_pool, serving_changed),
+            *informers.of_claims(),
+            watch_by_key(self.pools, informers.claims_of_pool, serving_changed),
         ]
         if self.clusters is not None:
             watches.append(watch_by_key(self.clusters, claims_of_cluster, pause_changed))
         return watches
-
-    def _pools_of_address(
-        self, side: SideCaches[ClaimT, AddressT]
-    ) -> Callable[[AddressT], Iterable[Key]]:
-        return lambda address: list(side.pools_of_address(address))
 
     def _pools_near(self, key: Key) -> Iterable[Key]:
         """Return the pools that an object may concern that cannot be decoded."""
@@ -120,45 +165,6 @@ class Metal3Watches:
         keys = {
             pool.metadata.key for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster))
         }
-        for side in self.caches.sides.values():
-            for claim in side.claims.by_index(CLUSTER_INDEX, str(cluster)):
-                keys.update(_pools_of_claim(side)(claim))
+        for informers in self.sides.values():
+            keys |= informers.pools_of_cluster(cluster)
         return keys
-
-
-def _pools_of_claim(side: SideCaches[ClaimT, AddressT]) -> Callable[[ClaimT], Iterable[Key]]:
-    def pools_of(claim: ClaimT) -> Iterable[Key]:
-        pool = side.side.pool_of_claim(claim)
-        return () if pool is None else (pool,)
-
-    return pools_of
-
-
-def _concerns_claim(side: SideCaches[ClaimT, AddressT]) -> Callable[[Change[ClaimT]], bool]:
-    """Return a predicate: whether anything may have to be done about a claim itself.
-
-    Not if only its status changed, unless the status named an IPAddress before.
-    """
-
-    def concerns(change: Change[ClaimT]) -> bool:
-        old = change.old
-        return old is None or metadata_changed(change) or bool(side.side.address_name(old))
-
-    return concerns
-
-
-def _concerns_claim_of(side: SideCaches[ClaimT, AddressT]) -> Callable[[Change[AddressT]], bool]:
-    """Return a predicate: whether anything may have to be done about the claim of an IPAddress.
-
-    Not if it was created just now for a claim that exists.
-    """
-
-    def concerns(change: Change[AddressT]) -> bool:
-        new = change.new
-        if new is None or change.old is not None or not side.side.is_made_for_claim(new):
-            return True
-        key = side.side.claim_of_address(new)
-        claim = None if key is None else side.claims.get(key)
-        return claim is None or claim.metadata.terminating or bool(side.side.address_name(claim))
-
-    return concerns

@@ -189,7 +189,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
     def further(self: Reader, pool: Any, space: Any) -> Any:
         read_so_far = read(self, pool, space)
         views = {
-            kind: replace(view, position=self._sources[kind].claims.highest_revision)
+            kind: replace(view, position=self._sources[kind]._source.claims.highest_revision)
             for kind, view in read_so_far.views.items()
         }
         return replace(read_so_far, views=views)

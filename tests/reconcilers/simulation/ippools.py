@@ -11,7 +11,6 @@ from controller.cache import Cache
 from controller.meta import Key
 from controller.outcome import SETTLED, Outcome
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.api import (
     CLAIM_FINALIZER,
     CONTRACT_CLAIM_FINALIZER,
@@ -22,6 +21,7 @@ from reconcilers.integrations.metal3.api import (
 )
 from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
+    EitherCaches,
     Metal3Caches,
     Metal3Reader,
     SideCaches,
@@ -34,9 +34,9 @@ from reconcilers.integrations.metal3.pools import Metal3Pools, ServedKinds
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import (
     AddressT,
+    ClaimSide,
     ClaimT,
     ContractSide,
-    EitherSide,
     Metal3Side,
 )
 from reconcilers.promises.journal import Journal
@@ -79,32 +79,44 @@ class IPPoolReplica(Process):
         contract = ContractSide(clusterapi.claims(version), clusterapi.addresses(version))
         pools: Cache[Any] = Cache(POOLS, indexes=POOL_INDEXES)
         self.pools = self._feed(METAL3_POOLS, pools)
-        claim_sides: Sequence[EitherSide] = (Metal3Side(), contract)
-        sides = {
-            side.claim_kind: SideCaches(
+
+        def make_caches(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
+            return SideCaches(
                 side,
                 Cache(side.claims, indexes=claim_indexes(side)),
                 addresses=Cache(side.addresses, indexes=address_indexes(side)),
                 pools=pools,
             )
-            for side in claim_sides
-        }
+
+        both: Sequence[EitherCaches] = (make_caches(Metal3Side()), make_caches(contract))
+        sides = {side.claim_kind: side for side in both}
         caches = Metal3Caches(pools, sides, None)
         client, clock, settings = self._client(), self.clock, self.settings
         reader = Metal3Reader(
-            client, [*sides.values()], clock=clock, patience=settings.cache_patience
+            client,
+            [side.read_source() for side in both],
+            clock=clock,
+            patience=settings.cache_patience,
         )
-        writes = AddressWrites(client, caches)
         parts = Metal3Parts(
             client,
             caches,
             reader=reader,
-            addresses=writes,
             recorder=self.recorder,
             clock=clock,
             settings=settings,
             generator=Random(0),
         )
+
+        def serve(side: SideCaches[ClaimT, AddressT], /) -> ServedClaims:
+            return Metal3Claims(parts, side)
+
+        def make_passes(side: SideCaches[ClaimT, AddressT], /) -> Sequence[Any]:
+            reconciler = Metal3ClaimReconciler(
+                client, caches, side=side, reader=reader, recorder=self.recorder, clock=clock
+            )
+            return reconciler.reconcile, _of_address(side, reconciler)
+
         kinds: list[ServedClaims] = []
         workers: list[Worker] = []
         for plural, side in zip((METAL3_CLAIMS, CLAIMS), sides.values(), strict=True):
@@ -112,20 +124,9 @@ class IPPoolReplica(Process):
             addresses = self._feed(ADDRESSES_OF[plural], side.addresses)
             if plural == METAL3_CLAIMS:
                 self.askers = claims
-            kinds.append(Metal3Claims(parts, side))
-            reconciler = Metal3ClaimReconciler(
-                client,
-                caches,
-                side=side,
-                addresses=writes,
-                reader=reader,
-                recorder=self.recorder,
-                clock=clock,
-            )
-            workers += [
-                Worker(reconciler.reconcile, (claims,)),
-                Worker(_of_address(side, reconciler), (addresses,)),
-            ]
+            kinds.append(side.visit(serve))
+            of_claims, of_addresses = side.visit(make_passes)
+            workers += [Worker(of_claims, (claims,)), Worker(of_addresses, (addresses,))]
         kind = Metal3Pools(
             client,
             parts,

@@ -40,6 +40,12 @@ def make_caches() -> Metal3Caches:
     )
 
 
+def side_of(caches: Metal3Caches) -> SideCaches[api.Metal3Claim, api.Metal3Address]:
+    """Return the caches of IPClaims."""
+    [side] = caches.sides.values()
+    return cast("SideCaches[api.Metal3Claim, api.Metal3Address]", side)
+
+
 def make_indexes(caches: Metal3Caches) -> PoolIndexes:
     """Return indexes that have not been read yet; nothing is written."""
     return PoolIndexes(cast("Client", None), caches, VirtualClock())
@@ -67,7 +73,7 @@ def make_address(name: str, revision: int, random: Random) -> api.Metal3Address:
 def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> None:
     random, caches, space = Random(seed), make_caches(), space_of(SPEC)
     kept = make_indexes(caches)
-    [side] = caches.sides.values()
+    side = side_of(caches)
     for revision in range(1, 120):
         name = random.choice(NAMES)
         changes: list[tuple[Cache[Any], Any]] = [
@@ -87,7 +93,7 @@ def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> Non
 
 def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
     caches, space = make_caches(), space_of(SPEC)
-    [side] = caches.sides.values()
+    side = side_of(caches)
     for revision, last in enumerate((2, 1), 1):
         meta = ObjectMeta(f"p-10-0-0-{last}", POOL.namespace, resourceVersion=str(revision))
         spec = api.Metal3AddressSpec(f"10.0.0.{last}", pool=ObjectRef("p"), claim=ObjectRef("a"))

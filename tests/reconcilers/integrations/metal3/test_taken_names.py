@@ -11,7 +11,7 @@ from reconcilers.integrations.metal3 import api
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
 from reconcilers.integrations.metal3.entries import space_of
 from tests.clock import VirtualClock
-from tests.reconcilers.integrations.metal3.test_poolstatus import SPEC, make_caches
+from tests.reconcilers.integrations.metal3.test_poolstatus import SPEC, make_caches, side_of
 
 
 async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopted() -> None:
@@ -38,7 +38,8 @@ async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopte
             },
         },
     )
-    [side] = caches.sides.values()
-    writes, promised = AddressWrites(client, caches), AddressRange.parse("10.0.0.5", "10.0.0.5")
+    side = side_of(caches)
+    writes = AddressWrites(client, side, set())
+    promised = AddressRange.parse("10.0.0.5", "10.0.0.5")
     with pytest.raises(AddressInTheWay):
-        await writes.ensure(side, claim, own_pool, space_of(SPEC), promised)
+        await writes.ensure(claim, own_pool, space_of(SPEC), promised)
