@@ -329,6 +329,7 @@ DELETIONS = (
     ".delete(ALLOCATIONS,",
     "delete_with_finalizer(self._client,",
     "self._objects.remove(",
+    "self._objects_of(side).remove(",
     "ALLOCATIONS, allocation, build_released_status(",
 )
 """How a function deletes or releases an object that holds addresses."""
