@@ -11,16 +11,16 @@ import click
 from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.cli.cluster.findingnames import subject_names
+from reconcilers.cli.cluster.findingnames import list_subject_names
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
+    build_scope,
     in_cluster,
     note_empty_namespace,
     read_all,
     report_not_read,
-    scope,
 )
-from reconcilers.cli.cluster.repair import Outcome, RepairReport, read_report, repair, report
+from reconcilers.cli.cluster.repair import Outcome, RepairReport, build_report, read_report, repair
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import NOT_READ, Cell, TableColumn, fit_table, show
@@ -88,7 +88,7 @@ def check(
     each finding to one of its `choices`; `none` leaves it alone. Then: check --repair report.yaml.
     Only what is still wrong is repaired, and only at the version that you reviewed.
     """
-    where = scope(values)
+    where = build_scope(values)
     if reviewed is not None:
         if where.files:
             raise click.UsageError(
@@ -112,8 +112,8 @@ def check(
     table = fit_table(_COLUMNS, findings, output) or f"{clean}\n"
     show(
         output,
-        lambda: report(findings),
-        object_names=subject_names(findings),
+        lambda: build_report(findings),
+        object_names=list_subject_names(findings),
         as_text=lambda: table,
     )
     wrong = [finding for finding in findings if strict or finding.severity == "error"]
@@ -186,7 +186,7 @@ async def _repair(where: ReadingScope, wanted_report: RepairReport, client: Any)
 
 async def _audit_with_tenants(where: ReadingScope, client: Any) -> list[Finding]:
     """Return the findings about a cluster's objects and about the load balancers of tenants."""
-    from reconcilers.cli.cluster.tenantdrift import tenant_drift
+    from reconcilers.cli.cluster.tenantdrift import find_tenant_drift
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     report_not_read(objects)
@@ -194,7 +194,7 @@ async def _audit_with_tenants(where: ReadingScope, client: Any) -> list[Finding]
     note_empty_namespace(objects, where.namespace)
     findings = _list_findings(objects, where)
     show_progress("asking the tenants")
-    tenant_findings = await tenant_drift(client, objects, where.namespace)
+    tenant_findings = await find_tenant_drift(client, objects, where.namespace)
     # They are newer than a finding that repeats a condition of the same tenant.
     replaced = {(finding.kind, finding.subject) for finding in tenant_findings}
     others = [finding for finding in findings if (finding.kind, finding.subject) not in replaced]

@@ -1,4 +1,4 @@
-"""`butler-ipam explain`: why a tenant or an allocation has what it has, or waits."""
+"""`butler-ipam explain`: why a tenant or an allocation has its ranges, or waits."""
 
 from dataclasses import replace
 from functools import partial
@@ -11,12 +11,12 @@ from reconcilers.addressmap.objects import Objects, PlatformDefault, read_object
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli import names as completed
-from reconcilers.cli.cluster.objectnames import namespace_in, select_object
+from reconcilers.cli.cluster.objectnames import find_namespace, select_object
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
+    build_scope,
     read_all,
     read_cluster,
-    scope,
 )
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import GAP, build_report, show, wrap_line
@@ -32,7 +32,9 @@ from reconcilers.tenantcluster.provider import DefaultNotRead, read_platform_def
 
 @click.command()
 @click.argument(
-    "name", metavar="[KIND/][NAMESPACE/]NAME", shell_complete=completed.tenants_and_allocations
+    "name",
+    metavar="[KIND/][NAMESPACE/]NAME",
+    shell_complete=completed.complete_tenants_and_allocations,
 )
 @named_scope_options
 @output_option()
@@ -43,17 +45,17 @@ def explain(name: str, output: Form, **values: Any) -> None:
     tried, with what each has free. A range is compared with the free blocks of its pool that are
     large enough: the controllers choose the smallest (best fit).
     """
-    where = scope(values)
-    read_from = replace(where, namespace=where.namespace or namespace_in(name))
+    where = build_scope(values)
+    read_from = replace(where, namespace=where.namespace or find_namespace(name))
     objects = _read(read_from)
     explanations = [_explain(*select_object(name, objects, where.namespace), objects)]
     show(
         output,
-        lambda: build_report("ExplanationList", items=map(_document, explanations)),
+        lambda: build_report("ExplanationList", items=map(_build_document, explanations)),
         object_names=(
             (explanation.kind.lower(), explanation.key.name) for explanation in explanations
         ),
-        as_text=lambda: "\n".join(map(_text, explanations)),
+        as_text=lambda: "\n".join(map(_render_explanation, explanations)),
     )
 
 
@@ -61,7 +63,7 @@ def _read(where: ReadingScope) -> Objects:
     """Return the objects of a cluster or of files, with the platform's default ProviderConfig.
 
     Raises:
-        Problem: the cluster or the files cannot be read.
+        CommandProblem: the cluster or the files cannot be read.
     """
     if where.files:
         return read_all(where)
@@ -69,6 +71,7 @@ def _read(where: ReadingScope) -> Objects:
 
 
 async def _read_with_default(where: ReadingScope, client: Any) -> Objects:
+    """Return the objects of a cluster, with the platform's default ProviderConfig."""
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
     return replace(objects, platform_default=await _read_default(client))
 
@@ -86,6 +89,7 @@ async def _read_default(client: Any) -> PlatformDefault:
 
 
 def _explain(kind: str, key: Key, objects: Objects) -> Explanation:
+    """Return the explanation of a TenantCluster or an IPAllocation, readable or not."""
     if (kind, key) in objects.unreadable:
         return explain_unreadable(kind, key, objects)
     if kind == TENANT_CLUSTER.kind:
@@ -93,12 +97,14 @@ def _explain(kind: str, key: Key, objects: Objects) -> Explanation:
     return explain_allocation(objects.allocations[key], objects)
 
 
-def _text(explanation: Explanation) -> str:
+def _render_explanation(explanation: Explanation) -> str:
+    """Return an explanation for people: the object, and its sentences below."""
     head = wrap_line(f"{explanation.kind} {explanation.key}", GAP)
     return head + "".join(wrap_line(f"{GAP}{line}", GAP * 2) for line in explanation.lines)
 
 
-def _document(explanation: Explanation) -> dict[str, Any]:
+def _build_document(explanation: Explanation) -> dict[str, Any]:
+    """Return an explanation for programs."""
     return {
         "kind": explanation.kind,
         "namespace": explanation.key.namespace,

@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             args=None if arguments is None else list(arguments),
             prog_name=find_program_name(),
             standalone_mode=False,
-            color=problems.colour(),
+            color=problems.choose_colour(),
         )
         sys.exit(code if isinstance(code, int) else 0)
     except click.ClickException as failure:
@@ -145,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except OSError as failure:
         if failure.errno not in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}:
             raise  # a defect of ours; the other errors mean that output cannot be written
-        problems.stdout_is_gone()
+        problems.drop_output()
         problems.say("error", f"{failure.filename or 'standard output'}: {failure.strerror}")
         sys.exit(problems.EXIT_PROBLEM)
 

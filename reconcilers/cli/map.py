@@ -20,9 +20,9 @@ from reconcilers.cli import names as completed
 from reconcilers.cli.cluster import drawing
 from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
+    build_scope,
     read_all,
     report_unreadable,
-    scope,
 )
 from reconcilers.cli.cluster.poolnames import full_name, namespace_in, selected_pools
 from reconcilers.cli.flags import option
@@ -38,7 +38,7 @@ NO_POOL = "there is no pool to draw"
 
 
 @click.command(name="map")
-@click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.pools)
+@click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.complete_pools)
 @scope_options
 @output_option(
     "Print in this format: wide draws twice as many addresses in a row, json and yaml are for"
@@ -88,7 +88,7 @@ def draw(
     if svg and html:
         raise click.UsageError("--svg and --html cannot be combined: choose one of them")
 
-    where = scope(values)
+    where = build_scope(values)
     read_from = replace(where, namespace=where.namespace or namespace_in(names))
 
     def as_text(all_objects: Objects) -> str:

@@ -1,7 +1,7 @@
-"""What Tab offers for names: of pools, namespaces and contexts, as kubectl does.
+"""Completion of names by the Tab key: pools, namespaces, contexts, tenants and allocations.
 
-What cannot be found out (no kubeconfig, no answer, no right) offers nothing: a shell that
-completes has no place for a sentence.
+If the names cannot be read (no kubeconfig, no answer, no right), nothing is offered: a shell has
+no place for an error message during completion.
 """
 
 from collections import Counter
@@ -21,46 +21,55 @@ if TYPE_CHECKING:
     from controller.resource import Resource
 
 ANSWER_SECONDS = 3.0
-"""A user who pressed Tab waits no longer than this."""
+"""The longest time that a user who pressed Tab waits, in seconds."""
 
 
-def contexts(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the contexts of the kubeconfig that begin so."""
+def complete_contexts(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the contexts of the kubeconfig that begin with a text."""
     from controller.config import list_context_names
 
     try:
-        contexts = list_context_names(_kubeconfig(ctx))
+        contexts = list_context_names(_get_kubeconfig(ctx))
     except ConfigurationError:
         return []
-    return _beginning(contexts, incomplete)
+    return _filter_by_beginning(contexts, incomplete)
 
 
-def namespaces(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the cluster's namespaces that begin so."""
+def complete_namespaces(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the cluster's namespaces that begin with a text."""
     from reconcilers.api.resources import NAMESPACE
 
-    return _beginning([key.name for _, key in _list_objects(ctx, [NAMESPACE])], incomplete)
+    return _filter_by_beginning(
+        [key.name for _, key in _list_objects(ctx, [NAMESPACE])], incomplete
+    )
 
 
-def pools(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Return the pools of all kinds that begin so: names, and names with `kind/` before them.
+def complete_pools(
+    ctx: click.Context, _: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Return the names of pools that begin with a text, also with `kind/` before the name.
 
-    While nothing is typed yet, only pools that share their name are offered with their kind.
+    If the text is empty, only pools that share their name are offered with their kind.
     """
     from reconcilers.integrations.poolkinds import pool_kinds
 
     candidates = [(kind.lower(), key.name) for kind, key in _list_objects(ctx, pool_kinds())]
     count = Counter(name for _, name in candidates)
     with_kind = [f"{kind}/{name}" for kind, name in candidates if incomplete or count[name] > 1]
-    return _beginning([*count, *with_kind], incomplete)
+    return _filter_by_beginning([*count, *with_kind], incomplete)
 
 
-def tenants_and_allocations(
+def complete_tenants_and_allocations(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the TenantClusters and IPAllocations that begin so.
+    """Return the names of TenantClusters and IPAllocations that begin with a text.
 
-    Those that share their name are offered with their kind and namespace.
+    Objects that share their name are offered with their kind and namespace. If the text is not
+    empty, all objects are offered in this way, too.
     """
     from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 
@@ -69,10 +78,11 @@ def tenants_and_allocations(
     ambiguous = [(kind, key) for kind, key in listed if incomplete or count[key.name] > 1]
     full_names = [f"{kind.lower()}/{key}" for kind, key in ambiguous]
     qualified = [str(key) for _, key in listed] if incomplete else []
-    return _beginning([*count, *qualified, *full_names], incomplete)
+    return _filter_by_beginning([*count, *qualified, *full_names], incomplete)
 
 
-def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+def _filter_by_beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    """Return the names that begin with a text, sorted."""
     from controller.plaintext import escape_text
 
     # A name that no API server accepts is not offered: a shell would act on its characters.
@@ -80,15 +90,17 @@ def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
     return [CompletionItem(name) for name in sorted(plain) if name.startswith(incomplete)]
 
 
-def _kubeconfig(ctx: click.Context) -> Path | None:
+def _get_kubeconfig(ctx: click.Context) -> Path | None:
+    """Return the file of --kubeconfig on the incomplete command line; None if it is absent."""
     path = ctx.params.get("kubeconfig")
     return Path(path) if path else None
 
 
 def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple[str, Key]]":
-    """Return the kinds and keys of objects in the cluster that the words before lead to.
+    """Return the kinds and keys of objects in the cluster that the command line names.
 
-    Kinds that are not served, or that the user may not read, have none.
+    Kinds that are not served, or that the user may not read, are left out. Empty if the cluster
+    cannot be read in time.
     """
     from controller.client import Client
     from controller.config import open_transport
@@ -98,7 +110,7 @@ def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list
     async def names() -> "list[tuple[str, Key]]":
         listed = []
         with anyio.fail_after(ANSWER_SECONDS):
-            asked = _kubeconfig(ctx), ctx.params.get("context")
+            asked = _get_kubeconfig(ctx), ctx.params.get("context")
             async with open_transport(
                 *asked, user_agent="butler-ipam", may_ask=False
             ) as transport:

@@ -1,7 +1,7 @@
-"""How the command line fails: one sentence on stderr, and an exit code that scripts can test.
+"""Failures of commands: one sentence on stderr, and an exit code that scripts can test.
 
 0   all is well
-1   something is wrong with the input, or with what the command found
+1   the input has a fault, or the command found one
 2   the options or arguments are wrong
 """
 
@@ -17,11 +17,11 @@ from reconcilers.cli.progress import hide_progress
 EXIT_PROBLEM = 1
 EXIT_USAGE = 2
 WRONG_INPUT = "butler-ipam.wrong-input"
-"""Set in the context's meta where a command goes on without what it could not read."""
+"""The key in click's context that a command sets if it continues without a part of its input."""
 
 
 class CommandProblem(click.ClickException):
-    """What stops a command: a sentence that says what is wrong, where, and how to mend it."""
+    """A failure that ends a command; its sentence says what is wrong, where, and what to do."""
 
     exit_code = EXIT_PROBLEM
 
@@ -51,15 +51,16 @@ def _say_failure(failure: click.ClickException) -> None:
 
 
 def _print(kind: str, message: str) -> None:
+    """Print a message on stderr after its kind, in place of the line of progress."""
     word = click.style(f"{kind}:", fg=_COLOURS[kind], bold=True)
     with hide_progress():
-        click.echo(f"{word} {message}", err=True, color=colour())
+        click.echo(f"{word} {message}", err=True, color=choose_colour())
 
 
-def colour() -> bool | None:
-    """Return whether the user wants colours (NO_COLOR, FORCE_COLOR); None: the terminal decides.
+def choose_colour() -> bool | None:
+    """Return whether to use colours, by NO_COLOR and FORCE_COLOR; None if the terminal decides.
 
-    NO_COLOR goes first where both are set: it is for people whom colours hinder.
+    NO_COLOR takes precedence, because it is for people whom colours hinder.
     """
     if os.environ.get("NO_COLOR"):
         return False
@@ -70,9 +71,9 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 
 
 def show(failure: click.ClickException) -> int:
-    """Print any failure of click's the way we print ours; return its exit code."""
+    """Print a failure of click in the form of our failures; return its exit code."""
     if isinstance(failure, click.exceptions.NoArgsIsHelpError):
-        click.echo(failure.format_message())
+        click.echo(failure.format_message())  # the help, which is no error
         return EXIT_USAGE
     _say_failure(failure)
     if isinstance(failure, click.UsageError) and failure.ctx is not None:
@@ -80,7 +81,10 @@ def show(failure: click.ClickException) -> int:
     return failure.exit_code
 
 
-def stdout_is_gone() -> None:
-    """Drop buffered output: the disk behind it is full, say."""
+def drop_output() -> None:
+    """Drop buffered output, because it cannot be written, for example to a full disk.
+
+    Else Python would fail again when it flushes standard output at its end.
+    """
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

@@ -26,7 +26,7 @@ from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli import names as completed
-from reconcilers.cli.cluster.objectnames import namespace_in, select_object
+from reconcilers.cli.cluster.objectnames import find_namespace, select_object
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
     in_cluster,
@@ -166,7 +166,9 @@ _COLUMNS: Sequence[TableColumn[Release]] = (
 
 @click.command(epilog=EPILOG)
 @click.argument(
-    "name", metavar="[KIND/][NAMESPACE/]NAME", shell_complete=completed.tenants_and_allocations
+    "name",
+    metavar="[KIND/][NAMESPACE/]NAME",
+    shell_complete=completed.complete_tenants_and_allocations,
 )
 @cluster_options
 @namespace_option(NAMED_NAMESPACE)
@@ -192,7 +194,7 @@ def release(
     TenantCluster, so it counts for all of its IPAllocations that are being deleted, now or later.
     Addresses that are still in use are handed out again: switch the tenant's machines off before.
     """
-    where = ReadingScope(kubeconfig, context, namespace or namespace_in(name))
+    where = ReadingScope(kubeconfig, context, namespace or find_namespace(name))
     objects = read_all(where, required=(TENANT_CLUSTER,))
     kind, key = select_object(name, objects, namespace)
     preview = Preview.from_objects(_find_tenant(kind, key, objects), objects)

@@ -42,7 +42,7 @@ def cluster_options(function: F) -> F:
             ),
             option(
                 "--context",
-                shell_complete=names.contexts,
+                shell_complete=names.complete_contexts,
                 metavar="NAME",
                 help="Use this context of the kubeconfig; if absent, its current one.",
             ),
@@ -60,7 +60,7 @@ def namespace_option(sentence: str = SHOWN_NAMESPACE, default: str = "") -> Call
     return option(
         *("-n", "--namespace"),
         default=default,
-        shell_complete=names.namespaces,
+        shell_complete=names.complete_namespaces,
         metavar="NAME",
         help=sentence,
     )

@@ -10,17 +10,17 @@ from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
 from reconcilers.api import names
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.cli.cluster.findingnames import subject_names
+from reconcilers.cli.cluster.findingnames import list_subject_names
 from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
+    build_scope,
     in_cluster,
     note_empty_namespace,
     read_all,
     report_not_read,
-    scope,
 )
-from reconcilers.cli.cluster.statuspage import EXIT_WARNING, page
+from reconcilers.cli.cluster.statuspage import EXIT_WARNING, build_status_page
 from reconcilers.cli.flags import option
 from reconcilers.cli.forms import Form
 from reconcilers.cli.output import NOT_READ, build_report, show
@@ -69,12 +69,12 @@ def status(
     Everything is read from the objects of the management cluster. With -n, only what concerns that
     namespace is shown, and the rights of a user of one namespace suffice.
     """
-    where = scope(values)
+    where = build_scope(values)
     if watch:
         follow(
             where,
             output,
-            lambda objects: page(objects, where.namespace).as_text(output),
+            lambda objects: build_status_page(objects, where.namespace).as_text(output),
             required=(TENANT_CLUSTER,),
         )
         return
@@ -92,7 +92,7 @@ def status(
         )
         report_not_read(objects)
     note_empty_namespace(objects, where.namespace)
-    status_page = page(objects, where.namespace, controllers=controllers, more=more)
+    status_page = build_status_page(objects, where.namespace, controllers=controllers, more=more)
     show(
         output,
         lambda: build_report(
@@ -100,7 +100,7 @@ def status(
             areas=map(asdict, status_page.areas),
             findings=(_document(finding) for finding in status_page.findings),
         ),
-        object_names=subject_names(status_page.findings),
+        object_names=list_subject_names(status_page.findings),
         as_text=lambda: status_page.as_text(output),
     )
     # What may not be read counts as a warning.
@@ -122,9 +122,9 @@ async def _read(
         client, controller_namespace, lease_name=names.LEASE_NAME, now=now
     )
     if tenants:
-        from reconcilers.cli.cluster.tenantdrift import tenant_drift
+        from reconcilers.cli.cluster.tenantdrift import find_tenant_drift
 
-        findings += await tenant_drift(client, objects, where.namespace)
+        findings += await find_tenant_drift(client, objects, where.namespace)
     return objects, state, findings
 
 

@@ -16,15 +16,15 @@ from reconcilers.addressmap.tenants import Holding, list_holdings
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.cli import names as completed
-from reconcilers.cli.cluster.drawing import state_cell
-from reconcilers.cli.cluster.findingnames import full_kind
+from reconcilers.cli.cluster.drawing import build_state_cell
+from reconcilers.cli.cluster.findingnames import format_full_kind
 from reconcilers.cli.cluster.follow import follow
 from reconcilers.cli.cluster.objects import (
     ReadingScope,
+    build_scope,
     read_all,
     read_shown,
     report_unreadable,
-    scope,
 )
 from reconcilers.cli.cluster.poolnames import namespace_in, selected_pools
 from reconcilers.cli.forms import Form
@@ -68,14 +68,14 @@ FigureT = TypeVar("FigureT", PoolRow, Holding)
 """A row with figures that are known only if all objects that they count were read."""
 
 
-def _if_known(
+def _show_if_known(
     value: Callable[[FigureT], Cell | str | int | None],
 ) -> Callable[[FigureT], Cell | str | int | None]:
     """Return a column's value for a figure: unknown where the user may not read all of it."""
     return lambda row: Cell("unknown", right=True) if row.not_read else value(row)
 
 
-def _pool_name(row: PoolRow) -> str:
+def _show_pool_name(row: PoolRow) -> str:
     name, part = row.pool.name.key.name, row.pool.part
     return f"{name} ({part})" if part else name
 
@@ -83,33 +83,35 @@ def _pool_name(row: PoolRow) -> str:
 _POOLS: Sequence[TableColumn[PoolRow]] = (
     TableColumn("KIND", lambda row: row.pool.name.kind, drop=1),
     TableColumn("NAMESPACE", lambda row: row.pool.name.key.namespace, drop=2),
-    TableColumn("NAME", _pool_name),
+    TableColumn("NAME", _show_pool_name),
     TableColumn("OFFERS", lambda row: row.family.offers, narrow=lambda row: row.family.label),
     TableColumn(
         "USED",
-        _if_known(lambda row: draw_bar(row.capacity.allocated, row.capacity.total)),
-        narrow=_if_known(lambda row: draw_bar(row.capacity.allocated, row.capacity.total, 10)),
+        _show_if_known(lambda row: draw_bar(row.capacity.allocated, row.capacity.total)),
+        narrow=_show_if_known(
+            lambda row: draw_bar(row.capacity.allocated, row.capacity.total, 10)
+        ),
     ),
     TableColumn("TOTAL", lambda row: row.capacity.total, drop=5),
-    TableColumn("ALLOCATED", _if_known(lambda row: row.capacity.allocated), drop=4),
-    TableColumn("FREE", _if_known(lambda row: row.capacity.available)),
-    TableColumn("LARGEST", _if_known(lambda row: row.capacity.largest_free), drop=3),
+    TableColumn("ALLOCATED", _show_if_known(lambda row: row.capacity.allocated), drop=4),
+    TableColumn("FREE", _show_if_known(lambda row: row.capacity.available)),
+    TableColumn("LARGEST", _show_if_known(lambda row: row.capacity.largest_free), drop=3),
     TableColumn(
         "FRAG",
-        _if_known(lambda row: build_percent_cell(row.capacity.fragmentation_percent)),
+        _show_if_known(lambda row: build_percent_cell(row.capacity.fragmentation_percent)),
         drop=6,
     ),
-    TableColumn("WAITING", _if_known(lambda row: len(row.pool.waiting))),
+    TableColumn("WAITING", _show_if_known(lambda row: len(row.pool.waiting))),
     TableColumn("READY", lambda row: Cell(row.pool.ready, STATUS_COLOURS.get(row.pool.ready))),
-    TableColumn("OUTSIDE", _if_known(lambda row: row.family.figures.outside), wide=True),
-    TableColumn("HOLDERS", _if_known(lambda row: row.family.holder_count), wide=True),
-    TableColumn("TENANTS", _if_known(lambda row: row.family.tenant_count), wide=True),
+    TableColumn("OUTSIDE", _show_if_known(lambda row: row.family.figures.outside), wide=True),
+    TableColumn("HOLDERS", _show_if_known(lambda row: row.family.holder_count), wide=True),
+    TableColumn("TENANTS", _show_if_known(lambda row: row.family.tenant_count), wide=True),
     TableColumn("WHY", lambda row: Cell(row.pool.reason), wide=True),
 )
 
 
 @click.command()
-@click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.pools)
+@click.argument("names", metavar="[POOL]...", nargs=-1, shell_complete=completed.complete_pools)
 @scope_options
 @output_option()
 @watch_option()
@@ -121,7 +123,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     The figures are computed from the objects that hold addresses; a pool's own status may be a
     moment behind. A pool that hands out prefixes is counted in prefixes, any other in addresses.
     """
-    where = scope(values)
+    where = build_scope(values)
     read_from = replace(where, namespace=where.namespace or namespace_in(names))
 
     def as_text(objects: Objects) -> str:
@@ -143,16 +145,16 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     )
 
 
-def _sizes(
+def _show_sizes(
     kind: str, written: Callable[[int], str] = "{:,}".format
 ) -> Callable[[Holding], Cell | str | int | None]:
     """Return a column's value for a number of addresses, of each family if there are two."""
-    return _if_known(
+    return _show_if_known(
         lambda tenant: Cell(" + ".join(map(written, tenant.sizes(kind))) or "0", right=True)
     )
 
 
-def _texts(ranges: Sequence[AddressRange]) -> str:
+def _join_ranges(ranges: Sequence[AddressRange]) -> str:
     return ", ".join(span.text for span in ranges)
 
 
@@ -161,25 +163,29 @@ _TENANTS: Sequence[TableColumn[Holding]] = (
     TableColumn("NAME", lambda holding: holding.key.name),
     TableColumn("PHASE", lambda holding: holding.phase, drop=1),
     TableColumn(
-        "NODES", _sizes(names.TYPE_NODES), narrow=_sizes(names.TYPE_NODES, shorten_number)
+        "NODES",
+        _show_sizes(names.TYPE_NODES),
+        narrow=_show_sizes(names.TYPE_NODES, shorten_number),
     ),
     TableColumn(
         "LB",
-        _sizes(names.TYPE_LOADBALANCER),
-        narrow=_sizes(names.TYPE_LOADBALANCER, shorten_number),
+        _show_sizes(names.TYPE_LOADBALANCER),
+        narrow=_show_sizes(names.TYPE_LOADBALANCER, shorten_number),
     ),
-    TableColumn("GROWN", _if_known(lambda tenant: tenant.grown), drop=2),
-    TableColumn("WAITING", _if_known(lambda tenant: tenant.waiting)),
+    TableColumn("GROWN", _show_if_known(lambda tenant: tenant.grown), drop=2),
+    TableColumn("WAITING", _show_if_known(lambda tenant: tenant.waiting)),
     TableColumn("SERVICES", lambda tenant: tenant.services_waiting, drop=3),
     TableColumn(
         "READY", lambda tenant: Cell(tenant.worst[0], STATUS_COLOURS.get(tenant.worst[0]))
     ),
     TableColumn(
-        "NODE RANGES", _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_NODES))), wide=True
+        "NODE RANGES",
+        _show_if_known(lambda tenant: _join_ranges(tenant.ranges(names.TYPE_NODES))),
+        wide=True,
     ),
     TableColumn(
         "LB RANGES",
-        _if_known(lambda tenant: _texts(tenant.ranges(names.TYPE_LOADBALANCER))),
+        _show_if_known(lambda tenant: _join_ranges(tenant.ranges(names.TYPE_LOADBALANCER))),
         wide=True,
     ),
     TableColumn("WHY", lambda holding: Cell(holding.worst[1]), wide=True),
@@ -197,7 +203,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     there suffices. In the table, WAITING counts requests for addresses, and SERVICES counts the
     tenant's Services without an address.
     """
-    where = scope(values)
+    where = build_scope(values)
 
     def of(objects: Objects) -> list[Holding]:
         return [
@@ -218,13 +224,15 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     names = (("tenantcluster", holding.key.name) for holding in tenant_holdings)
     show(
         output,
-        lambda: build_report("TenantHoldingList", items=map(_holding, tenant_holdings)),
+        lambda: build_report(
+            "TenantHoldingList", items=map(_build_holding_document, tenant_holdings)
+        ),
         object_names=names,
         as_text=partial(as_text, objects),
     )
 
 
-def _holding(holding: Holding) -> dict[str, Any]:
+def _build_holding_document(holding: Holding) -> dict[str, Any]:
     status, why = holding.network
     limits = {"notRead": [str(limit) for limit in holding.not_read]} if holding.not_read else {}
     return {
@@ -269,7 +277,7 @@ class PoolAnswer(NamedTuple):
     holder: AddressHolder | None
 
 
-def _address(addresses: str) -> AddressRange:
+def _parse_address(addresses: str) -> AddressRange:
     """Return addresses as objects have them; ::ffff:10.40.0.1 is of IPv4, as Go reads it.
 
     Raises:
@@ -298,7 +306,9 @@ def _address(addresses: str) -> AddressRange:
     epilog="Exit code: 0 if every address is in a pool, 1 if an address is in no pool, 2 if an"
     " argument is not an address."
 )
-@click.argument("addresses", metavar="IP|CIDR|IP-IP...", nargs=-1, required=True, type=_address)
+@click.argument(
+    "addresses", metavar="IP|CIDR|IP-IP...", nargs=-1, required=True, type=_parse_address
+)
 @scope_options
 @output_option()
 @click.pass_context
@@ -311,20 +321,22 @@ def whois(
     ::ffff:10.40.0.1 too. A CIDR or a range, 10.40.0.0/28 or 10.40.0.0-10.40.0.9, is shown in
     parts: one for each range of a pool that overlaps it, free ranges included.
     """
-    where = scope(values)
+    where = build_scope(values)
     objects = read_shown(where)
     pictures = draw_pools(objects)
-    address_answers = [answer for address in addresses for answer in answers(pictures, address)]
+    address_answers = [
+        answer for address in addresses for answer in find_answers(pictures, address)
+    ]
     show(
         output,
-        lambda: build_report("AddressList", items=_documents_of(address_answers)),
-        object_names=_holder_names(address_answers),
+        lambda: build_report("AddressList", items=_build_documents(address_answers)),
+        object_names=_list_holder_names(address_answers),
         as_text=lambda: fit_table(_ANSWERS, address_answers, output),
     )
     known = {answer.asked for answer in address_answers}
     unknown = [address for address in addresses if address not in known]
     for address in unknown:
-        say("error", _describe_unknown(_words(address), where, objects))
+        say("error", _describe_unknown(_describe_addresses(address), where, objects))
     if unknown:
         ctx.exit(EXIT_PROBLEM)
 
@@ -362,11 +374,11 @@ def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> st
     return sentence
 
 
-def _words(addresses: AddressRange) -> str:
+def _describe_addresses(addresses: AddressRange) -> str:
     return addresses.start_text if addresses.size == 1 else addresses.text
 
 
-def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[PoolAnswer]:
+def find_answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[PoolAnswer]:
     """Yield the answers of pools about addresses that lie in them."""
     for pool in pictures:
         for extent in (extent for family in pool.families for extent in family.known_extents):
@@ -374,17 +386,19 @@ def answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[Po
             if part is None:
                 continue
             for holder in extent.holders or (None,):
-                yield PoolAnswer(asked, _words(part), pool=pool, extent=extent, holder=holder)
+                yield PoolAnswer(
+                    asked, _describe_addresses(part), pool=pool, extent=extent, holder=holder
+                )
 
 
-def _holder_names(address_answers: Iterable[PoolAnswer]) -> Iterator[tuple[str, str]]:
+def _list_holder_names(address_answers: Iterable[PoolAnswer]) -> Iterator[tuple[str, str]]:
     """Yield kind and name of each holder, as `kubectl get -o name` prints them."""
     for holder in (answer.holder for answer in address_answers):
         if holder is not None:
-            yield full_kind(holder.kind), holder.key.name
+            yield format_full_kind(holder.kind), holder.key.name
 
 
-def _since(answer: PoolAnswer) -> str | None:
+def _show_since(answer: PoolAnswer) -> str | None:
     at = answer.holder.since if answer.holder else None
     return at.isoformat() if at else None
 
@@ -394,7 +408,7 @@ _ANSWERS: Sequence[TableColumn[PoolAnswer]] = (
     TableColumn(
         "POOL", lambda answer: answer.pool.title, narrow=lambda row: row.pool.name.key.name
     ),
-    TableColumn("STATE", lambda answer: state_cell(answer.extent.state)),
+    TableColumn("STATE", lambda answer: build_state_cell(answer.extent.state)),
     TableColumn(
         "HOLDER",
         lambda answer: answer.holder.text if answer.holder else None,
@@ -408,12 +422,12 @@ _ANSWERS: Sequence[TableColumn[PoolAnswer]] = (
         lambda answer: (answer.holder.phase or None) if answer.holder else None,
         wide=True,
     ),
-    TableColumn("SINCE", _since, wide=True),
+    TableColumn("SINCE", _show_since, wide=True),
     TableColumn("NOTE", lambda answer: answer.extent.note, wide=True),
 )
 
 
-def _documents_of(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str, Any]]:
+def _build_documents(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str, Any]]:
     """Yield an entry for each pool and extent that has some of the addresses, with all holders."""
     for _, group in groupby(
         address_answers, lambda answer: (answer.asked, answer.address, id(answer.pool))

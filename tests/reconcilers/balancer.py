@@ -7,7 +7,7 @@ import msgspec
 
 from controller.testing import Happened
 from reconcilers.api.services import Service
-from reconcilers.cli.standin.controller import assignments
+from reconcilers.cli.standin.controller import assign_addresses
 from reconcilers.cli.standin.pools import AddressPool, InvalidConfig, Pool, configuration
 from reconcilers.cli.standin.serviceaddresses import addresses
 from tests.reconcilers.server import Json, Server
@@ -73,7 +73,7 @@ class Balancer:
         allowed_services = [
             service for service in services if service.metadata.name not in self.refuses
         ]
-        for assignment in assignments(allowed_services, pools):
+        for assignment in assign_addresses(allowed_services, pools):
             if addresses(assignment.service) != assignment.addresses:
                 ingress = [{"ip": address} for address in assignment.addresses]
                 self._show(assignment.service.metadata.name, ingress)

@@ -38,7 +38,7 @@ _LISTING: Sequence[TableColumn[_Row]] = (
     TableColumn("START", lambda row: row[0].range.start_text),
     TableColumn("END", lambda row: row[0].range.end_text),
     TableColumn("SIZE", lambda row: row[0].range.size, drop=2),
-    TableColumn("STATE", lambda row: state_cell(row[0].state)),
+    TableColumn("STATE", lambda row: build_state_cell(row[0].state)),
     TableColumn("HOLDER", lambda row: row[2] or None),
     TableColumn("TENANT", lambda row: row[1].tenant if row[1] else None, drop=1),
     TableColumn("TYPE", lambda row: row[1].purpose if row[1] else None, drop=4),
@@ -46,7 +46,7 @@ _LISTING: Sequence[TableColumn[_Row]] = (
 )
 
 
-def state_cell(state: AddressState) -> Cell:
+def build_state_cell(state: AddressState) -> Cell:
     """Return a state in its colour."""
     return Cell(state.value, STYLES[state].terminal)
 
@@ -58,45 +58,45 @@ def draw_family(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> 
         family: one of its families.
         form: `wide` for longer rows and all columns, in whatever width.
     """
-    title = _lines(escape_text(f"{pool.title}  {family.label}"))
+    title = _wrap_line(escape_text(f"{pool.title}  {family.label}"))
     if family.fault:
-        return title + _lines(f"  cannot be drawn: {escape_text(family.fault)}")
+        return title + _wrap_line(f"  cannot be drawn: {escape_text(family.fault)}")
     rows = [
-        (extent, holder, _name(holder, pool.name.key.namespace))
+        (extent, holder, _name_holder(holder, pool.name.key.namespace))
         for extent in family.extents
         for holder in extent.holders or (None,)
     ]
     return "\n".join(
-        [title + _grid(family, form), _legend(family), fit_table(_LISTING, rows, form)]
+        [title + _draw_grid(family, form), _draw_legend(family), fit_table(_LISTING, rows, form)]
     )
 
 
-def _name(holder: AddressHolder | None, namespace: str) -> str:
+def _name_holder(holder: AddressHolder | None, namespace: str) -> str:
     return object_text(holder.kind, holder.key, namespace) if holder is not None else ""
 
 
-def _grid(picture: PoolFamily, form: Form) -> str:
+def _draw_grid(picture: PoolFamily, form: Form) -> str:
     """Return a line for each row of cells, with the address it begins at."""
     first, size = picture.first_and_size
-    columns = _cells_of_a_row(picture, form)
+    columns = _choose_columns(picture, form)
     per_cell = find_power_of_two(size, columns * ROWS)
-    cells = _cells(picture.inside, first, size=size, per_cell=per_cell)
+    cells = _build_cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
     starts = [picture.address(first + at * per_cell) for at in begins]
     room, width = output.find_terminal_width(), max(map(len, starts))
     is_beside = form == "wide" or room is None or width + len(GAP) + columns <= room
     heads = [start.ljust(width) if is_beside else f"{start}\n" for start in starts]
     lines = [
-        f"{head}{GAP}{_line(cells[at : at + columns])}\n"
+        f"{head}{GAP}{_paint_row(cells[at : at + columns])}\n"
         for at, head in zip(begins, heads, strict=True)
     ]
     cell_size = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
-    partly = _legend_lines(PARTLY, "", PARTLY.words)
+    partly = _draw_legend_entry(PARTLY, "", PARTLY.words)
     legend = partly if PARTLY in cells else ""
-    return "".join(lines) + _lines(f"each cell: {cell_size}") + legend
+    return "".join(lines) + _wrap_line(f"each cell: {cell_size}") + legend
 
 
-def _cells_of_a_row(picture: PoolFamily, form: Form) -> int:
+def _choose_columns(picture: PoolFamily, form: Form) -> int:
     """Return how many cells a row has: a power of two, so that rows begin at round addresses."""
     room = output.find_terminal_width()
     if form == "wide" or room is None:
@@ -104,16 +104,16 @@ def _cells_of_a_row(picture: PoolFamily, form: Form) -> int:
     first, size = picture.first_and_size
     longest = max(len(picture.address(first)), len(picture.address(first + size - 1)))
     beside = room - longest - len(GAP)
-    fitting = power_of_two_within(beside if beside >= NARROWEST else room - len(GAP))
+    fitting = find_power_of_two_within(beside if beside >= NARROWEST else room - len(GAP))
     return max(NARROWEST, min(COLUMNS, fitting))
 
 
-def power_of_two_within(limit: int) -> int:
+def find_power_of_two_within(limit: int) -> int:
     """Return the largest power of two that is not above a limit; 1 if the limit is below that."""
     return 1 << max(0, limit.bit_length() - 1)
 
 
-def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
+def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
     cells: list[AddressState | None] = [None] * -(-size // per_cell)
     held_counts: Counter[int] = Counter()
     for extent in extents:
@@ -138,24 +138,24 @@ def _cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> l
     ]
 
 
-def _line(cells: list[Style]) -> str:
+def _paint_row(cells: list[Style]) -> str:
     return "".join(
         paint(style.letter * len(list(run)), style.terminal) for style, run in groupby(cells)
     ).rstrip()
 
 
-def _legend(picture: PoolFamily) -> str:
+def _draw_legend(picture: PoolFamily) -> str:
     """Return the states that occur, with how many addresses are in each."""
     counts = picture.count_states()
     width = max(12, len(f"{max(counts.values()):,}"))
     return "".join(
-        _legend_lines(style, f"{counts[state]:>{width},}  ", style.words)
+        _draw_legend_entry(style, f"{counts[state]:>{width},}  ", style.words)
         for state, style in STYLES.items()
         if counts[state]
     )
 
 
-def _legend_lines(style: Style, count: str, words: str) -> str:
+def _draw_legend_entry(style: Style, count: str, words: str) -> str:
     """Return the letter of a state in its colour, its count and its words."""
     lines = output.wrap_to_lines(f"  {style.letter}  {count}{words}", " " * 5)
     painted = paint(style.letter, style.terminal)
@@ -163,5 +163,5 @@ def _legend_lines(style: Style, count: str, words: str) -> str:
     return "".join(f"{line}\n" for line in [first, *lines[1:]])
 
 
-def _lines(line: str) -> str:
+def _wrap_line(line: str) -> str:
     return output.wrap_line(line, GAP)

@@ -9,7 +9,7 @@ from reconcilers.integrations.registry import list_platforms
 
 
 @cache
-def _groups() -> Mapping[str, str]:
+def _list_groups() -> Mapping[str, str]:
     """Return the API groups of kinds that are not ours; findings name vitistack's with theirs."""
     of_platforms = (kind for platform in list_platforms() for kind in platform.finding_kinds)
     return {
@@ -20,13 +20,13 @@ def _groups() -> Mapping[str, str]:
     }
 
 
-def subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
+def list_subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
     """Yield the kind and the name of what each finding is about, as `show` takes them."""
     for finding in findings:
-        yield full_kind(finding.subject.kind), finding.subject.name
+        yield format_full_kind(finding.subject.kind), finding.subject.name
 
 
-def full_kind(kind: str) -> str:
+def format_full_kind(kind: str) -> str:
     """Return a kind in small letters with its group; without a group if it is one of ours."""
-    group = _groups().get(kind)
+    group = _list_groups().get(kind)
     return f"{kind.lower()}.{group}" if group else kind.lower()

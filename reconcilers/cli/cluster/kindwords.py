@@ -9,7 +9,7 @@ _SHORT_NAMES = {TENANT_CLUSTER.kind: "tc", IP_ALLOCATION.kind: "ipa", NETWORK_PO
 """The short names in our definitions; a test compares them."""
 
 
-def kind_words(resource: Resource[Any]) -> frozenset[str]:
+def list_kind_words(resource: Resource[Any]) -> frozenset[str]:
     """Return the words that name a kind, in lower case: kind, plural, both with group, short name.
 
     A kind of another platform has no short name here.

@@ -10,7 +10,7 @@ from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
-from reconcilers.cli.cluster.kindwords import kind_words
+from reconcilers.cli.cluster.kindwords import list_kind_words
 from reconcilers.cli.problems import CommandProblem
 
 KINDS: tuple[Resource[Any], ...] = (TENANT_CLUSTER, IP_ALLOCATION)
@@ -32,23 +32,23 @@ class ObjectName(NamedTuple):
         )
 
 
-def read_name(written_name: str) -> list[ObjectName]:
+def parse_name(written_name: str) -> list[ObjectName]:
     """Return the ways to read a name; a namespace may be called like a kind."""
     match written_name.split("/"):
         case [name]:
             return [ObjectName("", "", name)]
         case [head, name]:
-            kinds = [ObjectName(kind, "", name) for kind in _kinds_called(head)]
+            kinds = [ObjectName(kind, "", name) for kind in _find_kinds(head)]
             return [*kinds, ObjectName("", head, name)]
         case [head, namespace, name]:
-            return [ObjectName(kind, namespace, name) for kind in _kinds_called(head)]
+            return [ObjectName(kind, namespace, name) for kind in _find_kinds(head)]
         case _:
             return []
 
 
-def namespace_in(name: str) -> str:
+def find_namespace(name: str) -> str:
     """Return the namespace that a name says; empty if it says none."""
-    first = next(iter(read_name(name)), None)
+    first = next(iter(parse_name(name)), None)
     return first.namespace if first is not None else ""
 
 
@@ -69,7 +69,7 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
         *((IP_ALLOCATION.kind, key) for key in objects.allocations),
         *(full_name for full_name in objects.unreadable if full_name[0] in kinds),
     ]
-    ways = read_name(name)
+    ways = parse_name(name)
     named_keys = [(kind, key) for kind, key in keys if any(way.selects(kind, key) for way in ways)]
     matching = [(kind, key) for kind, key in named_keys if namespace in {"", key.namespace}]
     if not matching and named_keys:
@@ -89,7 +89,7 @@ def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
     """Return why a name selects nothing, and where to look."""
     where = f" in namespace {namespace}" if namespace else ""
     unknown = f"there is no TenantCluster and no IPAllocation {name!r}{where}"
-    searched = namespace or namespace_in(name)
+    searched = namespace or find_namespace(name)
     limits = [str(limit) for kind in KINDS for limit in objects.limits_of(kind, searched)]
     if limits:
         return f"{unknown} that you may read; you may not read {', '.join(limits)}"
@@ -103,6 +103,6 @@ def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
     )
 
 
-def _kinds_called(word: str) -> list[str]:
+def _find_kinds(word: str) -> list[str]:
     """Return the kinds that a word names, as kubectl takes it."""
-    return [resource.kind for resource in KINDS if word.lower() in kind_words(resource)]
+    return [resource.kind for resource in KINDS if word.lower() in list_kind_words(resource)]

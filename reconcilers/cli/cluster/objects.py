@@ -44,7 +44,7 @@ class ReadingScope:
     recursive: bool = False
 
 
-def scope(values: Mapping[str, Any]) -> ReadingScope:
+def build_scope(values: Mapping[str, Any]) -> ReadingScope:
     """Return where to look, by the values of the options."""
     namespace = "" if values["all_namespaces"] else values["namespace"]
     return ReadingScope(
@@ -71,7 +71,7 @@ def read_all(where: ReadingScope, required: Sequence[Resource[Any]] = REQUIRED) 
     """
     if where.files:
         with progress("reading files"):
-            return _of_files(where)
+            return _read_files(where)
     return read_cluster(where, lambda client: read_objects(client, where.namespace, required))
 
 
@@ -190,11 +190,11 @@ def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitab
         with progress(activity):
             anyio.run(ask)
     except (ConfigurationError, ControllerError) as error:
-        raise CommandProblem(_why_not(error, where)) from error
+        raise CommandProblem(_describe_error(error, where)) from error
     return results[0]
 
 
-def _of_files(where: ReadingScope) -> Objects:
+def _read_files(where: ReadingScope) -> Objects:
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import ReadManifest, read_manifests
     from reconcilers.integrations import views
@@ -204,7 +204,7 @@ def _of_files(where: ReadingScope) -> Objects:
     findings = Findings()
     manifests = read_manifests(
         where.files,
-        namespace=_namespace(where),
+        namespace=_default_namespace(where),
         now=datetime.now(UTC),
         findings=findings,
         recursive=where.recursive,
@@ -234,7 +234,7 @@ def _of_files(where: ReadingScope) -> Objects:
         owners_known=bool(manifests.tenants),
         integrations=views.from_manifests(
             manifests.others,
-            _namespace(where),
+            _default_namespace(where),
             pools=NetworkPools([*pools.values()], manifests.unreadable_of("NetworkPool").keys()),
             now=datetime.now(UTC),
         ),
@@ -244,11 +244,11 @@ def _of_files(where: ReadingScope) -> Objects:
     )
 
 
-def _namespace(where: ReadingScope) -> str:
+def _default_namespace(where: ReadingScope) -> str:
     return where.namespace or names.DEFAULT_NAMESPACE
 
 
-def _why_not(error: Exception, where: ReadingScope) -> str:
+def _describe_error(error: Exception, where: ReadingScope) -> str:
     """Return why a cluster could not be read, and what to do about it."""
     if isinstance(error, Forbidden) and not where.namespace:
         return f"{error}; name a namespace that you may read with -n"

@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from reconcilers.addressmap.objects import Objects
 from reconcilers.addressmap.poolpictures import draw_pools
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.cli.cluster.kindwords import kind_words
+from reconcilers.cli.cluster.kindwords import list_kind_words
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.integrations.core.views import UNREADABLE
 from reconcilers.integrations.poolkinds import pool_kinds
@@ -123,5 +123,6 @@ def _has_name(pool: PoolName, name: str) -> bool:
 def _find_kind(word: str) -> str | None:
     """Return the kind of pools that a user means by a word; None for no kind."""
     return next(
-        (resource.kind for resource in pool_kinds() if word.lower() in kind_words(resource)), None
+        (resource.kind for resource in pool_kinds() if word.lower() in list_kind_words(resource)),
+        None,
     )

@@ -38,7 +38,7 @@ class RepairReport:
     notRead: tuple[str, ...] = ()
 
 
-def report(findings: Sequence[Finding]) -> dict[str, Any]:
+def build_report(findings: Sequence[Finding]) -> dict[str, Any]:
     """Return findings as a report."""
     entries = [
         {name: value for name, value in asdict(finding).items() if value is not None}

@@ -60,7 +60,7 @@ class StatusPage:
         return EXIT_WARNING if self.findings else 0
 
 
-def page(
+def build_status_page(
     objects: Objects,
     namespace: str,
     controllers: AreaState | None = None,

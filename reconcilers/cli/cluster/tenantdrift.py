@@ -1,4 +1,4 @@
-"""What is wrong in the tenants, seen in each tenant itself."""
+"""Drift of tenants: differences between a tenant's allocations and the tenant's load balancer."""
 
 from collections.abc import Sequence
 
@@ -26,18 +26,18 @@ from reconcilers.tenantcluster.record.records import TenantRecords
 from reconcilers.wiring.loadbalancers import make_load_balancer_kinds
 
 AT_ONCE = 8
-"""Tenants that are asked at once."""
+"""The number of tenants that are read at the same time."""
 
 
-async def tenant_drift(client: Client, objects: Objects, namespace: str = "") -> list[Finding]:
-    """Return a finding for each thing that is wrong in a tenant, or that it could not be asked.
-
-    Their kubeconfigs are read by `client`, from the management cluster.
+async def find_tenant_drift(
+    client: Client, objects: Objects, namespace: str = ""
+) -> list[Finding]:
+    """Return a finding for each fault in a tenant, and for each tenant that could not be read.
 
     Args:
-        client: of the management cluster.
-        objects: of all namespaces, or of those that may be read.
-        namespace: only of tenants that are in it or hold something in it; empty for all.
+        client: a client of the management cluster, which has the tenants' kubeconfigs.
+        objects: the objects that the user may read.
+        namespace: only tenants in this namespace, or with an allocation in it; empty for all.
     """
     settings = TenantSettings()
     clock = SystemClock()
@@ -52,6 +52,10 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     ]
 
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
+        """Read a tenant, and add its findings to `drifts`.
+
+        A tenant without a kubeconfig is no finding if nothing should be in it: it is not built.
+        """
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
         nonlocal asked
         async with limit:
@@ -71,10 +75,10 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     try:
         async with anyio.create_task_group() as group:
             for tenant, members in objects.by_tenant():
-                # Ranges may be left in a tenant that something was projected into. What should be
-                # there is not known of a tenant whose allocations may not be read.
+                # A tenant without allocations may still have ranges of earlier ones. If the user
+                # may not read all allocations, it is not known which ranges it should have.
                 may_hold = tenant.projection_begun and not objects.not_read
-                if (members or may_hold) and _concerns(namespace, tenant, members):
+                if (members or may_hold) and _is_in_namespace(namespace, tenant, members):
                     group.start_soon(compare, tenant, members)
     finally:
         with anyio.CancelScope(shield=True):
@@ -84,8 +88,10 @@ async def tenant_drift(client: Client, objects: Objects, namespace: str = "") ->
     )
 
 
-def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocation]) -> bool:
-    """Return whether a tenant or one of its allocations is in a namespace; empty is any."""
+def _is_in_namespace(
+    namespace: str, tenant: TenantCluster, members: Sequence[IPAllocation]
+) -> bool:
+    """Return whether a tenant or one of its allocations is in a namespace; empty means any."""
     metas = (tenant.metadata, *(allocation.metadata for allocation in members))
     return not namespace or any(meta.namespace == namespace for meta in metas)
 
@@ -93,6 +99,11 @@ def _concerns(namespace: str, tenant: TenantCluster, members: Sequence[IPAllocat
 async def _read_tenant(
     clients: TenantClients, tenant: TenantCluster, kinds: LoadBalancerKinds
 ) -> TenantReading | TenantUnavailable:
+    """Return what a tenant's load balancer has; if it cannot be read, the exception.
+
+    The exception is returned, because a tenant that cannot be read is a finding, and the other
+    tenants are read all the same.
+    """
     try:
         async with clients.client(tenant) as client:
             management = await clients.read_management_identity()

@@ -8,7 +8,7 @@ from reconcilers.addressing import addresstexts, statusranges
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api import names
 from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
-from reconcilers.cli.cluster.statuspage import page
+from reconcilers.cli.cluster.statuspage import build_status_page
 from reconcilers.cli.demo.view import NotSeenYet, PlatformView, existing, of_view
 from reconcilers.cli.local.balancer import is_established
 from reconcilers.reporting.conditions import READY
@@ -76,7 +76,7 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
         clusters={cluster.metadata.key: cluster for cluster in view.clusters},
         providers={provider.metadata.key: provider for provider in view.providers},
     )
-    status_page = page(objects, namespace)
+    status_page = build_status_page(objects, namespace)
     # In the widest form, so that the words are found whatever the width of the terminal.
     page_text = status_page.as_text("wide")
     missing = [word for word in words if word not in page_text]

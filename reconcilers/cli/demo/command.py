@@ -24,10 +24,10 @@ from reconcilers.cli.demo.steps import (
     DidNotHappen,
     Pause,
     StoryStep,
+    format_paragraph,
     no_pause,
-    paragraph,
     play,
-    silent_server,
+    serve_silence,
 )
 from reconcilers.cli.demo.story import TENANTS, read_story, story
 from reconcilers.cli.demo.view import PlatformView
@@ -170,12 +170,12 @@ async def perform(
             write_kubeconfig(place, whole.management.kubeconfig)
             click.echo("In another terminal, to look at it between the steps:")
             click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
-        click.echo(paragraph(read_story(provider)["introduction"]))
+        click.echo(format_paragraph(read_story(provider)["introduction"]))
         view, overlaps = PlatformView(whole, clock), OverlapWatch()
         releases = ReleaseWatch(view)
-        view.allocations.subscribe(overlaps.see)
-        view.allocations.subscribe(releases.see)
-        with silent_server() as silent_url:
+        view.allocations.subscribe(overlaps.check_change)
+        view.allocations.subscribe(releases.check_change)
+        with serve_silence() as silent_url:
             steps = make_steps(overlaps, releases, silent_url)
             tasks = [releases.run, *view.watches]
             async with run_in_background(tasks), _page(whole, clock, way):
@@ -191,7 +191,7 @@ async def perform(
                 await way.ends()
     took = clock.monotonic() - begun
     click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")
-    click.echo(paragraph(read_story(provider)["end"]))
+    click.echo(format_paragraph(read_story(provider)["end"]))
 
 
 @asynccontextmanager

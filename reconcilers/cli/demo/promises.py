@@ -50,7 +50,7 @@ class OverlapWatch:
         """What broke the promise, in words."""
         self._held: dict[Key, tuple[str, Span]] = {}
 
-    def see(self, change: Change[IPAllocation]) -> None:
+    def check_change(self, change: Change[IPAllocation]) -> None:
         """Record a change."""
         self.changes += 1
         if change.old is not None:
@@ -90,7 +90,7 @@ class ReleaseWatch:
         self._released: deque[IPAllocation] = deque()
         self._arrived = anyio.Event()
 
-    def see(self, change: Change[IPAllocation]) -> None:
+    def check_change(self, change: Change[IPAllocation]) -> None:
         """Record a change."""
         old, new = change.old, change.new
         if new is None or new.status.phase != RELEASED or new.spec.type == names.TYPE_NODES:

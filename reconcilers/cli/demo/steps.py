@@ -1,6 +1,6 @@
-"""What a story is made of: steps, in which something is done, and something must then be seen.
+"""The steps of a story: each has actions, and checks of the state that must follow.
 
-A step may also be a number of writes that the API server has to refuse, or to warn of.
+A step may also be a number of writes that the API server must reject, or must warn about.
 """
 
 import socket
@@ -29,18 +29,22 @@ from reconcilers.cli.progress import progress
 
 Action = Callable[[PlatformView], Awaitable[None]]
 Check = Callable[[PlatformView], Sequence[str]]
-"""Returns what is seen, in lines; raises NotYet while it is not."""
+"""Returns lines that describe the expected state; raises NotSeenYet until that state is there."""
 Pause = Callable[[], Awaitable[None]]
 HOST = "127.0.0.1"
 WIDTH = 76
-"""Of a text's lines, without what they are indented by."""
+"""The width of the lines of a text, without their indentation."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """One step of a story: what is done first, and what must be seen at the end, in this order.
+    """One step of a story.
 
-    `text` tells a person who has never seen it what happens and why.
+    Args:
+        title: one line.
+        checks: the states that must follow, in this order.
+        actions: the actions, which come before the checks.
+        explanation: tells a reader what happens and why.
     """
 
     title: str
@@ -50,11 +54,11 @@ class StoryStep:
 
 
 class DidNotHappen(Exception):
-    """A step did not happen; the message names it and says what was seen instead."""
+    """A step failed; the message names it and says what was seen instead."""
 
 
-def paragraph(explanation: str) -> str:
-    """Return a text as the story's lines, under its titles."""
+def format_paragraph(explanation: str) -> str:
+    """Return a text as indented lines under a title of the story."""
     return textwrap.indent(textwrap.fill(explanation, WIDTH, break_on_hyphens=False), "    ")
 
 
@@ -70,19 +74,21 @@ async def play(
     seconds: float,
     pause: Pause = no_pause,
 ) -> None:
-    """Do one step after the other, and wait up to `seconds` for each of its checks.
+    """Play steps one after the other: print the title, run the actions, wait for the checks.
 
-    `pause` is awaited after the title and the text of each.
+    Args:
+        seconds: how long to wait for each check.
+        pause: awaited after the title and the text of each step.
 
     Raises:
-        DidNotHappen: names the first step that did not.
+        DidNotHappen: names the first step that failed.
     """
     for number, step in enumerate(steps, start=1):
         echo("\n" + click.style(f"{number:2}  {step.title}", bold=True))
         if step.explanation:
-            echo(paragraph(step.explanation))
+            echo(format_paragraph(step.explanation))
         await pause()
-        begun = clock.monotonic()
+        started_at = clock.monotonic()
         try:
             with progress(step.title):
                 for action in step.actions:
@@ -93,10 +99,10 @@ async def play(
                 for line in lines:
                     echo(f"    {' ' if line.startswith(' ') else '-'} {line}")
         except (NotSeenYet, Broken, ControllerError) as why:
-            took = clock.monotonic() - begun
+            duration = clock.monotonic() - started_at
             raise DidNotHappen(
                 f"step {number} of {len(steps)} ({step.title}) did not happen within"
-                f" {took:.1f} s: {why}"
+                f" {duration:.1f} s: {why}"
             ) from why
 
 
@@ -109,7 +115,7 @@ async def declare(view: PlatformView, *manifests: Manifest, tenant: Key | None =
 
 @of_view
 async def wait_for(view: PlatformView, check: Check) -> None:
-    """Wait for what the actions after it rely on."""
+    """Wait for a state that later actions rely on."""
     await view.until(check)
 
 
@@ -123,48 +129,61 @@ async def remove(
 
 
 class Stopwatch:
-    """Measures from an action to a check."""
+    """Measures the time from an action to a check."""
 
     def __init__(self) -> None:
         self._begun = 0.0
 
     async def start(self, view: PlatformView) -> None:
-        """Begin to measure now."""
+        """Start the measurement."""
         self._begun = view.now()
 
     def check_faster_than(self, limit: float, name: str) -> Check:
-        """Return a check that less than `limit` seconds have passed since `start`."""
+        """Return a check that less than `limit` seconds have passed since `start`.
+
+        Args:
+            limit: seconds.
+            name: the limit in words, for the messages.
+        """
 
         def check(view: PlatformView) -> list[str]:
-            took = view.now() - self._begun
-            if took >= limit:
-                raise Broken(f"it took {took:.1f} s, no less than {name}")
-            return [f"that took {took:.1f} s; {name} is {limit:g} s"]
+            duration = view.now() - self._begun
+            if duration >= limit:
+                raise Broken(f"it took {duration:.1f} s, no less than {name}")
+            return [f"that took {duration:.1f} s; {name} is {limit:g} s"]
 
         return check
 
 
 @contextmanager
-def silent_server() -> Iterator[str]:
-    """Yield the URL of a server that accepts connections and never answers: worse than none."""
+def serve_silence() -> Iterator[str]:
+    """Yield the URL of a server that accepts connections and never answers.
+
+    Such a server is harder to handle than an absent one: only a timeout shows that it is silent.
+    """
     with socket.create_server((HOST, 0)) as listener:
         yield f"https://{HOST}:{listener.getsockname()[1]}"
 
 
 @of_view
 async def give_kubeconfig(view: PlatformView, cluster: Key, url: str, like: Key) -> None:
-    """Write a cluster's kubeconfig: another one's, with another URL."""
-    other = view.tenants[like].server
-    kubeconfig = other.kubeconfig.replace(other.url, url)
+    """Write the kubeconfig Secret of a cluster.
+
+    Args:
+        url: of the API server that the kubeconfig leads to.
+        like: a cluster whose kubeconfig is copied, but for the URL.
+    """
+    original = view.tenants[like].server
+    kubeconfig = original.kubeconfig.replace(original.url, url)
     await apply(view.management.transport, kubeconfig_secret(cluster, kubeconfig))
 
 
 class LeaderLoss:
-    """A burst of requests, in the midst of which the leader is lost.
+    """The loss of the leader during a burst of requests.
 
-    The leader is cut off from the API server and does not know: what it had under way may be lost
-    or done. It still believes that it leads until it cannot renew the lease; the other
-    replica waits until the lease has passed, and goes on from what is written.
+    The leader is cut off from the API server without notice: its open writes may be lost or done.
+    It believes that it leads until it cannot renew the lease. The other replica waits until the
+    lease has expired, and continues from the stored objects.
     """
 
     def __init__(self) -> None:
@@ -173,12 +192,13 @@ class LeaderLoss:
         self._lost, self._served = "", 0
 
     async def act(self, view: PlatformView, requests: Sequence[Manifest]) -> None:
-        """Ask for half, cut the leader off while it serves them, ask for the other half.
+        """Create half of the requests, cut the leader off while it serves them, create the rest.
 
-        All `requests` are IPAllocations of one pool.
+        Args:
+            requests: IPAllocations of one pool.
 
         Raises:
-            NotYet: no replica leads, or no request is served.
+            NotSeenYet: no replica leads, or no request is served.
         """
         self._pool = Key(DEFAULT_NAMESPACE, requests[0]["spec"]["poolRef"]["name"])
         self._requests = requests
@@ -191,7 +211,7 @@ class LeaderLoss:
         self._lost, self._served = leader.name, len(self._done(view))
         await declare(*self._requests[half:])(view)
 
-    def see(self, view: PlatformView) -> list[str]:
+    def check_served(self, view: PlatformView) -> list[str]:
         """Check that the other replica leads, and that all requests are served."""
         holder = self._holder(view)
         if holder in ("", self._lost):
@@ -206,18 +226,20 @@ class LeaderLoss:
         ]
 
     def _check_begun(self, view: PlatformView) -> Sequence[str]:
+        """Check that a request is served, so that the leader is at work."""
         if not self._done(view):
             raise NotSeenYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
 
     def _done(self, view: PlatformView) -> list[IPAllocation]:
+        """Return the served requests of the pool."""
         allocations = [
             allocation for allocation in view.allocations if allocation.pool_key == self._pool
         ]
         return [allocation for allocation in allocations if allocation.status.phase == ALLOCATED]
 
     def _roles(self, view: PlatformView) -> tuple[Replica, Replica]:
-        """Return the replica that leads, and the one that waits."""
+        """Return the leading replica and a waiting one; raise NotSeenYet if there are not both."""
         holder = self._holder(view)
         leader = [replica for replica in view.replicas if replica.name == holder]
         others = [replica for replica in view.replicas if replica.name != holder]
@@ -226,18 +248,24 @@ class LeaderLoss:
         return leader[0], others[0]
 
     def _holder(self, view: PlatformView) -> str:
+        """Return the replica that holds the lease of the pool's shard; empty if none does."""
         lease = view.replicas[0].options.lease_of(self._pool)
         return existing(view.leases, lease).spec.holderIdentity or ""
 
 
 MOST = 3
-"""So many reasons of one refusal are shown."""
+"""The most reasons of one answer that are shown."""
 MERGE = "application/merge-patch+json"
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A write that should be refused or warned of; its `words` must be in the answer."""
+    """A write that the API server must reject or warn about.
+
+    Args:
+        description: what is attempted, for the story.
+        words: a text that must be in the answer.
+    """
 
     description: str
     method: str
@@ -249,7 +277,7 @@ class Attempt:
         """Send the request; a POST is a dry run, so that it creates nothing.
 
         Raises:
-            ApiError: it was refused.
+            ApiError: the server rejected the request.
             ControllerError: the server did not answer.
         """
         await transport.request(
@@ -261,14 +289,19 @@ class Attempt:
         )
 
 
-def attempt(
+def build_attempt(
     description: str, verb: str, resource: Resource[Any], name: str, spec: Manifest, words: str
 ) -> Attempt:
-    """Return the attempt to `create` an object, to `change` its spec, or to `delete` it."""
+    """Return an attempt to write an object in the platform's namespace.
+
+    Args:
+        verb: `create`, `change` (the spec), or `delete`.
+        words: a text that must be in the answer.
+    """
     path = resource.path(Key(DEFAULT_NAMESPACE, name))
     match verb:
         case "create":
-            body = ours(resource.kind, name, spec)
+            body = build_own_object(resource.kind, name, spec)
             return Attempt(
                 description,
                 "POST",
@@ -282,31 +315,31 @@ def attempt(
             return Attempt(description, "DELETE", path=path, body=None, words=words)
 
 
-def ours(kind: str, name: str, spec: Manifest) -> Manifest:
-    """Return an object of ours in the platform's namespace."""
+def build_own_object(kind: str, name: str, spec: Manifest) -> Manifest:
+    """Return an object of one of our kinds in the platform's namespace."""
     meta = {"name": name, "namespace": DEFAULT_NAMESPACE}
     return {"apiVersion": API_VERSION, "kind": kind, "metadata": meta, "spec": spec}
 
 
 class _Answers:
-    """What was answered, from the action that asks to the check that shows it."""
+    """Sends attempts in an action, and keeps the answers for the check that shows them."""
 
     def __init__(self, attempts: Sequence[Attempt]) -> None:
         self._attempts = attempts
         self._lines: list[str] = []
 
     async def refuse(self, view: PlatformView) -> None:
-        """Try each of them, and hold the server to refusing it."""
+        """Send each attempt; raise Broken if the server does not reject it."""
         for attempt in self._attempts:
             try:
                 await attempt.send(view.management.transport)
             except ApiError as refusal:
-                self._note(attempt, "refused", reasons(refusal))
+                self._note(attempt, "refused", list_reasons(refusal))
             else:
                 raise Broken(f"{attempt.description}, and it was not refused")
 
     async def warn(self, view: PlatformView) -> None:
-        """Try each of them, and hold the server to warning of it."""
+        """Send each attempt; raise Broken if the server does not warn about it."""
         async with view.management.connect() as transport:
             for attempt in self._attempts:
                 warnings = list[str]()
@@ -319,17 +352,19 @@ class _Answers:
         """Return the answers of the API server."""
         return self._lines
 
-    def _note(self, attempt: Attempt, how: str, said: Sequence[str]) -> None:
-        if not any(attempt.words in line for line in said):
-            answer = f"the server's answer: {'; '.join(said) or 'nothing'}"
+    def _note(self, attempt: Attempt, outcome: str, messages: Sequence[str]) -> None:
+        """Keep the answer to an attempt; raise Broken if it lacks the expected words."""
+        if not any(attempt.words in message for message in messages):
+            answer = f"the server's answer: {'; '.join(messages) or 'nothing'}"
             raise Broken(f"{attempt.description}, and {attempt.words!r} is not in {answer}")
-        self._lines += [attempt.description, *(f"    {how}: {line}" for line in said[:MOST])]
-        if more := len(said[MOST:]):
+        shown = (f"    {outcome}: {message}" for message in messages[:MOST])
+        self._lines += [attempt.description, *shown]
+        if more := len(messages[MOST:]):
             self._lines.append(f"    and {more} more")
 
 
-def reasons(refusal: ApiError) -> list[str]:
-    """Return why something was refused, one line for each cause that the server names."""
+def list_reasons(refusal: ApiError) -> list[str]:
+    """Return why the server rejected a write: one line for each cause, or its message."""
     causes = [
         f"{cause.field}: {cause.message}" if cause.field else cause.message
         for cause in refusal.causes
@@ -338,12 +373,12 @@ def reasons(refusal: ApiError) -> list[str]:
 
 
 def expect_refusals(title: str, *attempts: Attempt, explanation: str = "") -> StoryStep:
-    """Return the step in which all of these are refused."""
+    """Return a step in which the server must reject all attempts."""
     answers = _Answers(attempts)
     return StoryStep(title, (answers.lines,), actions=(answers.refuse,), explanation=explanation)
 
 
 def expect_warnings(title: str, *attempts: Attempt, explanation: str = "") -> StoryStep:
-    """Return the step in which all of these are let through with a warning."""
+    """Return a step in which the server must accept all attempts with a warning."""
     answers = _Answers(attempts)
     return StoryStep(title, (answers.lines,), actions=(answers.warn,), explanation=explanation)

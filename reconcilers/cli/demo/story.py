@@ -29,7 +29,7 @@ from reconcilers.cli.demo.steps import (
     LeaderLoss,
     Stopwatch,
     StoryStep,
-    attempt,
+    build_attempt,
     declare,
     expect_refusals,
     expect_warnings,
@@ -82,7 +82,7 @@ def story(
         "nothing_left": promises.check_nothing_left,
         "let_go_first": lambda count: partial(releases.check_removed_first, count=count),
         "never_overlapped": lambda: overlaps.check_no_overlaps,
-        "leader_replaced": lambda: loss.see,
+        "leader_replaced": lambda: loss.check_served,
         "sooner_than_usual": lambda: watch.check_faster_than(
             TenantSettings().growth_after, "the usual wait"
         ),
@@ -144,7 +144,7 @@ def _argument(written: Any) -> Any:
 def _attempt(written: Mapping[str, Any]) -> Attempt:
     [verb] = {"create", "change", "delete"} & written.keys()
     (kind, name), spec = written[verb], written.get("spec", {})
-    return attempt(
+    return build_attempt(
         written["what"],
         verb,
         resource=OWN_KINDS[kind],

@@ -1,12 +1,14 @@
 """The stand-in for MetalLB's controller: which Service has which address, and the loop around it.
 
-An address that a Service has and may keep it keeps. One that its pools no longer hold is taken
-away, and another given at once if there is one. Within a pool the first free address counts, in
-the order of the pool's entries; among pools MetalLB's choice is random, the stand-in's is by name.
+A Service keeps its address while a pool holds it. If no pool holds it any more, the address is
+removed, and another one is assigned at once if there is one. Within a pool the first free address
+is taken, in the order of the pool's entries. Among pools, MetalLB chooses at random, and the
+stand-in by name.
 
-All of it is one key: what one Service gets depends on all others, so one pass looks at all of
-them, never two at once. Like MetalLB it keeps the last sound configuration when it reads an
-unsound one, and says so: in the log, as Warning events on the pools, and in `stale`.
+There is a single key in the queue. The address of one Service depends on all others, so one pass
+assigns the addresses of all of them. Like MetalLB, the stand-in keeps the last valid configuration
+when it reads an invalid one. It reports that in the log, as Warning events on the pools, and in
+`stale`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -47,13 +49,13 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ServiceAssignment:
-    """What one Service should have.
+    """The addresses that one Service should have.
 
     Args:
         service: the Service as it was read.
-        addresses: what its status should show.
-        pool: where they are from; empty if there are none.
-        problem: why it wants addresses and has none; empty if all is well.
+        addresses: the addresses for its status.
+        pool: the name of their pool; empty if there are none.
+        problem: why the Service gets no address; empty if it gets one or needs none.
     """
 
     service: Service
@@ -67,18 +69,24 @@ class CannotServe(Exception):
 
 
 def is_ours(service: Service) -> bool:
-    """Return whether the Service asks for a load balancer and for no particular other one."""
+    """Return whether a Service is for MetalLB: of type LoadBalancer, without a class."""
     return service.spec.type == "LoadBalancer" and service.spec.loadBalancerClass is None
 
 
-def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[ServiceAssignment]:
-    """Return the addresses or the problem of each Service that asks for MetalLB, oldest first."""
+def assign_addresses(
+    services: Iterable[Service], pools: Sequence[Pool]
+) -> list[ServiceAssignment]:
+    """Return the addresses or the problem of each Service for MetalLB, the oldest first.
+
+    First, each Service keeps its valid addresses; of two with one address, the older keeps it.
+    Then the others get free addresses.
+    """
     ours = sorted((service for service in services if is_ours(service)), key=age)
     taken_addresses: set[AddressRange] = set()
     kept: dict[str, ServiceAssignment] = {}
     for service in ours:
         shown_addresses = parse_addresses(addresses(service))
-        pool = _keeps(service, shown_addresses, pools)
+        pool = _find_kept_pool(service, shown_addresses, pools)
         if pool is not None and not taken_addresses.intersection(shown_addresses):
             kept[service.metadata.uid] = ServiceAssignment(service, addresses(service), pool.name)
             taken_addresses.update(shown_addresses)
@@ -88,10 +96,14 @@ def assignments(services: Iterable[Service], pools: Sequence[Pool]) -> list[Serv
     ]
 
 
-def _keeps(
+def _find_kept_pool(
     service: Service, shown_addresses: Sequence[AddressRange], pools: Sequence[Pool]
 ) -> Pool | None:
-    """Return the pool of the addresses that a Service shows; None if it may not keep them."""
+    """Return the pool of the addresses that a Service shows; None if it may not keep them.
+
+    It may keep them if one pool has all of them, and they agree with the pool and the addresses
+    that the Service asks for.
+    """
     pool = next(
         (pool for pool in pools if all(address in pool for address in shown_addresses)), None
     )
@@ -113,7 +125,7 @@ def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
 
 
 def _parse_requested(service: Service) -> list[AddressRange] | None:
-    """Return the addresses that the Service asks for by name; None if it asks for nonsense."""
+    """Return the addresses that a Service asks for; empty if none, None if they are invalid."""
     requested = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
     return (
         parse_addresses(part.strip() for part in requested.split(",")) or None if requested else []
@@ -123,7 +135,7 @@ def _parse_requested(service: Service) -> list[AddressRange] | None:
 def _assign(
     service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
 ) -> ServiceAssignment:
-    """Choose free addresses for a Service and add them to `taken`, or say why there are none."""
+    """Return free addresses for a Service, added to `taken_addresses`, or why there are none."""
     try:
         pool, chosen = _choose(service, pools, taken_addresses)
     except CannotServe as why:
@@ -136,7 +148,15 @@ def _assign(
 def _choose(
     service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
 ) -> tuple[Pool, list[AddressRange]]:
-    """Return a pool and free addresses of it; raise CannotServe if there are none."""
+    """Return a pool and free addresses of it for a Service.
+
+    1. The requested addresses, if the Service requests some.
+    2. Else free addresses of the requested pool.
+    3. Else free addresses of the first pool that assigns automatically.
+
+    Raises:
+        CannotServe: there are none.
+    """
     requested, name = _parse_requested(service), _first_annotation(service, WANTED_POOL)
     if requested is None:
         raise CannotServe("the requested addresses cannot be parsed")
@@ -148,7 +168,7 @@ def _choose(
         if requested:
             if all(address in pool and address not in taken_addresses for address in requested):
                 return pool, requested
-        elif free_addresses := _free(service, pool, taken_addresses):
+        elif free_addresses := _find_free_addresses(service, pool, taken_addresses):
             return pool, free_addresses
     if requested:
         listed = ", ".join(address.start_text for address in requested)
@@ -156,8 +176,13 @@ def _choose(
     raise CannotServe(f"no available IPs in pool {name}" if name else "no available IPs")
 
 
-def _free(service: Service, pool: Pool, taken_addresses: set[AddressRange]) -> list[AddressRange]:
-    """Return the first free address of each family the Service has; none if one is missing."""
+def _find_free_addresses(
+    service: Service, pool: Pool, taken_addresses: set[AddressRange]
+) -> list[AddressRange]:
+    """Return the first free address of each family of a Service.
+
+    Empty if a family has no free address, unless the policy of the Service is PreferDualStack.
+    """
     families = service.spec.ipFamilies or ("IPv4",)
     free_addresses = [
         address
@@ -179,56 +204,60 @@ class MetalLBStandIn:
         self._sound: tuple[Pool, ...] = ()
         self._problems: dict[str, str] = {}
         self.stale = ""
-        """Why the pools as they are now are not in force; empty if they are."""
+        """Why the current pools are not in use; empty if they are."""
         manager.add_service("events", self._recorder.run, leader_only=False)
         informers = (manager.informer(ADDRESS_POOL), manager.informer(SERVICE))
         watches = [Watch(informer, lambda _: (EVERYTHING,)) for informer in informers]
         manager.controller(COMPONENT, self.reconcile, watches=watches)
 
     async def reconcile(self, _: Key) -> Outcome:
-        """Look at everything once, write what differs; what fails stops nothing else.
+        """Assign addresses to all Services, and write the changes.
+
+        A write that fails does not stop the others.
 
         Raises:
             ExceptionGroup: the writes that failed.
         """
         self._configure(tuple(self._pools))
-        wanted_assignments = assignments(self._services, self._sound)
+        wanted_assignments = assign_addresses(self._services, self._sound)
         wanted_assignments += [
             ServiceAssignment(service)
             for service in self._services
             if not is_ours(service) and ALLOCATED_FROM in service.metadata.annotations
         ]
         writes = [partial(self._write, assignment) for assignment in wanted_assignments]
-        writes += [partial(self._count, pool, wanted_assignments) for pool in self._pools]
+        writes += [partial(self._write_counters, pool, wanted_assignments) for pool in self._pools]
         failures = [error for write in writes if (error := await _try(write)) is not None]
         if failures:
             raise ExceptionGroup("some writes failed", failures)
         return SETTLED
 
     def _configure(self, declared: Sequence[AddressPool]) -> None:
+        """Use the declared pools if they are valid; else keep the last ones and report that."""
         try:
             self._sound = configuration(declared)
-        except InvalidConfig as wrong:
-            if self.stale != str(wrong):
-                _log.error("configuration refused, keeping the last one", reason=str(wrong))
+        except InvalidConfig as error:
+            if self.stale != str(error):
+                _log.error("configuration refused, keeping the last one", reason=str(error))
                 for pool in declared:
                     self._record(
                         ADDRESS_POOL,
                         pool,
                         kind="Warning",
                         reason="InvalidConfiguration",
-                        message=str(wrong),
+                        message=str(error),
                     )
-            self.stale = str(wrong)
+            self.stale = str(error)
         else:
             self.stale = ""
 
-    async def _count(
+    async def _write_counters(
         self, declared: AddressPool, wanted_assignments: Sequence[ServiceAssignment]
     ) -> None:
-        """Write how many addresses of a pool are in use, and how many are not.
+        """Write the counters of assigned and free addresses to the status of a pool.
 
-        By the configuration in force, so that readers know which one that is.
+        The pool is counted as it is in the configuration in use. So a reader of the status knows
+        which configuration that is. A pool outside that configuration is not written.
         """
         pool = next((pool for pool in self._sound if pool.name == declared.metadata.name), None)
         status = (
@@ -240,7 +269,11 @@ class MetalLBStandIn:
             await self._client.patch_status(ADDRESS_POOL, declared, status)
 
     async def _write(self, assignment: ServiceAssignment) -> None:
-        """Write what the Service has; status first, as the annotation says where that is from."""
+        """Write the addresses of a Service, if they changed, and the annotation with their pool.
+
+        A new problem is recorded as an event. The status comes first, because the annotation names
+        the pool of the addresses in it.
+        """
         service = assignment.service
         uid = service.metadata.uid
         if assignment.problem and self._problems.get(uid) != assignment.problem:
@@ -278,6 +311,7 @@ class MetalLBStandIn:
     def _record(
         self, resource: Any, about: Object, kind: EventType, reason: str, message: str
     ) -> None:
+        """Record an event about an object; `kind` is Normal or Warning."""
         self._recorder.record(resource, about, kind, reason, message, action="Assign")
 
 

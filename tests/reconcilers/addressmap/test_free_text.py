@@ -20,7 +20,7 @@ from reconcilers.addressmap.svg import draw_svg
 from reconcilers.addressmap.tenants import number_looks
 from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.output import fit_table, render_json, render_yaml, wrap_line
-from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, answers
+from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, find_answers
 from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.documents import map_document
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
@@ -81,7 +81,7 @@ def test_tables_and_maps_have_no_controls_and_one_line_for_each_row(texts: list[
 
     def lines(pool_picture: PoolPicture) -> list[str]:
         rows = [PoolRow(pool_picture, pool_picture.families[0])]
-        answer_list = list(answers([pool_picture], WHOLE))
+        answer_list = list(find_answers([pool_picture], WHOLE))
         parts = (
             draw_family(pool_picture, pool_picture.families[0], "wide"),
             fit_table(_POOLS, rows, "wide"),

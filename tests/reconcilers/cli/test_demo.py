@@ -26,13 +26,13 @@ from reconcilers.cli.demo.promises import OverlapWatch, ReleaseWatch
 from reconcilers.cli.demo.steps import (
     DidNotHappen,
     StoryStep,
-    attempt,
+    build_attempt,
+    build_own_object,
     declare,
     expect_refusals,
     expect_warnings,
-    ours,
+    list_reasons,
     play,
-    reasons,
     remove,
 )
 from reconcilers.cli.demo.story import WEB, story
@@ -242,7 +242,9 @@ async def test_a_request_that_has_to_wait_is_sent_after_its_predecessor_is_serve
 async def test_what_the_server_refuses_is_reported() -> None:
     clock = SystemClock()
     refused = StoryStep(
-        "Nonsense is declared", (), (declare(ours("NetworkPool", "x", {"cidr": "nonsense"})),)
+        "Nonsense is declared",
+        (),
+        (declare(build_own_object("NetworkPool", "x", {"cidr": "nonsense"})),),
     )
     async with api_server("management", crds()) as server:
         view = PlatformView(LocalPlatform(server, {}), clock)
@@ -255,7 +257,7 @@ async def test_what_should_be_refused_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = expect_refusals(
         "All is refused",
-        attempt(
+        build_attempt(
             "a sound pool",
             "create",
             resource=NETWORK_POOL,
@@ -273,7 +275,7 @@ async def test_a_refusal_for_another_reason_stops_the_demo() -> None:
     odd = {"cidr": "nonsense"}
     step = expect_refusals(
         "It is refused",
-        attempt(
+        build_attempt(
             "a pool", "create", resource=NETWORK_POOL, name="odd", spec=odd, words="straddles"
         ),
     )
@@ -287,7 +289,7 @@ async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
     sound = {"cidr": "10.0.0.0/24"}
     step = expect_warnings(
         "There is a warning",
-        attempt(
+        build_attempt(
             "a pool", "create", resource=NETWORK_POOL, name="sound", spec=sound, words="host bits"
         ),
     )
@@ -299,11 +301,11 @@ async def test_what_should_be_warned_of_and_is_not_stops_the_demo() -> None:
 
 def test_each_cause_of_a_refusal_is_printed_on_a_line_of_its_own() -> None:
     causes = [Cause("spec.a", "FieldValueInvalid", "odd"), Cause("", "X", "and another")]
-    assert reasons(Invalid(422, "Invalid", "all in one", causes=causes)) == [
+    assert list_reasons(Invalid(422, "Invalid", "all in one", causes=causes)) == [
         "spec.a: odd",
         "and another",
     ]
-    assert reasons(Invalid(422, "Invalid", "all in one")) == ["all in one"]
+    assert list_reasons(Invalid(422, "Invalid", "all in one")) == ["all in one"]
 
 
 @asynccontextmanager
@@ -324,9 +326,9 @@ def test_the_watch_sees_an_overlap_that_lasted_one_moment() -> None:
         _holding("one", "10.0.0.1", "10.0.0.4"),
         _holding("other", "10.0.0.4", "10.0.0.6"),
     )
-    watch.see(Change(None, holding))
-    watch.see(Change(None, other))
-    watch.see(Change(other, None))
+    watch.check_change(Change(None, holding))
+    watch.check_change(Change(None, other))
+    watch.check_change(Change(other, None))
     with pytest.raises(Broken, match="other and one overlap"):
         watch.check_no_overlaps(PlatformView.__new__(PlatformView))
 
@@ -337,9 +339,9 @@ def test_the_watch_sees_no_overlap_in_a_range_that_is_handed_on() -> None:
         _holding("one", "10.0.0.1", "10.0.0.4"),
         _holding("other", "10.0.0.4", "10.0.0.6"),
     )
-    watch.see(Change(None, holding))
-    watch.see(Change(holding, None))
-    watch.see(Change(None, other))
+    watch.check_change(Change(None, holding))
+    watch.check_change(Change(holding, None))
+    watch.check_change(Change(None, other))
     assert watch.overlaps == []
     assert len(watch.handed_out) == 2
 

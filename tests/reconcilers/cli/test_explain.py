@@ -16,7 +16,7 @@ from reconcilers.api.resources import (
     PROVIDER_CONFIG,
     TENANT_CLUSTER,
 )
-from reconcilers.cli.cluster.objectnames import namespace_in, select_object
+from reconcilers.cli.cluster.objectnames import find_namespace, select_object
 from reconcilers.cli.problems import CommandProblem
 from reconcilers.health.explanation import explain_allocation, explain_tenant
 from reconcilers.integrations.core.scopedlists import NotRead
@@ -284,11 +284,11 @@ def test_a_kind_is_named_as_kubectl_takes_and_prints_it(name: str, tmp_path: Pat
 
 
 def test_the_namespace_of_a_name_is_read_if_not_all_may_be() -> None:
-    assert namespace_in("team/shop") == "team"
-    assert namespace_in("ipallocation/butler-system/lb") == "butler-system"
-    assert namespace_in("tenantcluster/shop") == ""
-    assert namespace_in("shop") == ""
-    assert namespace_in("a/b/c/d") == ""
+    assert find_namespace("team/shop") == "team"
+    assert find_namespace("ipallocation/butler-system/lb") == "butler-system"
+    assert find_namespace("tenantcluster/shop") == ""
+    assert find_namespace("shop") == ""
+    assert find_namespace("a/b/c/d") == ""
 
 
 def test_a_name_that_may_be_of_what_is_not_read_is_not_called_unknown() -> None:

@@ -10,7 +10,7 @@ import yaml
 
 from reconcilers.api import crd
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL, TENANT_CLUSTER
-from reconcilers.cli.cluster.kindwords import kind_words
+from reconcilers.cli.cluster.kindwords import list_kind_words
 from reconcilers.cli.cluster.poolnames import namespace_in
 from tests.reconcilers.cli.commandline import Outcome, holding
 from tests.reconcilers.cli.test_claims import address, ask_command, body, claim, ip_pool
@@ -270,4 +270,4 @@ def test_the_kind_of_a_pool_is_named_as_kubectl_takes_and_prints_it(
 def test_short_names_of_kinds_are_those_of_the_definitions() -> None:
     resources = (TENANT_CLUSTER, IP_ALLOCATION, NETWORK_POOL)
     short_names = {kind.kind: {*kind.short_names} for kind in crd.KINDS}
-    assert all(short_names[resource.kind] <= kind_words(resource) for resource in resources)
+    assert all(short_names[resource.kind] <= list_kind_words(resource) for resource in resources)

@@ -16,7 +16,7 @@ from reconcilers.api.services import (
     ServiceSpec,
     ServiceStatus,
 )
-from reconcilers.cli.standin.controller import ServiceAssignment, assignments
+from reconcilers.cli.standin.controller import ServiceAssignment, assign_addresses
 from reconcilers.cli.standin.pools import (
     AddressPool,
     InvalidConfig,
@@ -55,7 +55,8 @@ def service(
 
 def given_to(services: list[Service], pools: tuple[Pool, ...]) -> dict[str, ServiceAssignment]:
     return {
-        assignment.service.metadata.name: assignment for assignment in assignments(services, pools)
+        assignment.service.metadata.name: assignment
+        for assignment in assign_addresses(services, pools)
     }
 
 
@@ -147,7 +148,7 @@ def test_other_classes_and_types_are_left_alone() -> None:
     pools = configuration([declare_pool("10.0.0.0/24")])
     other = service("a", spec=ServiceSpec(type="LoadBalancer", loadBalancerClass="cilium.io/lb"))
     internal = service("b", spec=ServiceSpec(type="ClusterIP"))
-    assert assignments([other, internal], pools) == []
+    assert assign_addresses([other, internal], pools) == []
 
 
 def test_a_pool_without_auto_assign_is_used_only_when_asked_for() -> None:
@@ -202,7 +203,7 @@ def test_both_families_of_a_service_come_from_one_pool() -> None:
 def test_no_address_is_ever_given_twice(shown_addresses: list[str], size: int) -> None:
     pools = configuration([declare_pool(f"10.0.0.1-10.0.0.{size}")])
     services = [service(f"s{n}", address) for n, address in enumerate(shown_addresses)]
-    all_assignments = assignments([*services, service("fresh")], pools)
+    all_assignments = assign_addresses([*services, service("fresh")], pools)
     assigned_addresses = [
         address for assignment in all_assignments for address in assignment.addresses
     ]

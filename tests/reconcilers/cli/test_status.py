@@ -17,9 +17,9 @@ from controller.testing import FakeApi, VirtualClock
 from reconcilers.addressmap.audit import Finding, Subject
 from reconcilers.addressmap.objects import Objects
 from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
-from reconcilers.cli.cluster.findingnames import subject_names
+from reconcilers.cli.cluster.findingnames import list_subject_names
 from reconcilers.cli.cluster.objects import ReadingScope, in_cluster
-from reconcilers.cli.cluster.statuspage import page
+from reconcilers.cli.cluster.statuspage import build_status_page
 from reconcilers.health.pools import FreeBlocks, list_pool_findings
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
@@ -437,7 +437,7 @@ def test_what_the_user_may_not_read_is_unknown_not_ok() -> None:
     )
 
     def states(namespace: str) -> dict[str, str]:
-        return {area.area: area.state for area in page(objects, namespace).areas}
+        return {area.area: area.state for area in build_status_page(objects, namespace).areas}
 
     unknown = {"requests": "unknown", "releases": "unknown"}
     assert states("") | unknown | {"pools": "unknown"} == states("")
@@ -487,7 +487,7 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
     findings = [
         Finding("X", "error", subject=Subject(kind, "a", "b"), sentence="wrong") for kind in kinds
     ]
-    assert [kind for kind, _ in subject_names(findings)] == list(kinds.values())
+    assert [kind for kind, _ in list_subject_names(findings)] == list(kinds.values())
     claims = (ip_pool("machines", "10.0.0.10"), claim("node", "gone"))
     printed = ask(tmp_path, "check", "-o", "name", objects=claims).out
     assert "ipaddressclaim.ipam.cluster.x-k8s.io/node" in printed
