@@ -1,1 +1,1 @@
-"""Whether a provider can be used, and how many more tenants its pools suffice for."""
+"""The pass over a ProviderConfig: whether it can be used, and for how many more tenants."""

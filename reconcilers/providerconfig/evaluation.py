@@ -1,4 +1,7 @@
-"""A ProviderConfig's conditions and capacity, as functions of what was read."""
+"""Evaluates a ProviderConfig: its conditions and capacity, from objects that were read before.
+
+A *finding* is a condition without its times.
+"""
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,12 +58,12 @@ EVENT_REASONS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What was found of a ProviderConfig.
+    """The result of one evaluation of a ProviderConfig.
 
     Args:
         credentials: the CredentialsValid condition.
         findings: the other conditions.
-        capacity: what its pools hold; None outside IPAM mode.
+        capacity: the free addresses of its pools; None outside IPAM mode.
     """
 
     credentials: ConditionFinding
@@ -68,14 +71,15 @@ class Evaluation:
     capacity: ProviderCapacity | None
 
 
-def credentials(
+def judge_credentials(
     config: ProviderConfig, where: str, keys: Iterable[str] | None
 ) -> ConditionFinding:
     """Return the CredentialsValid condition.
 
     Args:
         where: namespace/name of the Secret.
-        keys: those keys of the Secret that hold something; None if it does not exist.
+        keys: the keys of the Secret with a value that is not empty; None if the Secret does not
+            exist.
     """
     if keys is None:
         return ConditionFinding(
@@ -84,8 +88,8 @@ def credentials(
             reason="CredentialsInvalid",
             message=f"credentials secret {where} not found",
         )
-    present = set(keys)
-    missing = [key for key in required_keys(config) if key not in present]
+    present_keys = set(keys)
+    missing = [key for key in list_required_keys(config) if key not in present_keys]
     if missing:
         return ConditionFinding(
             CREDENTIALS_VALID,
@@ -98,8 +102,11 @@ def credentials(
     )
 
 
-def required_keys(config: ProviderConfig) -> tuple[str, ...]:
-    """Return the keys that the Secret needs; where one is enough, credentialsRef may name it."""
+def list_required_keys(config: ProviderConfig) -> tuple[str, ...]:
+    """Return the keys that the credentials Secret needs.
+
+    If the provider needs one key only, credentialsRef.key may give it another name.
+    """
     required = REQUIRED_KEYS.get(config.spec.provider, ())
     reference = config.spec.credentialsRef
     if len(required) == 1 and reference is not None and reference.key:
@@ -107,13 +114,17 @@ def required_keys(config: ProviderConfig) -> tuple[str, ...]:
     return required
 
 
-def unreadable(where: str) -> ConditionFinding:
-    """Return the CredentialsValid condition where reading the Secret is not allowed."""
+def make_secret_forbidden(where: str) -> ConditionFinding:
+    """Return the CredentialsValid condition of a provider whose Secret we may not read.
+
+    Args:
+        where: namespace/name of the Secret.
+    """
     message = f"credentials secret {where} may not be read: grant get on it"
     return ConditionFinding(CREDENTIALS_VALID, False, reason="CredentialsInvalid", message=message)
 
 
-def clusters_unreadable(why: str) -> ConditionFinding:
+def make_clusters_unreadable(why: str) -> ConditionFinding:
     """Return the Ready condition of a deleted provider that unreadable clusters may refer to.
 
     Args:
@@ -123,10 +134,11 @@ def clusters_unreadable(why: str) -> ConditionFinding:
     return ConditionFinding(READY, False, reason=CLUSTER_UNREADABLE, message=message)
 
 
-def validity(config: ProviderConfig) -> ConditionFinding | None:
-    """Return why the spec contradicts itself, None if it does not.
+def find_contradiction(config: ProviderConfig) -> ConditionFinding | None:
+    """Return the Ready condition of a provider whose spec contradicts itself; else None.
 
-    The rules are those of the webhook and of the schema, for what was stored without either.
+    Webhook and schema reject such a spec. The same rules are checked here, because an object may
+    have been stored without them.
     """
     verdict = review_provider(config)
     if verdict.allowed:
@@ -139,11 +151,13 @@ def validity(config: ProviderConfig) -> ConditionFinding | None:
     )
 
 
-def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> ConditionFinding | None:
-    """Return the Ready condition of a provider whose namespace may hold none; None if it may.
+def find_refused_namespace(
+    config: ProviderConfig, allowed: Sequence[str]
+) -> ConditionFinding | None:
+    """Return the Ready condition of a provider in a namespace that is not allowed; else None.
 
     Args:
-        allowed: the namespaces that may; empty for all.
+        allowed: the namespaces whose ProviderConfigs and pools count; empty for all.
     """
     why = describe_refused_namespace(config.metadata.namespace, allowed)
     return (
@@ -151,20 +165,20 @@ def refused_namespace(config: ProviderConfig, allowed: Sequence[str]) -> Conditi
     )
 
 
-def team(config: ProviderConfig) -> str:
-    """Return the name of the team that the provider is for; empty if it is for all."""
+def get_team_name(config: ProviderConfig) -> str:
+    """Return the name of the team that the provider serves; empty if it serves all teams."""
     scope = config.spec.scope
     team_ref = scope.teamRef if scope is not None and scope.type == "team" else None
     return team_ref.name if team_ref is not None else ""
 
 
-def unknown_team(name: str) -> ConditionFinding:
+def make_team_unknown(name: str) -> ConditionFinding:
     """Return the Ready condition of a provider for a team that does not exist."""
     message = f"scope.teamRef: Team {name} does not exist"
     return ConditionFinding(READY, False, reason=VALIDATION_FAILED, message=message)
 
 
-def pools(
+def evaluate_pools(
     config: ProviderConfig,
     find: Callable[[Key], NetworkPool | None],
     unreadable: Container[Key] = (),
@@ -172,18 +186,20 @@ def pools(
 ) -> tuple[ConditionFinding, ProviderCapacity] | None:
     """Return the PoolAvailable condition and the capacity; None outside IPAM mode.
 
-    A pool that cannot be read adds nothing to the capacity, because it hands out nothing. Nor does
-    a pool in a namespace whose pools hand out nothing.
+    The first of these is False: the namespace is allowed and pools are named; a pool exists and
+    can be read; a pool has free addresses. If none is False, the condition is True.
 
     Args:
         find: returns a NetworkPool, or None if it does not exist.
-        unreadable: the NetworkPools that cannot be decoded.
-        namespaces: those whose pools hand out ranges; empty for all.
+        unreadable: the NetworkPools that cannot be decoded. They hand out nothing, so they add
+            nothing to the capacity.
+        namespaces: the namespaces whose pools hand out ranges; empty for all.
     """
     network = config.spec.networking
     if network.mode != IPAM:
         return None
-    refused = refused_namespace(config, namespaces)  # the pools are in the same namespace
+    # The pools are in the namespace of the ProviderConfig.
+    refused = find_refused_namespace(config, namespaces)
     if refused is not None or not network.poolRefs:
         reason, message = VALIDATION_FAILED, "network.mode is 'ipam' but no poolRefs configured"
         if refused is not None:
@@ -202,14 +218,18 @@ def pools(
         return ConditionFinding(
             POOL_AVAILABLE, False, reason=reason, message=message
         ), ProviderCapacity()
-    readable = (name for name in names_in_order if name not in unread)
-    existing = [find(Key(config.metadata.namespace, name)) for name in readable]
-    there = [pool for pool in existing if pool is not None and not pool.metadata.terminating]
-    by_family = _by_family(there, network)
-    available = sum(pool.status.available for pool in there)
-    tenants = sum(estimated_tenants(pool, pool.status.available, network) for pool in there)
+    readable_names = (name for name in names_in_order if name not in unread)
+    found_pools = [find(Key(config.metadata.namespace, name)) for name in readable_names]
+    # A pool that is being deleted hands out nothing.
+    usable_pools = [
+        pool for pool in found_pools if pool is not None and not pool.metadata.terminating
+    ]
+    by_family = _sum_by_family(usable_pools, network)
+    available = sum(pool.status.available for pool in usable_pools)
+    tenants = sum(estimate_tenants(pool, pool.status.available, network) for pool in usable_pools)
     if not any(free for free, _ in by_family.values()):
-        if any(pool.status.observedGeneration == 0 for pool in there):
+        # A new pool has no figures in its status yet, which is not the same as exhausted.
+        if any(pool.status.observedGeneration == 0 for pool in usable_pools):
             message = "waiting for the NetworkPool controller"
             return ConditionFinding(
                 POOL_AVAILABLE, False, reason="Reconciling", message=message
@@ -218,9 +238,9 @@ def pools(
         return ConditionFinding(
             POOL_AVAILABLE, False, reason="PoolExhausted", message=message
         ), ProviderCapacity()
-    several = len(by_family) > 1
+    has_both_families = len(by_family) > 1
     message = f"{count_noun(available, 'IP')} available (~{count_noun(tenants, 'tenant')})"
-    if several:
+    if has_both_families:
         message = ", ".join(
             f"{count_noun(free, f'{family} IP')} available (~{count_noun(fitting, 'tenant')})"
             for family, (free, fitting) in by_family.items()
@@ -228,48 +248,64 @@ def pools(
     capacity = ProviderCapacity(
         availableIPs=cap_at_int32(available),
         estimatedTenants=cap_at_int32(tenants),
-        families=tuple(starmap(_family, by_family.items())) if several else (),
+        families=tuple(starmap(_make_family_capacity, by_family.items()))
+        if has_both_families
+        else (),
     )
     return ConditionFinding(
         POOL_AVAILABLE, True, reason="PoolAvailable", message=f"{message}{also}"
     ), capacity
 
 
-def _by_family(
+def _sum_by_family(
     pools: Iterable[NetworkPool], network: ProviderNetwork
 ) -> dict[FamilyName, tuple[int, int]]:
-    """Return of each family of some pools the free addresses, and for how many tenants they do."""
+    """Return the free addresses of pools, and for how many tenants they suffice, by family."""
     by_family: dict[FamilyName, tuple[int, int]] = {}
     for pool in pools:
         for block in pool.blocks:
             family = FAMILY_NAMES[block.spec.family]
-            free, fitting = by_family.get(family, (0, 0))
-            more = estimated_tenants(pool, block.status.available, network)
-            by_family[family] = free + block.status.available, fitting + more
+            free, tenants = by_family.get(family, (0, 0))
+            more_tenants = estimate_tenants(pool, block.status.available, network)
+            by_family[family] = free + block.status.available, tenants + more_tenants
     return by_family
 
 
-def _family(family: FamilyName, counts: tuple[int, int]) -> FamilyCapacity:
-    free, fitting = counts
+def _make_family_capacity(family: FamilyName, counts: tuple[int, int]) -> FamilyCapacity:
+    """Return the capacity of one family for the status.
+
+    Args:
+        counts: free addresses, and the number of tenants that they suffice for.
+    """
+    free, tenants = counts
+    # A number above the int32 of the field is capped there, and added as text.
     exact = str(free) if free > cap_at_int32(free) else None
     return FamilyCapacity(
-        family, cap_at_int32(free), exactAvailableIPs=exact, estimatedTenants=cap_at_int32(fitting)
+        family, cap_at_int32(free), exactAvailableIPs=exact, estimatedTenants=cap_at_int32(tenants)
     )
 
 
-def estimated_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> int:
-    """Return how many tenants of initial size, cut to the quota, so many addresses suffice for."""
+def estimate_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> int:
+    """Return for how many new tenants a number of free addresses suffices.
+
+    A new tenant takes its initial size: node addresses and load-balancer addresses, each at most
+    the quota.
+
+    Args:
+        pool: gives the default number of node addresses.
+        free: the number of free addresses.
+    """
     sizing, quota = network.sizing, network.quota
-    elastic = sizing.allocationMode == ELASTIC
-    balancers = sizing.initialPoolSize if elastic else sizing.defaultPoolSize
-    nodes = pool.spec.default_count(names.TYPE_NODES)
-    addresses_per_tenant = min(nodes, quota.maxNodeIPs or nodes)
-    addresses_per_tenant += min(balancers, quota.maxLoadBalancerIPs or balancers)
+    is_elastic = sizing.allocationMode == ELASTIC
+    balancer_addresses = sizing.initialPoolSize if is_elastic else sizing.defaultPoolSize
+    node_addresses = pool.spec.default_count(names.TYPE_NODES)
+    addresses_per_tenant = min(node_addresses, quota.maxNodeIPs or node_addresses)
+    addresses_per_tenant += min(balancer_addresses, quota.maxLoadBalancerIPs or balancer_addresses)
     return free // addresses_per_tenant
 
 
-def overall(evaluation: Evaluation) -> ConditionFinding:
-    """Return the Ready condition: everything that was evaluated holds.
+def make_overall(evaluation: Evaluation) -> ConditionFinding:
+    """Return the Ready condition: that of the first evaluated condition that is False; else True.
 
     A refused namespace comes first, because no correction of the ProviderConfig ends it.
     """

@@ -46,21 +46,30 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ReadSecret:
-    """The CredentialsValid condition of one generation, and when the Secret was read for it."""
+    """The CredentialsValid condition of one generation, by a read of the Secret.
+
+    Args:
+        read_at: when the Secret was read, in monotonic seconds.
+    """
 
     generation: int
-    at: float
+    read_at: float
     finding: ConditionFinding
 
 
 @dataclass(frozen=True, slots=True)
 class _Team:
-    """Whether a ProviderConfig's team existed, when that was read, and when it is read again."""
+    """Whether a ProviderConfig's team existed at the last read.
+
+    Args:
+        read_at: when it was read, in monotonic seconds.
+        fresh_seconds: for how many seconds the result is used.
+    """
 
     name: str
     exists: bool
-    at: float
-    fresh: float
+    read_at: float
+    fresh_seconds: float
 
 
 class ProviderConfigReconciler:
@@ -91,7 +100,8 @@ class ProviderConfigReconciler:
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one ProviderConfig."""
         if key in self._configs.unreadable:
-            # Not absent: and what is written from an older version is refused.
+            # The object exists, so it is not forgotten. And it cannot be written either: the API
+            # server rejects a write that is based on an older version.
             return Blocked("Unreadable")
         config = self._configs.get(key)
         if config is None:
@@ -108,132 +118,147 @@ class ProviderConfigReconciler:
             result = await self._evaluate(config)
             await self._write_status(config, result)
         except (Conflict, NotFound):
-            return Again(1.0)
-        return Again(self._requeue_after(result.credentials, self._teams.get(key)))
+            return Again(1.0)  # the cache is behind: the object was written or deleted meanwhile
+        return Again(self._choose_requeue(result.credentials, self._teams.get(key)))
 
-    def _requeue_after(self, credentials: ConditionFinding, team: _Team | None = None) -> float:
+    def _choose_requeue(self, credentials: ConditionFinding, team: _Team | None = None) -> float:
+        """Return seconds until Secret and team are read again: sooner if one of them is wrong."""
         settings = self._settings.provider
-        sound = credentials.status and (team is None or team.exists)
-        return settings.resync if sound else settings.requeue_invalid
+        is_valid = credentials.status and (team is None or team.exists)
+        return settings.resync if is_valid else settings.requeue_invalid
 
     async def _evaluate(self, config: ProviderConfig) -> Evaluation:
         """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
         findings: list[ConditionFinding] = []
         namespaces = self._settings.pool.namespaces
-        wrong = evaluation.refused_namespace(config, namespaces)
-        wrong = wrong or evaluation.validity(config) or await self._team(config)
-        if wrong is not None:
-            findings.append(wrong)
-        evaluated = evaluation.pools(
+        problem = evaluation.find_refused_namespace(config, namespaces)
+        problem = problem or evaluation.find_contradiction(config)
+        problem = problem or await self._find_team_problem(config)
+        if problem is not None:
+            findings.append(problem)
+        capacity = None
+        evaluated_pools = evaluation.evaluate_pools(
             config, self._pools.get, unreadable=self._pools.unreadable, namespaces=namespaces
         )
-        if evaluated is not None:
-            findings.append(evaluated[0])
-        return Evaluation(
-            await self._credentials(config), tuple(findings), evaluated[1] if evaluated else None
-        )
+        if evaluated_pools is not None:
+            pool_finding, capacity = evaluated_pools
+            findings.append(pool_finding)
+        return Evaluation(await self._find_credentials(config), tuple(findings), capacity)
 
-    async def _credentials(self, config: ProviderConfig) -> ConditionFinding:
+    async def _find_credentials(self, config: ProviderConfig) -> ConditionFinding:
         """Return the condition of the credentials; read their Secret once per requeue."""
         reference = config.spec.credentialsRef
         if reference is None:
-            nothing = () if config.spec.provider == LOCAL else None
-            return evaluation.credentials(config, "(no credentialsRef)", nothing)
+            # A local provider needs no Secret. For others a missing reference is a missing Secret.
+            keys = () if config.spec.provider == LOCAL else None
+            return evaluation.judge_credentials(config, "(no credentialsRef)", keys)
         where = Key(reference.namespace or config.metadata.namespace, reference.name)
         key, now = config.metadata.key, self._clock.monotonic()
-        known = self._secrets.get(key)
-        # Pools change often, Secrets hardly ever: a pass because of a pool reads no Secret.
+        last_read = self._secrets.get(key)
+        # Pools change often, Secrets hardly ever: a pass because of a pool reads no Secret. A bit
+        # less than the requeue, so that the requeued pass itself reads it.
         if (
-            known is not None
-            and known.generation == config.metadata.generation
-            and now - known.at < 0.99 * self._requeue_after(known.finding)
+            last_read is not None
+            and last_read.generation == config.metadata.generation
+            and now - last_read.read_at < 0.99 * self._choose_requeue(last_read.finding)
         ):
-            return known.finding
-        outcome = await self._check_secret(config, where)
-        self._secrets[key] = _ReadSecret(config.metadata.generation, now, outcome)
-        return outcome
+            return last_read.finding
+        finding = await self._read_secret(config, where)
+        self._secrets[key] = _ReadSecret(config.metadata.generation, now, finding)
+        return finding
 
-    async def _check_secret(self, config: ProviderConfig, where: Key) -> ConditionFinding:
-        """Read the credentials Secret live and return the resulting condition.
+    async def _read_secret(self, config: ProviderConfig, where: Key) -> ConditionFinding:
+        """Read the credentials Secret live; return the CredentialsValid condition.
 
-        404 and 403 are findings; any other error is raised.
+        404 and 403 become conditions; any other error is raised.
         """
         try:
             secret = await self._client.get(SECRET, where)
         except NotFound:
-            return evaluation.credentials(config, str(where), None)
+            return evaluation.judge_credentials(config, str(where), None)
         except Forbidden:
-            return evaluation.unreadable(str(where))
-        filled = [key for key, value in secret.data.items() if value]
-        return evaluation.credentials(config, str(where), filled)
+            return evaluation.make_secret_forbidden(str(where))
+        keys_with_value = [key for key, value in secret.data.items() if value]
+        return evaluation.judge_credentials(config, str(where), keys_with_value)
 
-    async def _team(self, config: ProviderConfig) -> ConditionFinding | None:
-        """Return the finding that the provider's team does not exist; None if it does.
+    async def _find_team_problem(self, config: ProviderConfig) -> ConditionFinding | None:
+        """Return the Ready condition of a provider whose team does not exist; else None.
 
-        It is read as often as the Secret of the provider.
-
-        Teams are read if they are served, never required: a 404 without a reason is about the
-        kind, and one that may not be read counts as existing.
+        The team is read as often as the Secret of the provider.
         """
-        name = evaluation.team(config)
+        name = evaluation.get_team_name(config)
         if not name:
             self._teams.pop(config.metadata.key, None)
             return None
-        now, known = self._clock.monotonic(), self._teams.get(config.metadata.key)
-        if known is None or known.name != name or now - known.at >= 0.99 * known.fresh:
+        now, team = self._clock.monotonic(), self._teams.get(config.metadata.key)
+        # A bit less than the requeue, so that the requeued pass itself reads it.
+        if team is None or team.name != name or now - team.read_at >= 0.99 * team.fresh_seconds:
             exists = await self._has_team(name)
             settings = self._settings.provider
-            fresh = settings.resync if exists else settings.requeue_invalid
-            known = self._teams[config.metadata.key] = _Team(name, exists, at=now, fresh=fresh)
-        return None if known.exists else evaluation.unknown_team(name)
+            fresh_seconds = settings.resync if exists else settings.requeue_invalid
+            team = _Team(name, exists, read_at=now, fresh_seconds=fresh_seconds)
+            self._teams[config.metadata.key] = team
+        return None if team.exists else evaluation.make_team_unknown(name)
 
     async def _has_team(self, name: str) -> bool:
+        """Return False only if a live read shows that the Team does not exist.
+
+        Teams are another platform's kind, and optional here.
+        """
         try:
             await self._client.get(TEAM, Key("", name))
         except NotFound as missing:
+            # Another reason means that the kind is not served.
             return missing.reason != "NotFound"
         except Forbidden:
             return True
         return True
 
     async def _write_status(self, config: ProviderConfig, result: Evaluation) -> None:
-        change = self._change(config, result)
+        """Patch the status if it differs, and record events of conditions that turned False."""
+        change = self._make_change(config, result)
         if not change:
             return
-        answer = await self._client.patch_status(PROVIDER_CONFIG, config, change)
-        self._record(config, answer, result)
+        written = await self._client.patch_status(PROVIDER_CONFIG, config, change)
+        self._record_warnings(config, written, result)
 
-    def _change(self, config: ProviderConfig, result: Evaluation) -> dict[str, Any]:
-        """Return the status patch; empty if the status shows it already.
+    def _make_change(self, config: ProviderConfig, result: Evaluation) -> dict[str, Any]:
+        """Return the status patch; empty if the status shows the result already.
 
-        The times of validation and of the last probe move only with a result, so that a provider
-        at rest is not written every few minutes.
+        The times of validation and of the last probe change only together with a result.
+        Otherwise a provider at rest would be written every few minutes.
         """
         now, status = self._clock.now(), config.status
-        valid = result.credentials.status
+        is_valid = result.credentials.status
+        # `make_overall` replaces the Ready conditions of single problems.
         findings = [result.credentials, *(f for f in result.findings if f.type != "Ready")]
+        conditions_before = status.conditions
+        if result.capacity is None:
+            # Outside IPAM mode the pools do not matter.
+            conditions_before = remove_condition(conditions_before, evaluation.POOL_AVAILABLE)
         conditions = with_findings(
-            status.conditions
-            if result.capacity is not None
-            else remove_condition(status.conditions, evaluation.POOL_AVAILABLE),
-            [*findings, evaluation.overall(result)],
+            conditions_before,
+            [*findings, evaluation.make_overall(result)],
             generation=config.metadata.generation,
             now=now,
         )
         change: dict[str, Any] = {}
         if render_conditions(conditions) != render_conditions(status.conditions):
             change["conditions"] = render_conditions(conditions)
-        if status.validated != valid or status.ready != valid:
-            change |= {"validated": valid, "ready": valid}
-            if valid:
+        if status.validated != is_valid or status.ready != is_valid:
+            change |= {"validated": is_valid, "ready": is_valid}
+            if is_valid:
                 change["lastValidationTime"] = rfc3339(now)
         if result.capacity != status.capacity:
+            # None removes the field: the patch is a JSON merge patch (RFC 7386).
             change["capacity"] = result.capacity and result.capacity.to_patch(status.capacity)
         if change:
             change["lastProbeTime"] = rfc3339(now)
         return change
 
-    def _record(self, before: ProviderConfig, after: ProviderConfig, result: Evaluation) -> None:
+    def _record_warnings(
+        self, before: ProviderConfig, after: ProviderConfig, result: Evaluation
+    ) -> None:
         """Record a warning event for each condition that has just turned to False."""
         for finding, reason in (
             (result.credentials, "CredentialsInvalid"),
@@ -243,21 +268,23 @@ class ProviderConfigReconciler:
                 if finding.reason in evaluation.EVENT_REASONS
             ),
         ):
-            turned = not is_true(before.status.conditions, finding.type) and any(
+            was_false = not is_true(before.status.conditions, finding.type) and any(
                 c.type == finding.type and c.status == "False" for c in before.status.conditions
             )
-            if not finding.status and not turned:
+            if not finding.status and not was_false:
                 self._recorder.record(
                     PROVIDER_CONFIG, after, "Warning", reason, finding.message, action="Validate"
                 )
 
     async def _reconcile_deleted(self, config: ProviderConfig) -> Outcome:
-        """Remove the finalizer once a live list shows no TenantCluster that refers to it.
+        """Remove the finalizer once a live LIST shows no TenantCluster that refers to it.
 
-        A TenantCluster that cannot be read may refer to it, unless its reference can be decoded.
+        An unreadable TenantCluster may refer to it, unless its reference can be decoded.
         """
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
+        # The cache spares the LIST while a cluster refers to it. It may be behind, so it does not
+        # show that no cluster does.
         if any(self._refers(cluster, config) for cluster in self._clusters):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         page = await self._client.list(TENANT_CLUSTER)
@@ -281,7 +308,7 @@ class ProviderConfigReconciler:
         key = config.metadata.key
         if self._logged.begin(key, _UNREADABLE, reason):
             _log.warning("deleted ProviderConfig stays", provider=str(key), reason=reason)
-        finding = evaluation.clusters_unreadable(reason)
+        finding = evaluation.make_clusters_unreadable(reason)
         generation, before = config.metadata.generation, config.status.conditions
         conditions = render_conditions(
             with_findings(before, [finding], generation=generation, now=self._clock.now())
@@ -300,9 +327,14 @@ class ProviderConfigReconciler:
         return Blocked(finding.reason, self._settings.provider.requeue_deleting)
 
     def _may_refer(self, failure: str, config: ProviderConfig) -> bool:
-        """Return whether a TenantCluster that cannot be read names a ProviderConfig, or may."""
+        """Return whether an unreadable TenantCluster names a ProviderConfig, or may name it.
+
+        Args:
+            failure: why the TenantCluster cannot be decoded, with what could be decoded.
+        """
         outline = outline_of(failure)
         return not isinstance(outline, ClusterOutline) or self._refers(outline, config)
 
     def _refers(self, cluster: TenantCluster | ClusterOutline, config: ProviderConfig) -> bool:
+        """Return whether a cluster names the provider; a default keeps no provider in use."""
         return refers_to(cluster, config, self._settings.namespace, by_default=False)

@@ -16,7 +16,7 @@ from reconcilers.api.resources import BUTLER_CONFIG, NAMESPACE, OWN_KINDS, SECRE
 from reconcilers.cli.planning.drafts import Draft
 from reconcilers.integrations import platformobjects
 from reconcilers.integrations.core.discovery import DEFINITIONS
-from reconcilers.providerconfig.evaluation import required_keys
+from reconcilers.providerconfig.evaluation import list_required_keys
 
 
 class PlanServer:
@@ -85,7 +85,7 @@ class PlanServer:
         if reference is None:
             return  # it needs no credentials
         namespace = reference.namespace or provider.metadata.namespace
-        data = dict.fromkeys(required_keys(provider), "eA==")
+        data = dict.fromkeys(list_required_keys(provider), "eA==")
         # Several ProviderConfigs may name one Secret, each with keys of its own.
         stored = self.api.get_stored(SECRET, Key(namespace, reference.name))
         merged = {**(stored["data"] if stored is not None else {}), **data}

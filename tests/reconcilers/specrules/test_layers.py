@@ -208,7 +208,7 @@ def test_a_provider_is_admitted_if_and_only_if_its_controller_calls_it_valid(spe
     config: ProviderConfig = decode_object(ProviderConfig, spec)
     by_rules = providerspecs.review_provider(config)
     assert by_rules.allowed is not bool(crd_faults(ProviderConfig, spec))
-    assert by_rules.allowed is (evaluation.validity(config) is None)
+    assert by_rules.allowed is (evaluation.find_contradiction(config) is None)
 
 
 @pytest.mark.slow
