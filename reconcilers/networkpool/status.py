@@ -338,7 +338,7 @@ def differs(status: NetworkPoolStatus, new_status: Mapping[str, Any]) -> bool:
     return plain or render_conditions(status.conditions) != new_status["conditions"]
 
 
-def _render_field(status: NetworkPoolStatus, name: str) -> Any:
+def _render_field(status: NetworkPoolStatus, name: str) -> object:
     """Return a field of a status as a write carries it."""
     value = getattr(status, name)
     if isinstance(value, ExactCounts | SecondaryCounts):

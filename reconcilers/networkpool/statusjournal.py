@@ -221,7 +221,7 @@ def _parse(namespace: str, assignment: Assignment) -> Promise | None:
     )
 
 
-def _without_words(promise: Promise) -> tuple[Any, ...]:
+def _without_words(promise: Promise) -> tuple[object, ...]:
     """Return all of a promise but how its ranges were chosen."""
     return promise.kind, promise.key, promise.identity, promise.ranges
 

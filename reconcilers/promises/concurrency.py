@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import anyio
 
@@ -16,7 +16,7 @@ NO_TURNS = nullcontext()
 async def run_concurrently(
     work: Sequence[Callable[[], Awaitable[ResultT]]],
     width: int,
-    turns: AbstractAsyncContextManager[Any] = NO_TURNS,
+    turns: AbstractAsyncContextManager[object] = NO_TURNS,
 ) -> list[ResultT]:
     """Run all of it, `width` at once, begun in order, and return when none is under way.
 

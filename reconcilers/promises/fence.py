@@ -18,7 +18,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from controller.client import Client
 from controller.errors import ControllerError
@@ -48,7 +48,7 @@ class Fence(Generic[RequestT]):
     may_have_promise: Callable[[RequestT], bool]
     void: Callable[[RequestT], Awaitable[RequestT]]
     width: int
-    turns: AbstractAsyncContextManager[Any] = NO_TURNS
+    turns: AbstractAsyncContextManager[object] = NO_TURNS
 
     async def void_earlier(self, listed: Sequence[RequestT]) -> list[RequestT]:
         """Void every promise to these requests that was made before the pool was read.

@@ -167,7 +167,7 @@ def parse_promise(
     return Promise(kind, key, uid=uid, resourceVersion=resource_version, ranges=tuple(promised))
 
 
-def checksum_of(*parts: Any) -> str:
+def checksum_of(*parts: object) -> str:
     """Return a checksum of what JSON can express: 16 hexadecimal digits.
 
     It notices accidents. It does not protect against a person who computes it again.

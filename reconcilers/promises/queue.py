@@ -13,7 +13,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from typing_extensions import override
 
@@ -24,7 +24,7 @@ Row = Hashable
 
 The kind comes first, so that to leave out an answer leaves out no asker of another kind.
 """
-P = TypeVar("P", bound=tuple[Any, ...])
+P = TypeVar("P", bound=tuple[object, ...])
 
 
 @dataclass(frozen=True, slots=True)

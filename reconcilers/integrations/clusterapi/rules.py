@@ -10,7 +10,6 @@ pool with one can still be mended. What only touches metadata is never asked abo
 
 from collections.abc import Iterable, Iterator, Sequence
 from json import dumps
-from typing import Any
 
 from allocator import AddressRange, InvalidPool
 from allocator.addresses import BITS, parse_address
@@ -288,6 +287,6 @@ def _mixed_families(field: str, value: str | Sequence[str], subject: str) -> Cau
     return _invalid(field, value, f"{subject} of mixed IP families")
 
 
-def _invalid(field: str, value: Any, problem: str) -> Cause:
+def _invalid(field: str, value: object, problem: str) -> Cause:
     """Return the cause for a value, as the API server's own libraries put it."""
     return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {problem}")

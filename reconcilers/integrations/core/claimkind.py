@@ -1,7 +1,7 @@
 """Claims of one kind as requests of pools of one kind."""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from typing_extensions import override
 
@@ -13,7 +13,7 @@ from reconcilers.integrations.core.claimproblems import (
     describe_not_ready,
 )
 from reconcilers.integrations.core.claimreading import (
-    ClaimReader,
+    ClaimHistory,
     ClaimSource,
     ClaimsReading,
     PoolLayouts,
@@ -64,7 +64,7 @@ class ClaimKind(
         pools: Resource[PoolT],
         name_pool: Callable[[PoolT], PoolNameT],
         source: ClaimSource[PoolNameT, SpaceT, ClaimT, AddressT],
-        reader: ClaimReader[PoolNameT, Any],
+        reader: ClaimHistory[PoolNameT],
         *,
         statuses: ClaimStatuses[ClaimT, AddressT],
         writes: ClaimWrites[ClaimT, AddressT, PoolT, SpaceT],

@@ -318,6 +318,41 @@ class ClaimsReading(Generic[SpaceT]):
         return journal
 
 
+class ClaimHistory(Protocol[PoolT]):
+    """What a reader does for a kind of claims, whatever spaces it reads; see `ClaimReader`."""
+
+    def check_cached(self, pool: PoolT) -> None:
+        """Raise if the caches show objects that cannot be decoded and may be the pool's."""
+        ...
+
+    def count(self, pool: PoolT) -> int:
+        """Return how many IPAddresses name a pool, as the caches show it."""
+        ...
+
+    def note_kept(self, pool: PoolT, promises: Iterable[Promise]) -> None:
+        """Note the IPAddresses that were created for promises, before they may be deleted."""
+        ...
+
+    async def void_earlier(
+        self,
+        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
+        pool: PoolT,
+        fence: Fence[ClaimT],
+    ) -> Fenced:
+        """Void every promise to claims of a kind that was made before the pool was read."""
+        ...
+
+    async def count_blockers(
+        self,
+        source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
+        pool: PoolT,
+        journal: Journal,
+        fence: Fence[ClaimT],
+    ) -> int:
+        """Return how many holders of a kind the deletion of a pool has to wait for, by LISTs."""
+        ...
+
+
 class ClaimReader(Generic[PoolT, SpaceT]):
     """Reads what the claims of pools hold.
 

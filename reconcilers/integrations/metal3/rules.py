@@ -6,7 +6,6 @@ is read from the server by the caller, and not from `status.indexes`, which is a
 
 from collections.abc import Iterable, Iterator
 from json import dumps
-from typing import Any
 
 from allocator import AddressRange
 from controller.errors import Cause
@@ -153,5 +152,5 @@ def _invalid_random(field: str, value: str, why: str) -> Cause:
     return _invalid(field, value, message)
 
 
-def _invalid(field: str, value: Any, message: str) -> Cause:
+def _invalid(field: str, value: object, message: str) -> Cause:
     return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {message}")
