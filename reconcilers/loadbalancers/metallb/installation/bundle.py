@@ -1,7 +1,8 @@
-"""A bundle of manifests, from the text in a ConfigMap to objects in the order of applying.
+"""Parses a bundle of manifests: the text in a ConfigMap becomes objects in the order of applying.
 
-It comes from the platform's operators, but it is applied with a tenant's full rights: so its size
-is limited, and whatever is wrong with it is refused with a sentence before any of it is sent.
+The bundle comes from the platform's operators, but it is applied with full rights in a tenant. So
+its size is limited, and a bundle with any fault is refused with a sentence before any of it is
+sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -44,8 +45,8 @@ class BundledManifest:
     body: Mapping[str, Any]
 
     @property
-    def first(self) -> bool:
-        """Whether others cannot be applied before it."""
+    def is_prerequisite(self) -> bool:
+        """Whether it comes before the others: a namespace, or the definition of a kind."""
         return self.kind in _FIRST
 
     @override
@@ -56,11 +57,11 @@ class BundledManifest:
 
 @dataclass(frozen=True, slots=True)
 class Bundle:
-    """What is applied.
+    """A valid bundle.
 
     Args:
-        digest: of the text, to tell one bundle from another.
-        manifests: in the order of applying: namespaces and kinds, then the rest as written.
+        digest: the digest of the text, to distinguish bundles.
+        manifests: in the order of applying: namespaces, definitions, then the rest as written.
     """
 
     digest: str
@@ -68,7 +69,7 @@ class Bundle:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as Kubernetes reads it: what looks like a time is text."""
+    """YAML as Kubernetes reads it: a value that looks like a time is text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -78,17 +79,17 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def parse(data: Mapping[str, str]) -> Bundle:
-    """Return the bundle that a ConfigMap's entries hold, in the order of their names.
+    """Parse the entries of a ConfigMap, in the order of their names.
 
     Raises:
-        InvalidBundle: it is none.
+        InvalidBundle: the entries are no valid bundle.
     """
     texts = [(name, yaml_text) for name, yaml_text in sorted(data.items()) if yaml_text.strip()]
     if not texts:
         raise InvalidBundle("it is empty; put MetalLB's manifests into an entry of it")
     if sum(len(yaml_text.encode()) for _, yaml_text in texts) > MAX_BYTES:
         raise InvalidBundle(f"it has more than {MAX_BYTES} bytes")
-    objects = [manifest for name, yaml_text in texts for manifest in _manifests(name, yaml_text)]
+    objects = [manifest for name, yaml_text in texts for manifest in _parse_entry(name, yaml_text)]
     if not objects:
         raise InvalidBundle("it has no objects; put MetalLB's manifests into an entry of it")
     if len(objects) > MAX_OBJECTS:
@@ -96,13 +97,21 @@ def parse(data: Mapping[str, str]) -> Bundle:
     digest = sha256("\0".join(part for pair in texts for part in pair).encode()).hexdigest()
     ordered = sorted(
         objects,
-        key=lambda manifest: _FIRST.index(manifest.kind) if manifest.first else len(_FIRST),
+        key=lambda manifest: (
+            _FIRST.index(manifest.kind) if manifest.is_prerequisite else len(_FIRST)
+        ),
     )
     return Bundle(digest[:16], tuple(ordered))
 
 
-def _manifests(entry: str, yaml_text: str) -> Iterator[BundledManifest]:
+def _parse_entry(entry: str, yaml_text: str) -> Iterator[BundledManifest]:
+    """Yield the manifests in one entry of the ConfigMap; empty documents are left out.
+
+    Raises:
+        InvalidBundle: the text is not YAML, or a document is no object that may be applied.
+    """
     try:
+        # First, because loading would expand aliases and recurse.
         _refuse_aliases_and_depth(entry, yaml_text)
         documents = list(yaml.load_all(yaml_text, Loader=_Loader))
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -111,10 +120,14 @@ def _manifests(entry: str, yaml_text: str) -> Iterator[BundledManifest]:
         raise InvalidBundle(f"entry {entry!r}{line}: this is not YAML") from error
     for number, document in enumerate(documents, 1):
         if document is not None:
-            yield _manifest(f"entry {entry!r}, document {number}", document)
+            yield _parse_document(f"entry {entry!r}, document {number}", document)
 
 
 def _refuse_aliases_and_depth(entry: str, yaml_text: str) -> None:
+    """Raise InvalidBundle for a text that may need unlimited memory when it is loaded.
+
+    A few aliases of aliases expand to gigabytes.
+    """
     depth = 0
     for event in yaml.parse(yaml_text, Loader=_Loader):
         if isinstance(event, yaml.AliasEvent):
@@ -127,8 +140,12 @@ def _refuse_aliases_and_depth(entry: str, yaml_text: str) -> None:
             raise InvalidBundle(f"entry {entry!r} is nested more than {MAX_DEPTH} deep")
 
 
-def _manifest(where: str, document: object) -> BundledManifest:
-    """Return one document of the bundle; raise InvalidBundle if it cannot be applied."""
+def _parse_document(where: str, document: object) -> BundledManifest:
+    """Return the manifest in one document; raise InvalidBundle if it cannot be applied.
+
+    Args:
+        where: entry and number of the document, for the message.
+    """
     if not isinstance(document, dict):
         raise InvalidBundle(f"{where}: this is not an object; an object has apiVersion and kind")
     meta = document.get("metadata")
@@ -145,6 +162,7 @@ def _manifest(where: str, document: object) -> BundledManifest:
     kind, key = texts["kind"], Key(texts["metadata.namespace"], texts["metadata.name"])
     if (kind, key.name) in _OURS:
         raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
+    # Generators write a status and `creationTimestamp: null`, which the API server sets itself.
     body = {name: value for name, value in document.items() if name != "status"}
     body["metadata"] = {n: v for n, v in metadata.items() if n != "creationTimestamp"}
     return BundledManifest(texts["apiVersion"], kind, key=key, body=body)

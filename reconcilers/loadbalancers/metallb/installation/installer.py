@@ -1,13 +1,14 @@
-"""Applying the bundle to a tenant, one step of a pass at a time.
+"""Installs MetalLB in a tenant: applies the bundle, as far as one pass can.
 
-missing, another bundle, or objects of it gone?    apply, server-side, in order
-kinds not established yet?                         write the condition, and go on next time
-all of it applied?                                 write its digest on the TenantCluster
+MetalLB missing, another bundle, or objects gone?   apply the bundle, server-side, in order
+kinds not established yet?                          report it, and go on in a later pass
+all of it applied?                                  note its digest on the TenantCluster
 
-Nothing waits inside a pass: a kind that is not established yet is checked again in the next one.
-An attempt that has not applied all of it is repeated after a second, then less and less often.
-That MetalLB's kinds are served does not end this: the rest of the bundle may still be missing.
-At rest nothing is read; whether objects of the bundle are gone is checked in the first pass of a
+Nothing waits inside a pass: a kind that is not established yet is checked again in a later pass.
+An attempt that has not applied the whole bundle is repeated after a second, then less and less
+often. It is repeated even if MetalLB's kinds are served: the rest of the bundle may be missing.
+
+At rest nothing is read. Whether objects of the bundle are gone is checked in the first pass of a
 process, whenever MetalLB is missing, and every `metallb_recheck` seconds.
 """
 
@@ -84,14 +85,14 @@ LONGEST_PAUSE = 60.0
 
 @dataclass(frozen=True, slots=True)
 class InstallationAttempt:
-    """Attempts that have not applied all of the bundle, and when the next one is due.
+    """Attempts that have not applied the whole bundle, and when the next attempt is due.
 
     Args:
         is_missing: whether the tenant lacked MetalLB's kinds. If that changes, the back-off begins
-            again: kinds that are served now were what the attempts waited for.
+            again: the attempts may have waited for these kinds.
         times: how many attempts there were.
-        due: when the next one is due, in monotonic seconds.
-        finding: the condition after the last one.
+        due: when the next attempt is due, in monotonic seconds.
+        finding: the condition after the last attempt.
     """
 
     is_missing: bool
@@ -107,7 +108,7 @@ class InstallationMemory:
     Args:
         checked_at: when all objects of the bundle were last known to exist (monotonic seconds);
             None if that is not known.
-        attempt: the attempts since then; None if the last one applied all of the bundle.
+        attempt: the attempts since then; None if the last attempt applied the whole bundle.
     """
 
     checked_at: float | None = None
@@ -119,10 +120,10 @@ class _NotYet(Exception):
 
 
 class _Refused(Exception):
-    """The tenant refuses an object for good; the message says which and why."""
+    """The tenant rejects an object for good; the message says which and why."""
 
 
-def find_condition(status: bool, reason: str, message: str) -> ConditionFinding:
+def make_condition(status: bool, reason: str, message: str) -> ConditionFinding:
     """Return the MetalLBInstalled condition, which says how far the bundle is applied."""
     return ConditionFinding(METALLB_INSTALLED, status, reason=reason, message=message)
 
@@ -153,63 +154,76 @@ class Installer(BalancerInstaller):
         self._tenants = tenants
         self._clock = clock
         self._settings = settings
-        where, _, name = settings.metallb_bundle.rpartition("/")
-        self._key = Key(where or namespace, name)
+        bundle_namespace, _, name = settings.metallb_bundle.rpartition("/")
+        self._key = Key(bundle_namespace or namespace, name)
         self._read: tuple[float, Bundle] | None = None
+        """When the bundle was last read, in monotonic seconds, and the bundle."""
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
-        last = memory.get_or_create(InstallationMemory).attempt
-        return max(FIRST_PAUSE, last.due - self._clock.monotonic()) if last is not None else None
+        attempt = memory.get_or_create(InstallationMemory).attempt
+        if attempt is None:
+            return None
+        return max(FIRST_PAUSE, attempt.due - self._clock.monotonic())
 
     @override
     async def install(
         self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
     ) -> ConditionFinding | None:
         if not self._settings.metallb_bundle or tenant.observed_only:
-            return None
-        known = memory.get_or_create(InstallationMemory)
-        now, last = self._clock.monotonic(), known.attempt
-        if last is not None and last.is_missing != missing:
-            last = known.attempt = None
+            return None  # there is no bundle, or another controller installs MetalLB
+        installation = memory.get_or_create(InstallationMemory)
+        now, attempt = self._clock.monotonic(), installation.attempt
+        if attempt is not None and attempt.is_missing != missing:
+            # The tenant has changed: the back-off begins again.
+            attempt = installation.attempt = None
         if missing:
-            known.checked_at = None
-        if last is not None and now < last.due:
-            return last.finding
-        if last is None and known.checked_at is not None and not self._is_due(known.checked_at):
+            installation.checked_at = None
+        if attempt is not None and now < attempt.due:
+            return attempt.finding
+        checked_at = installation.checked_at
+        if attempt is None and checked_at is not None and not self._is_check_due(checked_at):
             return None
         finding = await self._install(tenant, annotate, missing=missing)
         if finding is None:
             return None
         if finding.status:
-            known.attempt, known.checked_at = None, self._clock.monotonic()
+            installation.attempt = None
+            installation.checked_at = self._clock.monotonic()
             return finding
-        times = last.times if last is not None else 0
+        times = attempt.times if attempt is not None else 0
+        # The exponent is bounded, so that the power stays small after many attempts.
         pause = min(FIRST_PAUSE * 2 ** min(times, 10), LONGEST_PAUSE)
-        known.attempt = InstallationAttempt(missing, times + 1, due=now + pause, finding=finding)
+        installation.attempt = InstallationAttempt(
+            missing, times + 1, due=now + pause, finding=finding
+        )
         return finding
 
     async def _install(
         self, tenant: TenantCluster, annotate: Annotate, *, missing: bool
     ) -> ConditionFinding | None:
-        """Apply the bundle to a tenant and record its digest; return the condition to show."""
+        """Apply the bundle to a tenant and note its digest; return the condition, None to keep it.
+
+        The digest is noted after the whole bundle was applied.
+        """
         try:
-            bundle = await self._bundle()
+            bundle = await self._read_bundle()
             async with self._tenants.client(tenant) as client:
-                changed = await self._apply(client, tenant, bundle, missing=missing)
+                is_applied = await self._apply_if_needed(client, tenant, bundle, missing=missing)
         except TenantUnavailable:
             return None  # LoadBalancerReady has the reason
         except (InvalidBundle, _NotYet, _Refused) as problem:
-            return find_condition(False, *self._describe(problem))
+            return make_condition(False, *self._describe_problem(problem))
         if tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE) != bundle.digest:
             await annotate({names.ANNOTATION_METALLB_BUNDLE: bundle.digest})
-        if changed:
+        if is_applied:
             _log.info("installed MetalLB in the tenant", tenant=str(tenant.metadata.key))
-        if missing:  # the next pass sees whether all of it is there
-            return find_condition(False, BEING_INSTALLED, "MetalLB was just installed")
-        return find_condition(True, "Installed", f"the bundle {bundle.digest} is applied")
+        if missing:
+            # A later pass sees whether the tenant serves MetalLB's kinds now.
+            return make_condition(False, BEING_INSTALLED, "MetalLB was just installed")
+        return make_condition(True, "Installed", f"the bundle {bundle.digest} is applied")
 
-    def _describe(self, problem: Exception) -> tuple[str, str]:
+    def _describe_problem(self, problem: Exception) -> tuple[str, str]:
         """Return the condition's reason and message for a problem."""
         match problem:
             case InvalidBundle():
@@ -219,11 +233,16 @@ class Installer(BalancerInstaller):
             case _:
                 return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
 
-    def _is_due(self, checked_at: float) -> bool:
+    def _is_check_due(self, checked_at: float) -> bool:
+        """Return whether to check again that all objects of the bundle exist."""
         return self._clock.monotonic() - checked_at >= self._settings.metallb_recheck
 
-    async def _bundle(self) -> Bundle:
-        """Return the bundle of the ConfigMap, read again at most every BUNDLE_SECONDS."""
+    async def _read_bundle(self) -> Bundle:
+        """Return the bundle of the ConfigMap, read at most every BUNDLE_SECONDS for all tenants.
+
+        Raises:
+            InvalidBundle: the ConfigMap is missing, may not be read, or has no valid bundle.
+        """
         now = self._clock.monotonic()
         if self._read is not None and now - self._read[0] < BUNDLE_SECONDS:
             return self._read[1]
@@ -237,20 +256,25 @@ class Installer(BalancerInstaller):
         self._read = (now, bundle)
         return bundle
 
-    async def _apply(
+    async def _apply_if_needed(
         self, client: Client, tenant: TenantCluster, bundle: Bundle, *, missing: bool
     ) -> bool:
-        """Apply the bundle if it has to be; return whether it was."""
-        applied = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
+        """Apply the bundle unless all of it is there already; return whether it was applied.
+
+        Raises:
+            _NotYet: a kind is not established, so the rest cannot be applied in this pass.
+            _Refused: the tenant rejects an object for good.
+        """
+        noted_digest = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
         objects = _BundleObjects(client, self._settings.metallb_namespace)
-        if applied == bundle.digest and not missing and await objects.all_exist(bundle):
+        if noted_digest == bundle.digest and not missing and await objects.do_all_exist(bundle):
             return False
-        first = [manifest for manifest in bundle.manifests if manifest.first]
-        for manifest in first:
+        prerequisites = [manifest for manifest in bundle.manifests if manifest.is_prerequisite]
+        for manifest in prerequisites:
             await objects.apply(manifest)
-        for manifest in first:
-            await objects.check_established(manifest)
-        for manifest in bundle.manifests[len(first) :]:
+        for manifest in prerequisites:
+            await objects.require_established(manifest)
+        for manifest in bundle.manifests[len(prerequisites) :]:
             await objects.apply(manifest)
         return True
 
@@ -263,23 +287,29 @@ class _BundleObjects:
         self._namespace = namespace
         self._resources: dict[tuple[str, str], Resource[Applied]] = {}
 
-    async def all_exist(self, bundle: Bundle) -> bool:
-        """Return whether every object of the bundle exists."""
+    async def do_all_exist(self, bundle: Bundle) -> bool:
+        """Return whether every object of the bundle exists; False if a kind is not served."""
         try:
             for manifest in bundle.manifests:
-                resource = await self._resource(manifest)
-                await self._client.get(resource, self._key(resource, manifest))
+                resource = await self._find_resource(manifest)
+                await self._client.get(resource, self._make_key(resource, manifest))
         except (NotFound, _NotYet):
             return False
         return True
 
     async def apply(self, manifest: BundledManifest) -> None:
-        """Apply one manifest; raise _Refused if the tenant refuses it for good."""
-        resource = await self._resource(manifest)
+        """Apply one manifest.
+
+        Raises:
+            _NotYet: the tenant does not serve its kind yet.
+            _Refused: the tenant rejects it for good.
+            ApiError: the tenant rejects it for now: overload, a conflict or an expired token.
+        """
+        resource = await self._find_resource(manifest)
         try:
             await self._client.apply(
                 resource,
-                self._key(resource, manifest),
+                self._make_key(resource, manifest),
                 manifest.body,
                 manager=names.TENANT_FIELD_MANAGER,
                 force=True,
@@ -291,20 +321,23 @@ class _BundleObjects:
                 raise
             raise _Refused(f"{manifest}: {error}") from error
 
-    async def check_established(self, manifest: BundledManifest) -> None:
+    async def require_established(self, manifest: BundledManifest) -> None:
+        """Raise _NotYet while the tenant does not serve the kind of a definition yet."""
         if manifest.kind != "CustomResourceDefinition":
             return
-        resource = await self._resource(manifest)
-        definition = await self._client.get(resource, self._key(resource, manifest))
+        resource = await self._find_resource(manifest)
+        definition = await self._client.get(resource, self._make_key(resource, manifest))
         if not is_true(definition.status.conditions or (), "Established"):
             raise _NotYet(f"{manifest} to be established")
 
-    def _key(self, resource: Resource[Applied], manifest: BundledManifest) -> Key:
+    def _make_key(self, resource: Resource[Applied], manifest: BundledManifest) -> Key:
+        """Return the key of a manifest's object; its default namespace is MetalLB's."""
         if not resource.namespaced:
             return Key("", manifest.key.name)
         return Key(manifest.key.namespace or self._namespace, manifest.key.name)
 
-    async def _resource(self, manifest: BundledManifest) -> Resource[Applied]:
+    async def _find_resource(self, manifest: BundledManifest) -> Resource[Applied]:
+        """Return the kind of a manifest as the tenant serves it; raise _NotYet if it does not."""
         version_and_kind = (manifest.api_version, manifest.kind)
         if version_and_kind not in self._resources:
             served_kind = await self._client.find_kind(manifest.api_version, manifest.kind)
