@@ -11,7 +11,7 @@ import base64
 from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from reconcilers.addressmap.pagemessages import build_whole_message, encode
@@ -31,10 +31,12 @@ SCRIPTS = (
 )
 """In the order in which they run, as one script."""
 
+_WEB = Path(__file__).parent / "web"
+
 
 def _read_web_file(name: str) -> str:
     """Return a file of the folder `web`."""
-    return files(__package__).joinpath("web", name).read_text(encoding="utf-8")
+    return (_WEB / name).read_text(encoding="utf-8")
 
 
 def _hash_source(source: str) -> str:

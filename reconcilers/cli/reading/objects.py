@@ -8,21 +8,19 @@ controllers serve, say nothing about addresses and are skipped. Any other kind i
 import codecs
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 from difflib import get_close_matches
-from importlib.resources import files
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any
-
-import yaml
 
 from reconcilers.api import names
 from reconcilers.api.resources import OWN_KINDS
 from reconcilers.cli.reading import yamltext
 from reconcilers.cli.reading.findings import Findings, Place, Step, format_path
+from reconcilers.cli.reading.otherkinds import OTHER_KINDS
 from reconcilers.cli.reading.yamltext import Malformed, find_line
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -33,10 +31,6 @@ allocations is exported as 150 MB, and the objects in so long a text would take 
 _CHUNK = 1 << 20
 
 _WIDE = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_BUILT_IN: Mapping[str, Sequence[str]] = yaml.safe_load(
-    files(__package__).joinpath("kinds.yaml").read_text(encoding="utf-8")
-)
-"""Kinds of Kubernetes, and of Butler, that say nothing about addresses, by API group."""
 _ABSENT = object()
 
 
@@ -77,7 +71,7 @@ class RawObject:
     @property
     def is_known(self) -> bool:
         """Whether the object is of a known kind that has nothing to do with addresses."""
-        return self.kind in _BUILT_IN.get(_find_group(self.api_version), ())
+        return self.kind in OTHER_KINDS.get(_find_group(self.api_version), ())
 
     def at(self, path: tuple[Step, ...]) -> Place:
         """Return the place of the field at `path`."""
@@ -110,9 +104,9 @@ def describe_unknown_kind(api_version: str, kind: str) -> str:
             f"{kind} of apiVersion {api_version!r} is {other}; write apiVersion:"
             f" {names.API_VERSION}"
         )
-    groups = [group] if group == names.GROUP else [*_BUILT_IN]
+    groups = [group] if group == names.GROUP else [*OTHER_KINDS]
     known = {
-        name.lower(): name for known_group in reversed(groups) for name in _BUILT_IN[known_group]
+        name.lower(): name for known_group in reversed(groups) for name in OTHER_KINDS[known_group]
     }
     for ours in crd.KINDS:
         known |= dict.fromkeys((ours.kind.lower(), ours.plural, ours.short), ours.kind)
