@@ -12,6 +12,8 @@ from sys import intern
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, Self
 
+import msgspec
+from msgspec.structs import force_setattr
 from typing_extensions import override
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
@@ -21,8 +23,12 @@ _set_field = object.__setattr__
 def intern_fields(obj: object, *fields: str) -> None:
     """Replace texts in fields of an object by the one copy that all objects share.
 
-    For `__post_init__` of frozen dataclasses that are cached by the thousand: a decoder makes a
-    copy of a namespace or a phase for each object, and the copies take most of its memory.
+        if not value:
+            continue
+        if isinstance(obj, msgspec.Struct):
+            force_setattr(obj, name, intern(value))
+        else:
+            _set_field(obj, name, intern(value))
 
     Args:
         obj: the new object.
@@ -30,7 +36,11 @@ def intern_fields(obj: object, *fields: str) -> None:
     """
     for name in fields:
         value = getattr(obj, name)
-        if value:
+        if not value:
+            continue
+        if isinstance(obj, msgspec.Struct):
+            force_setattr(obj, name, intern(value))
+        else:
             _set_field(obj, name, intern(value))
 
 

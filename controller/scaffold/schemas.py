@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from controller.errors import ConfigurationError
-from controller.markers import LIMIT_KEYWORDS, LIMITS, list_map
+from controller.markers import LIMIT_KEYWORDS, LIMITS, ApiType, list_map
 
 Schema = dict[str, Any]
 
@@ -50,7 +50,7 @@ def plain_schema(model: type) -> Schema:
 
 
 def _json_schema(model: type) -> Schema:
-    if issubclass(model, msgspec.Struct):
+    if issubclass(model, msgspec.Struct) and not issubclass(model, ApiType):
         return msgspec.json.schema(model)
     # Here, as it takes longer to load than many a command that needs the kinds' names only.
     try:

@@ -1,10 +1,12 @@
 """IPAllocation: one tenant's request for a contiguous range, and the range it was given."""
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
-from controller.markers import FieldSchema, Rule, rules, with_config
+import msgspec
+from msgspec.structs import force_setattr
+
+from controller.markers import ApiType, FieldSchema, Rule, rules, with_config
 from controller.meta import Key, TracedMeta, intern_fields
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -37,8 +39,7 @@ another pool would not help, as it would if the pool had refused the request."""
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class PoolReference:
+class PoolReference(ApiType, frozen=True):
     """A NetworkPool in the allocation's own namespace."""
 
     name: NonEmpty
@@ -49,8 +50,7 @@ class PoolReference:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantReference:
+class TenantReference(ApiType, frozen=True):
     """The TenantCluster that an allocation serves."""
 
     name: NonEmpty
@@ -71,8 +71,7 @@ _ENDS = ("startAddress", "endAddress")
 
 
 @with_config(model(one_family(*_ENDS), in_order(*_ENDS)))
-@dataclass(frozen=True, slots=True)
-class PinnedRange:
+class PinnedRange(ApiType, frozen=True):
     """Exactly these addresses, instead of best fit."""
 
     startAddress: PinnedAddress
@@ -93,8 +92,7 @@ IPFamilyPolicy = Annotated[str, words(SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_D
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class IPAllocationSpec:
+class IPAllocationSpec(ApiType, frozen=True):
     """The request. It cannot be changed: delete it and ask again."""
 
     poolRef: PoolReference
@@ -139,8 +137,7 @@ class IPAllocationSpec:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class FamilyStatus:
+class FamilyStatus(ApiType, frozen=True):
     """The range of one family."""
 
     family: FamilyWord
@@ -162,8 +159,7 @@ class FamilyStatus:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class IPAllocationStatus:
+class IPAllocationStatus(ApiType, frozen=True):
     """The range, and how far the request has come."""
 
     phase: Annotated[str, words(PENDING, ALLOCATED, RELEASED, FAILED)] | None = None
@@ -201,7 +197,7 @@ class IPAllocationStatus:
         intern_fields(self, "phase", "allocatedBy")
         # No code here reads the single addresses, and they would be most of what a cache holds:
         # up to 65,536 texts for one range. The start and the end say the same.
-        object.__setattr__(self, "addresses", ())
+        force_setattr(self, "addresses", ())
 
     @property
     def count(self) -> int:
@@ -281,14 +277,13 @@ _SPEC_RULES = (
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class IPAllocation:
+class IPAllocation(ApiType, frozen=True):
     """A request for contiguous addresses from a NetworkPool, and its answer."""
 
     metadata: TracedMeta
     spec: Annotated[IPAllocationSpec, FieldSchema(json_schema_extra=rules(*_SPEC_RULES))]
     """The request. It cannot be changed: delete the IPAllocation and create another."""
-    status: IPAllocationStatus = field(default_factory=IPAllocationStatus)
+    status: IPAllocationStatus = msgspec.field(default_factory=IPAllocationStatus)
     """The range, and how far the request has come."""
 
     @property

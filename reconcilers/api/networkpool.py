@@ -1,10 +1,12 @@
 """NetworkPool: a block of addresses that administrators declare and tenants draw from."""
 
 import re
-from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Literal
 
-from controller.markers import FieldSchema, with_config
+import msgspec
+from msgspec.structs import fields, replace
+
+from controller.markers import ApiType, FieldSchema, with_config
 from controller.meta import TracedMeta
 from reconcilers.api import names, poolrules
 from reconcilers.api.fields import (
@@ -47,8 +49,7 @@ def parse_exact_count(exact_count: str | None, capped_count: int) -> int:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ReservedRange:
+class ReservedRange(ApiType, frozen=True):
     """Addresses that are never handed out."""
 
     cidr: Annotated[str, cidr()]
@@ -60,8 +61,7 @@ class ReservedRange:
 
 
 @with_config(poolrules.SPAN)
-@dataclass(frozen=True, slots=True)
-class AddressSpan:
+class AddressSpan(ApiType, frozen=True):
     """First and last address of a range, both included."""
 
     start: AddressText
@@ -71,8 +71,7 @@ class AddressSpan:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantDefaults:
+class TenantDefaults(ApiType, frozen=True):
     """How many addresses an allocation gets that does not say."""
 
     nodesPerTenant: PositiveInt32 = DEFAULT_NODES
@@ -82,8 +81,7 @@ class TenantDefaults:
 
 
 @with_config(poolrules.TENANT_ALLOCATION)
-@dataclass(frozen=True, slots=True)
-class TenantAllocation:
+class TenantAllocation(ApiType, frozen=True):
     """Which part of the CIDR tenants draw from, and how much by default."""
 
     start: OptionalAddressText | None = None
@@ -98,8 +96,7 @@ class TenantAllocation:
 
 
 @with_config(poolrules.SECONDARY_ALLOCATION)
-@dataclass(frozen=True, slots=True)
-class SecondaryAllocation:
+class SecondaryAllocation(ApiType, frozen=True):
     """Which part of the secondary CIDR tenants draw from."""
 
     ranges: Annotated[tuple[AddressSpan, ...], FieldSchema(max_length=poolrules.MAX_RANGES)] = ()
@@ -107,8 +104,7 @@ class SecondaryAllocation:
 
 
 @with_config(poolrules.SECONDARY)
-@dataclass(frozen=True, slots=True)
-class SecondaryBlock:
+class SecondaryBlock(ApiType, frozen=True):
     """What a pool of two families has of the second."""
 
     cidr: Annotated[str, cidr(poolrules.GROWS)]
@@ -122,8 +118,7 @@ class SecondaryBlock:
 
 
 @with_config(poolrules.POOL)
-@dataclass(frozen=True, slots=True)
-class NetworkPoolSpec:
+class NetworkPoolSpec(ApiType, frozen=True):
     """What the administrator declares."""
 
     cidr: Annotated[str, cidr(poolrules.GROWS)]
@@ -183,8 +178,7 @@ class NetworkPoolSpec:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class Assignment:
+class Assignment(ApiType, frozen=True):
     """A range promised to one request at one resourceVersion."""
 
     name: NonEmpty
@@ -209,8 +203,7 @@ class Assignment:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class NamedObject:
+class NamedObject(ApiType, frozen=True):
     """Name and namespace of something that uses an address."""
 
     name: str
@@ -220,8 +213,7 @@ class NamedObject:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class NamedNode:
+class NamedNode(ApiType, frozen=True):
     """Name of a node that uses an address."""
 
     name: str
@@ -229,8 +221,7 @@ class NamedNode:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class InfrastructureAllocation:
+class InfrastructureAllocation(ApiType, frozen=True):
     """An address of the pool that the platform itself uses. Written by others; accepted here."""
 
     ip: Address
@@ -247,8 +238,7 @@ class InfrastructureAllocation:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class UnmanagedRange:
+class UnmanagedRange(ApiType, frozen=True):
     """A range of the CIDR that is neither reserved nor for tenants. Written by others."""
 
     start: str
@@ -258,8 +248,7 @@ class UnmanagedRange:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ExactCounts:
+class ExactCounts(ApiType, frozen=True):
     """Counters of a pool that has more addresses than an integer of 32 bits counts."""
 
     totalIPs: BigNumber
@@ -272,10 +261,8 @@ class ExactCounts:
     """Number of addresses of the largest free range."""
 
 
-class _Counted:
+class _Counted(ApiType, frozen=True):
     """The counts of addresses in a status, however large they are."""
-
-    __slots__ = ()
 
     def _exact(self, field: str) -> int:
         """Return a count of addresses, however large."""
@@ -304,8 +291,7 @@ class _Counted:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class SecondaryCounts(_Counted):
+class SecondaryCounts(_Counted, frozen=True):
     """What a pool holds of its second family."""
 
     totalIPs: Int32 = 0
@@ -328,8 +314,7 @@ class SecondaryCounts(_Counted):
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class NetworkPoolStatus(_Counted):
+class NetworkPoolStatus(_Counted, frozen=True):
     """What the pool holds, as its controller last saw it."""
 
     totalIPs: Int32 = 0
@@ -365,7 +350,7 @@ class NetworkPoolStatus(_Counted):
     ] = ()
     """The journal: ranges that are promised to requests and perhaps not written to them yet. Never
     edit it."""
-    revisions: Annotated[dict[str, str], FieldSchema(max_length=MAX_KINDS)] = field(
+    revisions: Annotated[dict[str, str], FieldSchema(max_length=MAX_KINDS)] = msgspec.field(
         default_factory=dict
     )
     """For each kind of request, as plural.group: the resourceVersion up to which a controller must
@@ -407,14 +392,13 @@ class NetworkPoolStatus(_Counted):
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class NetworkPool:
+class NetworkPool(ApiType, frozen=True):
     """A block of IP addresses available to tenant clusters."""
 
     metadata: TracedMeta
     spec: NetworkPoolSpec
     """The addresses of the pool, as the administrator declares them."""
-    status: NetworkPoolStatus = field(default_factory=NetworkPoolStatus)
+    status: NetworkPoolStatus = msgspec.field(default_factory=NetworkPoolStatus)
     """How many addresses are allocated, and whether the pool works."""
 
     @property

@@ -1,15 +1,13 @@
 """The addons of a TenantCluster's spec that only other controllers read: their schema."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from controller.markers import with_config
+from controller.markers import ApiType, with_config
 from reconcilers.api.fields import OTHERS, FreeForm, NonEmpty, words
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class NamedSecret:
+class NamedSecret(ApiType, frozen=True):
     """A Secret by name."""
 
     name: NonEmpty
@@ -17,8 +15,7 @@ class NamedSecret:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Cni:
+class Cni(ApiType, frozen=True):
     """The network plugin."""
 
     version: str
@@ -30,8 +27,7 @@ class Cni:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class CertManager:
+class CertManager(ApiType, frozen=True):
     """What issues certificates."""
 
     version: str
@@ -43,8 +39,7 @@ class CertManager:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Storage:
+class Storage(ApiType, frozen=True):
     """What serves volumes."""
 
     version: str
@@ -56,8 +51,7 @@ class Storage:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class GitRepository:
+class GitRepository(ApiType, frozen=True):
     """Where the cluster's own manifests are."""
 
     url: str
@@ -71,8 +65,7 @@ class GitRepository:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class GitOps:
+class GitOps(ApiType, frozen=True):
     """What applies manifests from a repository."""
 
     provider: Annotated[str, words("fluxcd", "argocd")] | None = None

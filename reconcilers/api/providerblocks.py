@@ -1,17 +1,15 @@
 """The settings of each kind of infrastructure: the schema of what other controllers read."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from controller.markers import FieldSchema, with_config
+from controller.markers import ApiType, FieldSchema, with_config
 from reconcilers.api.fields import OTHERS, Int32, NonEmpty, int32
 
 Url = Annotated[str, FieldSchema(pattern=r"^https?://")]
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Harvester:
+class Harvester(ApiType, frozen=True):
     """Settings of Harvester."""
 
     networkName: Annotated[str, FieldSchema(pattern=r"^[a-z0-9-]+/[a-z0-9-]+$")]
@@ -27,8 +25,7 @@ class Harvester:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Nutanix:
+class Nutanix(ApiType, frozen=True):
     """Settings of Nutanix."""
 
     endpoint: Url
@@ -48,8 +45,7 @@ class Nutanix:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class MachineNumbers:
+class MachineNumbers(ApiType, frozen=True):
     """Numbers that machines get."""
 
     start: Annotated[int, int32(100)]
@@ -59,8 +55,7 @@ class MachineNumbers:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Proxmox:
+class Proxmox(ApiType, frozen=True):
     """Settings of Proxmox."""
 
     endpoint: Url
@@ -78,8 +73,7 @@ class Proxmox:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Azure:
+class Azure(ApiType, frozen=True):
     """Settings of Azure."""
 
     subscriptionID: NonEmpty
@@ -99,8 +93,7 @@ class Azure:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Aws:
+class Aws(ApiType, frozen=True):
     """Settings of AWS."""
 
     region: NonEmpty
@@ -114,8 +107,7 @@ class Aws:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Gcp:
+class Gcp(ApiType, frozen=True):
     """Settings of Google Cloud."""
 
     projectID: NonEmpty
@@ -143,8 +135,7 @@ class Gcp:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Local:
+class Local(ApiType, frozen=True):
     """Settings of local clusters."""
 
     kindNodeImage: str | None = None

@@ -1,10 +1,12 @@
 """ProviderConfig: where clusters are built, and which pools their addresses come from."""
 
-from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from controller.markers import FieldSchema, Rule, SchemaOf, rules, with_config
+import msgspec
+from msgspec.structs import asdict
+
+from controller.markers import ApiType, FieldSchema, Rule, SchemaOf, rules, with_config
 from controller.meta import ObjectMeta
 from reconcilers.api.fields import (
     FORBIDDEN,
@@ -37,8 +39,7 @@ DEFAULT_INITIAL_SIZE = 2
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class CredentialsReference:
+class CredentialsReference(ApiType, frozen=True):
     """The Secret with the provider's credentials."""
 
     name: NonEmpty
@@ -50,8 +51,7 @@ class CredentialsReference:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TeamReference:
+class TeamReference(ApiType, frozen=True):
     """A team."""
 
     name: NonEmpty
@@ -67,8 +67,7 @@ TEAM_NAMED = Rule(
 
 
 @with_config(model(TEAM_NAMED))
-@dataclass(frozen=True, slots=True)
-class ProviderScope:
+class ProviderScope(ApiType, frozen=True):
     """Who may use the provider."""
 
     type: Annotated[str, words("platform", "team")] = "platform"
@@ -78,8 +77,7 @@ class ProviderScope:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class PoolPreference:
+class PoolPreference(ApiType, frozen=True):
     """A NetworkPool in the ProviderConfig's namespace, and when to try it."""
 
     name: NonEmpty
@@ -90,8 +88,7 @@ class PoolPreference:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class LoadBalancerSizing:
+class LoadBalancerSizing(ApiType, frozen=True):
     """How many load-balancer addresses a tenant gets, and when."""
 
     defaultPoolSize: PositiveInt32 = DEFAULT_POOL_SIZE
@@ -108,8 +105,7 @@ class LoadBalancerSizing:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(ApiType, frozen=True):
     """The most that one tenant may hold."""
 
     maxNodeIPs: PositiveInt32 | None = None
@@ -127,8 +123,7 @@ HAS_POOLS = Rule(
 
 
 @with_config(model(HAS_POOLS))
-@dataclass(frozen=True, slots=True)
-class ProviderNetwork:
+class ProviderNetwork(ApiType, frozen=True):
     """How clusters of this provider get their addresses."""
 
     mode: Annotated[str, words(IPAM, CLOUD)] = CLOUD
@@ -171,8 +166,7 @@ class ProviderNetwork:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TeamLimits:
+class TeamLimits(ApiType, frozen=True):
     """The most that one team may have."""
 
     maxClustersPerTeam: PositiveInt32 | None = None
@@ -184,8 +178,7 @@ class TeamLimits:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ProviderConfigSpec:
+class ProviderConfigSpec(ApiType, frozen=True):
     """Where clusters are built."""
 
     provider: Annotated[str, words(*PROVIDERS)]
@@ -222,8 +215,7 @@ class ProviderConfigSpec:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class FamilyCapacity:
+class FamilyCapacity(ApiType, frozen=True):
     """What the provider's pools still hold of one family."""
 
     family: FamilyName
@@ -238,8 +230,7 @@ class FamilyCapacity:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ProviderCapacity:
+class ProviderCapacity(ApiType, frozen=True):
     """What the provider's pools still hold."""
 
     availableIPs: Int32 = 0
@@ -264,8 +255,7 @@ class ProviderCapacity:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ProviderConfigStatus:
+class ProviderConfigStatus(ApiType, frozen=True):
     """Whether the provider can be used."""
 
     conditions: Conditions = ()
@@ -307,12 +297,11 @@ _SPEC = rules(NEEDS_CREDENTIALS, *NEEDS_SETTINGS.values(), NO_IPAM_IN_CLOUDS)
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ProviderConfig:
+class ProviderConfig(ApiType, frozen=True):
     """Where clusters are built, and which pools their addresses come from."""
 
     metadata: ObjectMeta
     spec: Annotated[ProviderConfigSpec, FieldSchema(json_schema_extra=_SPEC)]
     """The infrastructure, and the NetworkPools of its tenants."""
-    status: ProviderConfigStatus = field(default_factory=ProviderConfigStatus)
+    status: ProviderConfigStatus = msgspec.field(default_factory=ProviderConfigStatus)
     """Whether the provider can be used."""

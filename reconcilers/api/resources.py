@@ -1,11 +1,12 @@
 """The kinds of the management cluster as the framework addresses them: ours, and a few others."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from msgspec.structs import force_setattr
 
+from controller.markers import ApiType
 from controller.meta import Key, MetadataOnly, ObjectMeta
 from controller.resource import Resource
 from reconcilers.api import names
@@ -15,8 +16,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import ProviderReference, TenantCluster
 
 
-@dataclass(frozen=True, slots=True)
-class OutlineSpec:
+class OutlineSpec(ApiType, frozen=True):
     """The part of an IPAllocation's spec that says which pool and TenantCluster it concerns."""
 
     poolRef: PoolReference
@@ -28,11 +28,10 @@ class OutlineSpec:
             tenant = msgspec.convert(self.tenantClusterRef, TenantReference)
         except msgspec.ValidationError:
             tenant = None
-        object.__setattr__(self, "tenantClusterRef", tenant)
+        force_setattr(self, "tenantClusterRef", tenant)
 
 
-@dataclass(frozen=True, slots=True)
-class AllocationOutline:
+class AllocationOutline(ApiType, frozen=True):
     """The part of an IPAllocation that can be decoded where the whole cannot.
 
     The index functions of a cache of IPAllocations return the same values for it.
@@ -47,15 +46,13 @@ class AllocationOutline:
         return Key(self.metadata.namespace, self.spec.poolRef.name)
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOutlineSpec:
+class ClusterOutlineSpec(ApiType, frozen=True):
     """The part of a TenantCluster's spec that says which ProviderConfig it names."""
 
     providerConfigRef: ProviderReference | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterOutline:
+class ClusterOutline(ApiType, frozen=True):
     """The part of a TenantCluster that can be decoded where the whole cannot."""
 
     metadata: ObjectMeta
@@ -93,27 +90,24 @@ OWN_KINDS: Mapping[str, Resource[Any]] = {
 """Our kinds, by the name of the kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedSecret:
+class EncodedSecret(ApiType, frozen=True):
     """A Secret; values are base64 text."""
 
     metadata: ObjectMeta
-    data: Mapping[str, str] = field(default_factory=dict)
+    data: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ButlerConfigSpec:
+class ButlerConfigSpec(ApiType, frozen=True):
     """The platform's own settings, as far as they matter here."""
 
     defaultProviderConfigRef: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ButlerConfig:
+class ButlerConfig(ApiType, frozen=True):
     """The platform's own settings; read if the kind is served."""
 
     metadata: ObjectMeta
-    spec: ButlerConfigSpec = field(default_factory=ButlerConfigSpec)
+    spec: ButlerConfigSpec = msgspec.field(default_factory=ButlerConfigSpec)
 
 
 NAMESPACE = Resource("", "v1", "Namespace", "namespaces", MetadataOnly, namespaced=False)

@@ -1,28 +1,26 @@
 """Services of a tenant: the parts that say whether one wants an address, and which it has."""
 
-from dataclasses import dataclass, field
+import msgspec
 
+from controller.markers import ApiType
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 
 
-@dataclass(frozen=True, slots=True)
-class Ingress:
+class Ingress(ApiType, frozen=True):
     """One address that a load balancer gave to a Service."""
 
     ip: str = ""
     hostname: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class LoadBalancerStatus:
+class LoadBalancerStatus(ApiType, frozen=True):
     """What a Service's load balancer reports."""
 
     ingress: tuple[Ingress, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceCondition:
+class ServiceCondition(ApiType, frozen=True):
     """A condition of a Service, as its load balancer writes it."""
 
     type: str
@@ -30,16 +28,14 @@ class ServiceCondition:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceStatus:
+class ServiceStatus(ApiType, frozen=True):
     """A Service's status."""
 
-    loadBalancer: LoadBalancerStatus = field(default_factory=LoadBalancerStatus)
+    loadBalancer: LoadBalancerStatus = msgspec.field(default_factory=LoadBalancerStatus)
     conditions: tuple[ServiceCondition, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ServiceSpec:
+class ServiceSpec(ApiType, frozen=True):
     """The part of a Service's spec that says whether it wants an address from us."""
 
     type: str = "ClusterIP"
@@ -53,13 +49,12 @@ LOAD_BALANCER = "LoadBalancer"
 """The type of Services that get an address."""
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(ApiType, frozen=True):
     """A Service in a tenant."""
 
     metadata: ObjectMeta
-    spec: ServiceSpec = field(default_factory=ServiceSpec)
-    status: ServiceStatus = field(default_factory=ServiceStatus)
+    spec: ServiceSpec = msgspec.field(default_factory=ServiceSpec)
+    status: ServiceStatus = msgspec.field(default_factory=ServiceStatus)
 
 
 SERVICE = Resource("", "v1", "Service", "services", Service)

@@ -1,10 +1,11 @@
 """The addons of a TenantCluster's spec, with those that this project reads."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from controller.markers import FieldSchema, Rule, SchemaOf, rules, with_config
+import msgspec
+
+from controller.markers import ApiType, FieldSchema, Rule, SchemaOf, rules, with_config
 from reconcilers.api.fields import MODEL, OTHERS, FreeForm, Opaque, model, words
 
 DEFAULT_LOAD_BALANCER = "metallb"
@@ -46,8 +47,7 @@ KEYS_ARE_LABELS = Rule(
 
 
 @with_config(model(VALUES_FIT_OPERATOR))
-@dataclass(frozen=True, slots=True)
-class SelectorExpression:
+class SelectorExpression(ApiType, frozen=True):
     """A term of a label selector."""
 
     key: LabelKey
@@ -60,14 +60,13 @@ class SelectorExpression:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ServiceSelector:
+class ServiceSelector(ApiType, frozen=True):
     """Selects Services by their labels. All terms must hold; without terms it selects all."""
 
     matchLabels: Annotated[
         dict[str, LabelValue],
         FieldSchema(max_length=MOST_TERMS, json_schema_extra=rules(KEYS_ARE_LABELS)),
-    ] = field(default_factory=dict)
+    ] = msgspec.field(default_factory=dict)
     """Labels that a Service must have, with their values."""
     matchExpressions: Annotated[
         tuple[SelectorExpression, ...], FieldSchema(max_length=MOST_TERMS)
@@ -130,8 +129,7 @@ def _holds(term: SelectorExpression, labels: Mapping[str, str]) -> bool:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class CiliumSettings:
+class CiliumSettings(ApiType, frozen=True):
     """Settings of Cilium's LB-IPAM in the cluster."""
 
     serviceSelector: ServiceSelector | None = None
@@ -142,8 +140,7 @@ class CiliumSettings:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class LoadBalancerAddon:
+class LoadBalancerAddon(ApiType, frozen=True):
     """What serves Services of type LoadBalancer."""
 
     version: str
@@ -159,8 +156,7 @@ class LoadBalancerAddon:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class IngressAddon:
+class IngressAddon(ApiType, frozen=True):
     """What serves Ingresses. It usually takes the first load-balancer address."""
 
     enabled: bool | None = None
@@ -175,8 +171,7 @@ class IngressAddon:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Addons:
+class Addons(ApiType, frozen=True):
     """What is installed in the cluster."""
 
     cni: Annotated[Opaque, SchemaOf(OTHER_ADDONS, "Cni")] | None = None

@@ -5,12 +5,13 @@ unchanged; this project reads the network and load-balancer parts. What else But
 other parts, in a version that we do not know, is kept.
 """
 
-from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
+import msgspec
+
 from controller.conditions import is_true
-from controller.markers import FieldSchema, Rule, SchemaOf, with_config
+from controller.markers import ApiType, FieldSchema, Rule, SchemaOf, with_config
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.fields import (
@@ -71,8 +72,7 @@ LOAD_BALANCER_ANNOUNCED = "LoadBalancerAnnounced"
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class LocalReference:
+class LocalReference(ApiType, frozen=True):
     """The name of an object in a namespace that is understood."""
 
     name: NonEmpty
@@ -80,8 +80,7 @@ class LocalReference:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class ProviderReference:
+class ProviderReference(ApiType, frozen=True):
     """A ProviderConfig."""
 
     name: NonEmpty
@@ -97,8 +96,7 @@ POOL_OF_ADDRESSES = Rule(
 
 
 @with_config(model(POOL_OF_ADDRESSES, one_family("start", "end"), in_order("start", "end")))
-@dataclass(frozen=True, slots=True)
-class LoadBalancerPool:
+class LoadBalancerPool(ApiType, frozen=True):
     """Addresses for load balancers given by hand."""
 
     start: Annotated[str, FieldSchema(max_length=ADDRESS_MAX)]
@@ -108,8 +106,7 @@ class LoadBalancerPool:
 
 
 @with_config(model(DISTINCT_FAMILIES, POLICY_OF_TWO_FAMILIES))
-@dataclass(frozen=True, slots=True)
-class Networking:
+class Networking(ApiType, frozen=True):
     """The tenant's networks."""
 
     podCIDR: str = "10.244.0.0/16"
@@ -135,8 +132,7 @@ class Networking:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ManagementPolicy:
+class ManagementPolicy(ApiType, frozen=True):
     """Who drives this cluster."""
 
     mode: Annotated[str, words("Active", OBSERVE, "GitOps")] = "Active"
@@ -145,8 +141,7 @@ class ManagementPolicy:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantClusterSpec:
+class TenantClusterSpec(ApiType, frozen=True):
     """The cluster that is asked for."""
 
     kubernetesVersion: Annotated[str, FieldSchema(pattern=r"^v\d+\.\d+\.\d+$")]
@@ -181,8 +176,7 @@ class TenantClusterSpec:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class TenantClusterStatus:
+class TenantClusterStatus(ApiType, frozen=True):
     """How far the cluster has come."""
 
     conditions: Conditions = ()
@@ -241,14 +235,13 @@ KEEPS_PROVIDER = Rule(
 
 
 @with_config(model(KEEPS_PROVIDER))
-@dataclass(frozen=True, slots=True)
-class TenantCluster:
+class TenantCluster(ApiType, frozen=True):
     """A Kubernetes cluster for a team."""
 
     metadata: ObjectMeta
     spec: TenantClusterSpec
     """The cluster, as its team asks for it."""
-    status: TenantClusterStatus = field(default_factory=TenantClusterStatus)
+    status: TenantClusterStatus = msgspec.field(default_factory=TenantClusterStatus)
     """The addresses of the cluster, and how far it has come."""
 
     @property

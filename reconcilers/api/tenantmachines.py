@@ -1,15 +1,13 @@
 """The parts of a TenantCluster's spec that describe machines: the schema of what others read."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
-from controller.markers import with_config
+from controller.markers import ApiType, with_config
 from reconcilers.api.fields import OTHERS, Int32, NonEmpty, PositiveInt32, Quantity, int32, words
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class NamedReference:
+class NamedReference(ApiType, frozen=True):
     """The name of an object in a namespace that is understood."""
 
     name: NonEmpty
@@ -17,8 +15,7 @@ class NamedReference:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Quantities:
+class Quantities(ApiType, frozen=True):
     """Amounts of cpu and memory."""
 
     cpu: Quantity | None = None
@@ -28,8 +25,7 @@ class Quantities:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ComponentResources:
+class ComponentResources(ApiType, frozen=True):
     """Requests and limits of one component."""
 
     requests: Quantities | None = None
@@ -39,8 +35,7 @@ class ComponentResources:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ControlPlaneResources:
+class ControlPlaneResources(ApiType, frozen=True):
     """Requests and limits of the control plane's components."""
 
     apiServer: ComponentResources | None = None
@@ -52,8 +47,7 @@ class ControlPlaneResources:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class TenantControlPlane:
+class TenantControlPlane(ApiType, frozen=True):
     """The control plane."""
 
     replicas: Annotated[int, int32(1, 3)] = 1
@@ -71,8 +65,7 @@ class TenantControlPlane:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Talos:
+class Talos(ApiType, frozen=True):
     """Settings of Talos machines."""
 
     installDisk: str = "/dev/vda"
@@ -84,8 +77,7 @@ class Talos:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class OperatingSystem:
+class OperatingSystem(ApiType, frozen=True):
     """The machines' operating system."""
 
     type: Annotated[str, words("rocky", "flatcar", "talos", "kairos", "bottlerocket")] = "rocky"
@@ -103,8 +95,7 @@ class OperatingSystem:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class MachineTemplate:
+class MachineTemplate(ApiType, frozen=True):
     """What a worker machine looks like."""
 
     cpu: PositiveInt32 = 4
@@ -118,8 +109,7 @@ class MachineTemplate:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Workers:
+class Workers(ApiType, frozen=True):
     """The worker nodes."""
 
     replicas: PositiveInt32
@@ -129,8 +119,7 @@ class Workers:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class HarvesterOverride:
+class HarvesterOverride(ApiType, frozen=True):
     """Settings for Harvester."""
 
     namespace: str | None = None
@@ -142,8 +131,7 @@ class HarvesterOverride:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class NutanixOverride:
+class NutanixOverride(ApiType, frozen=True):
     """Settings for Nutanix."""
 
     clusterUUID: str | None = None
@@ -157,8 +145,7 @@ class NutanixOverride:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ProxmoxOverride:
+class ProxmoxOverride(ApiType, frozen=True):
     """Settings for Proxmox."""
 
     node: str | None = None
@@ -170,8 +157,7 @@ class ProxmoxOverride:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class GcpOverride:
+class GcpOverride(ApiType, frozen=True):
     """Settings for Google Cloud."""
 
     zone: str | None = None
@@ -187,8 +173,7 @@ class GcpOverride:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class InfrastructureOverride:
+class InfrastructureOverride(ApiType, frozen=True):
     """Provider settings of one cluster."""
 
     harvester: HarvesterOverride | None = None
@@ -202,8 +187,7 @@ class InfrastructureOverride:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class WorkspaceQuota:
+class WorkspaceQuota(ApiType, frozen=True):
     """The most that workspaces may use."""
 
     maxCPU: str = "16"
@@ -215,8 +199,7 @@ class WorkspaceQuota:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class Workspaces:
+class Workspaces(ApiType, frozen=True):
     """Developer workspaces in the cluster."""
 
     enabled: bool = False

@@ -1,10 +1,9 @@
 """status.network of a TenantCluster: what its team sees of its addresses, in its own namespace."""
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from controller.markers import FieldSchema, with_config
+from controller.markers import ApiType, FieldSchema, with_config
 from reconcilers.api.fields import MODEL, Int32
 
 MOST_RANGES = 256
@@ -15,8 +14,7 @@ MOST_SERVICES = 5
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantRange:
+class TenantRange(ApiType, frozen=True):
     """A range that the cluster holds."""
 
     allocation: str
@@ -42,8 +40,7 @@ class TenantRange:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantAddresses:
+class TenantAddresses(ApiType, frozen=True):
     """The addresses of one type that the cluster holds."""
 
     addresses: Int32 = 0
@@ -54,8 +51,7 @@ class TenantAddresses:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantLoadBalancerAddresses:
+class TenantLoadBalancerAddresses(ApiType, frozen=True):
     """The load-balancer addresses that the cluster holds, and the Services that wait for one."""
 
     addresses: Int32 = 0
@@ -69,8 +65,7 @@ class TenantLoadBalancerAddresses:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class WaitingRequest:
+class WaitingRequest(ApiType, frozen=True):
     """Addresses that the cluster asks for and does not have."""
 
     type: str
@@ -94,8 +89,7 @@ class WaitingRequest:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class NetworkRefusal:
+class NetworkRefusal(ApiType, frozen=True):
     """The last time that the cluster asked for addresses and was refused."""
 
     reason: str
@@ -107,8 +101,7 @@ class NetworkRefusal:
 
 
 @with_config(MODEL)
-@dataclass(frozen=True, slots=True)
-class TenantNetwork:
+class TenantNetwork(ApiType, frozen=True):
     """The cluster's addresses."""
 
     nodes: TenantAddresses = TenantAddresses()

@@ -1,15 +1,13 @@
 """The part of a TenantCluster's status that the controller writes which builds the cluster."""
 
-from dataclasses import dataclass
 from typing import Annotated, Any
 
-from controller.markers import FieldSchema, with_config
+from controller.markers import ApiType, FieldSchema, with_config
 from reconcilers.api.fields import OTHERS, Int32, words
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ObservedWorkers:
+class ObservedWorkers(ApiType, frozen=True):
     """Worker nodes as seen."""
 
     desired: Int32 | None = None
@@ -24,8 +22,7 @@ class ObservedWorkers:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ObservedAddon:
+class ObservedAddon(ApiType, frozen=True):
     """An addon as seen."""
 
     name: str
@@ -41,8 +38,7 @@ class ObservedAddon:
 
 
 @with_config(OTHERS)
-@dataclass(frozen=True, slots=True)
-class ObservedState:
+class ObservedState(ApiType, frozen=True):
     """The cluster as seen."""
 
     kubernetesVersion: str | None = None

@@ -1,9 +1,11 @@
 """A pool's status: counters, conditions, promises. A function of the objects alone."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
+
+from msgspec.structs import asdict
 
 from allocator import Capacity
 from controller.conditions import find, remove_condition

@@ -8,9 +8,10 @@ the two other fields: a writer may drop or replace one of them, and leave the re
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from operator import attrgetter
 from typing import Any
+
+from msgspec.structs import fields
 
 from controller.meta import Key, parse_revision
 from reconcilers.addressing import statusranges

@@ -9,11 +9,13 @@ further allocation, for Services that wait for an address.
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from itertools import islice
 from typing import Any
+
+from msgspec.structs import replace
 
 from allocator import AddressRange
 from controller.conditions import rfc3339

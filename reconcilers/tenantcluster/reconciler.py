@@ -12,7 +12,9 @@ in vain     growth after which the Services still wait for an address
 """
 
 from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec.structs import replace
 
 from controller import (
     SETTLED,

@@ -27,7 +27,7 @@ from controller import (
     Watch,
     to_self,
 )
-from controller.markers import FieldSchema, Rule, SchemaOf, list_map, with_rules
+from controller.markers import ApiType, FieldSchema, Rule, SchemaOf, list_map, with_rules
 from controller.scaffold import (
     AGE,
     READY,
@@ -293,6 +293,56 @@ def test_a_part_of_other_controllers_has_the_schema_of_its_type_and_is_kept_as_i
     assert pydantic.TypeAdapter(ForeignKind).validate_python(valid).spec.other == {"port": 80}
     with pytest.raises(pydantic.ValidationError, match="port"):
         pydantic.TypeAdapter(ForeignKind).validate_python(body)
+
+
+@with_rules(Rule("self.least <= self.most", "least is above most"))
+class MarkedLimits(ApiType, frozen=True):
+    """How many copies there may be."""
+
+    least: Annotated[int, FieldSchema(ge=0, le=9)] = 1
+    """The fewest."""
+    most: int = 3
+
+
+class MarkedSpec(ApiType, frozen=True):
+    limits: MarkedLimits = MarkedLimits()
+    names: tuple[str, ...] = ()
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+class MarkedKind(ApiType, frozen=True):
+    """A Struct that is described as a dataclass is."""
+
+    metadata: ObjectMeta
+    spec: MarkedSpec
+
+
+def test_a_struct_with_markers_has_their_schema_which_the_decoder_does_not_enforce() -> None:
+    spec = structural_schema(MarkedKind)["properties"]["spec"]["properties"]
+    assert spec["limits"] == {
+        "description": "How many copies there may be.",
+        "type": "object",
+        "properties": {
+            "least": {
+                "description": "The fewest.",
+                "type": "integer",
+                "minimum": 0,
+                "maximum": 9,
+                "default": 1,
+            },
+            "most": {"type": "integer", "default": 3},
+        },
+        "x-kubernetes-validations": [
+            {"rule": "self.least <= self.most", "message": "least is above most"}
+        ],
+    }
+    body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"limits": {"least": 99}}}
+    decoded = msgspec.convert(body, MarkedKind)
+    assert decoded.spec == MarkedSpec(MarkedLimits(99))
+    with pytest.raises(pydantic.ValidationError, match="least"):
+        pydantic.TypeAdapter(MarkedKind).validate_python(body)
+    valid = body | {"spec": {}}
+    assert pydantic.TypeAdapter(MarkedKind).validate_python(valid).spec == MarkedSpec()
 
 
 def test_a_missing_pydantic_is_named_with_the_extra_that_brings_it(

@@ -1,13 +1,13 @@
 """Objects for tests, each with only what the test says and plausible metadata."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv6Address
 from itertools import count
 from typing import Any
 
 import msgspec
+from msgspec.structs import asdict
 
 from controller.meta import Key
 from reconcilers.api.ipallocation import IPAllocation

@@ -1,7 +1,6 @@
 """Kinds that say nothing about addresses: manifests of them are passed over.
 
-This is Python and not YAML: YAML would be parsed at each start of a command that reads files, which
-takes 12 ms.
+This is Python and not YAML: each start of a command that reads files would parse it, for 12 ms.
 """
 
 from collections.abc import Mapping, Sequence

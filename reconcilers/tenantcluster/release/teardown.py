@@ -22,6 +22,8 @@ remembered; after a restart its kubeconfig is looked for in the default Secret.
 from collections.abc import Iterable
 from dataclasses import replace
 
+from msgspec import structs
+
 from controller.cache import Cache, Change
 from controller.client import Client
 from controller.clock import Clock
@@ -171,7 +173,7 @@ class VanishedClusters:
             # Annotations that were seen have precedence over the assumed ones.
             annotations = _ASSUMED | dict(old.metadata.annotations)
             meta = replace(old.metadata, annotations=annotations)
-            self._records.of(old).last_seen = replace(old, metadata=meta)
+            self._records.of(old).last_seen = structs.replace(old, metadata=meta)
 
 
 _log = get_logger(__name__)

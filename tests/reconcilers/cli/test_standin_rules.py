@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from allocator import AddressRange
 from controller.meta import ObjectMeta
@@ -110,7 +111,8 @@ def test_entries_are_cidrs_with_host_bits_and_ranges_with_spaces() -> None:
 def test_the_first_free_address_goes_to_the_oldest_service() -> None:
     pools = configuration([declare_pool("10.0.0.5-10.0.0.6", "10.0.0.1-10.0.0.1")])
     young = service("a")
-    young = replace(young, metadata=replace(young.metadata, creationTimestamp=datetime.now(UTC)))
+    metadata = replace(young.metadata, creationTimestamp=datetime.now(UTC))
+    young = structs.replace(young, metadata=metadata)
     given_addresses = given_to([young, service("b"), service("c")], pools)
     assert {name: assignment.addresses for name, assignment in given_addresses.items()} == {
         "b": ("10.0.0.5",),

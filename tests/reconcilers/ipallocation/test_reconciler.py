@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from controller.outcome import SETTLED, Again, Blocked
 from reconcilers.ipallocation.release import InUse
@@ -182,7 +183,7 @@ async def test_a_mark_of_a_history_before_a_restore_is_replaced() -> None:
     lab.gate.check = answer_in_use  # type: ignore[method-assign]
     await lab.allocation("a")
     gone: Any = lab.caches["ipallocations"].get(make.key("a"))
-    restored = replace(gone, metadata=replace(gone.metadata, resourceVersion="3"))
+    restored = structs.replace(gone, metadata=replace(gone.metadata, resourceVersion="3"))
     lab.caches["ipallocations"].replace([restored], 4)
     await lab.allocation("a")
     assert marks[1] == 3 < marks[0]

@@ -1,11 +1,11 @@
 """Events about how full a pool is: one when a tier is entered, one when it is left, no spam."""
 
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, cast
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from typing_extensions import override
 
 from allocator import Capacity

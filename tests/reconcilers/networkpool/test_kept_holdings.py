@@ -7,6 +7,7 @@ import pytest
 import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from allocator import AddressRange, Layout
 from controller.cache import Cache
@@ -108,7 +109,7 @@ class _PoolCaches:
 
     def restore(self) -> None:
         listed = {allocation.metadata.name: allocation for allocation in self._some()}
-        old = {n: replace(o, metadata=_at(o, 5)) for n, o in listed.items()}
+        old = {n: structs.replace(o, metadata=_at(o, 5)) for n, o in listed.items()}
         self.revision = max(1, self.revision - 5)
         self.cache.replace(old.values(), self.revision, replaced=True)
 

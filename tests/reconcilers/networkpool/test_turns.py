@@ -1,13 +1,14 @@
 """Those that wait in a full pool are not all tried again, and still each gets the same."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import fields
 
 from allocator import AddressRange
 from reconcilers.addressing import familychoice, poolgeometry, rangetaking

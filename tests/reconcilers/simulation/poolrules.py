@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from allocator import AddressRange
 from controller.cache import Cache, Change
@@ -397,7 +398,7 @@ def journal_of_others_believed(mp: Patch) -> None:
     def credulous(self: StatusJournal, pool: NetworkPool) -> Journal:
         status = pool.status
         own = seal(pool.metadata.uid, status.revisions, status.assignments)
-        return read(self, replace(pool, status=replace(status, journalOf=own)))
+        return read(self, structs.replace(pool, status=structs.replace(status, journalOf=own)))
 
     mp.setattr(StatusJournal, "read", credulous)
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, cast
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from controller.cache import Cache
 from controller.client import Client
@@ -109,6 +110,8 @@ def _decode(resource: Resource[Any], obj: dict[str, Any]) -> Modified[Any] | Unr
 
 def _stamp(obj: Object, revision: int) -> Any:
     meta = replace(obj.metadata, resourceVersion=str(revision))
+    if isinstance(obj, msgspec.Struct):
+        return structs.replace(obj, metadata=meta)
     return replace(cast("Any", obj), metadata=meta)
 
 

@@ -1,9 +1,9 @@
 """The rules on NetworkPools: sound specs, CIDRs that only grow, no holder left out or orphaned."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool

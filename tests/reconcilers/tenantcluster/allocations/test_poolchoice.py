@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from controller.cache import Cache
 from controller.codec import Deleted, Modified
@@ -46,7 +47,7 @@ class PoolCaches:
         if allocation is not None:
             later = make.allocation("later").metadata.resourceVersion
             meta = replace(allocation.metadata, resourceVersion=later)
-            self.allocations.apply(Deleted(replace(allocation, metadata=meta)))
+            self.allocations.apply(Deleted(structs.replace(allocation, metadata=meta)))
 
     def work(self) -> None:
         """Let the pool serve who waits, as its own pass does."""

@@ -5,6 +5,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from msgspec import structs
+
 from controller.meta import ObjectMeta
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
@@ -111,7 +113,7 @@ def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
     for index in range(number, number + change.create):
         request = make.allocation(f"team-a-lb-{index + 100}", size=change.addresses)
         created = replace(request.metadata, creationTimestamp=facts.now)
-        parts.append(range_facts(replace(request, metadata=created), in_pool=None))
+        parts.append(range_facts(structs.replace(request, metadata=created), in_pool=None))
     unserved: UnservedGrowth = change.unserved or facts.unserved
     return replace(facts, ranges=tuple(parts), unserved=unserved)
 
@@ -119,4 +121,4 @@ def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
 def _annotate(allocation: IPAllocation, notes: Mapping[str, str | None]) -> IPAllocation:
     annotations = {**allocation.metadata.annotations, **notes}
     kept = {name: value for name, value in annotations.items() if value is not None}
-    return replace(allocation, metadata=replace(allocation.metadata, annotations=kept))
+    return structs.replace(allocation, metadata=replace(allocation.metadata, annotations=kept))

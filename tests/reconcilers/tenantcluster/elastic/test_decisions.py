@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from allocator import AddressRange
 from reconcilers.api import names
@@ -260,10 +261,12 @@ class _Balancer:
         if part.has_range:
             return replace(part, in_pool=(part.in_pool or 0.0) + now_is)
         start, end = _ends(number, part.size)
-        status = replace(
+        status = structs.replace(
             part.allocation.status, phase="Allocated", startAddress=start, endAddress=end
         )
-        return replace(part, allocation=replace(part.allocation, status=status), in_pool=0.0)
+        return replace(
+            part, allocation=structs.replace(part.allocation, status=status), in_pool=0.0
+        )
 
 
 @given(

@@ -1,6 +1,5 @@
 """A tenant with very many Services: the work is linear, limited, and lets other tasks run."""
 
-from dataclasses import replace
 from datetime import timedelta
 from ipaddress import ip_address
 
@@ -9,6 +8,7 @@ import pytest
 from anyio.lowlevel import checkpoint
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from allocator import AddressRange
 from controller.meta import ObjectMeta

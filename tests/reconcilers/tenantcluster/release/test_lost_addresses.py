@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from controller.meta import ObjectMeta
 from reconcilers.addressing.addresstexts import parse_cidr_or_span
@@ -44,7 +45,7 @@ async def _name_in_need(
 
 
 def _annotate(service: Service, annotations: Mapping[str, str]) -> Service:
-    return replace(service, metadata=replace(service.metadata, annotations=annotations))
+    return structs.replace(service, metadata=replace(service.metadata, annotations=annotations))
 
 
 async def test_a_service_that_began_to_wait_since_the_first_check_needs_the_range() -> None:
@@ -106,7 +107,8 @@ async def test_services_of_another_class_or_family_do_not_need_the_range() -> No
     assert await _name_in_need(earlier, FULL) is None
     other_class = load_balancer("web", cls="other")
     other_family = load_balancer("six")
-    other_family = replace(other_family, spec=replace(other_family.spec, ipFamilies=("IPv6",)))
+    spec = structs.replace(other_family.spec, ipFamilies=("IPv6",))
+    other_family = structs.replace(other_family, spec=spec)
     assert await _name_in_need(earlier, FULL, other_class, other_family) is None
 
 
