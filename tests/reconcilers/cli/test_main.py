@@ -66,6 +66,7 @@ def test_commands_on_files_load_no_event_loop_no_http_no_metrics_and_no_logging(
         "pydantic",
         "kubernetes_asyncio",
         "controller.manager",
+        "importlib.resources",
     ]
     script = (
         "import sys\n"
