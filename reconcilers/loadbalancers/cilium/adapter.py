@@ -85,8 +85,8 @@ class CiliumPoolReading(BalancerReading):
     """Cilium's pools in a tenant.
 
     Args:
-        pools: all of them that can be decoded, by name.
-        unreadable: the names of the others.
+        pools: all pools that can be decoded, by name, also those of others.
+        unreadable: the names of the pools that cannot be decoded.
     """
 
     pools: Mapping[str, CiliumPool] = field(default_factory=dict)
@@ -104,7 +104,7 @@ class OperatorSilence:
 
     Args:
         entries: the projected ranges.
-        since: monotonic seconds; None while all of it is acknowledged.
+        since: in monotonic seconds; None while all pools of the projection are acknowledged.
     """
 
     entries: tuple[str, ...] = ()
@@ -116,10 +116,11 @@ class CiliumBalancer(LoadBalancer):
 
     Args:
         client: of the tenant.
-        memory: of the tenant, or of one release there.
-        watched: what we write there, as a watch shows it; None if nothing is watched.
+        memory: the adapter's memory of the tenant, or of one release there.
+        watched: the objects that we write there, by a watch; None if nothing is watched.
         clock: the time.
-        wait: seconds that an operator is given that took the Lease of another.
+        wait: for how many seconds an earlier leader may still hand out addresses after another
+            operator took its Lease.
     """
 
     def __init__(
@@ -183,8 +184,9 @@ class CiliumBalancer(LoadBalancer):
             pool = reading.pools[pool_name(withdrawal.allocation)]
             await self._write(pool, step.write, withdrawal=withdrawal, leader=leader)
         if isinstance(step.answer, Proven):
-            last = await read_leader(self._client)
-            return judge_takeover(last, self._clock.now(), self._wait)
+            # Read last: an operator that lost its Lease since may be about to write.
+            last_leader = await read_leader(self._client)
+            return judge_takeover(last_leader, self._clock.now(), self._wait)
         return step.answer
 
     async def _write(
@@ -193,18 +195,20 @@ class CiliumBalancer(LoadBalancer):
         """Write the next step of a release, and remember the generation that it returned.
 
         Args:
-            pool: as it was read.
+            pool: the pool by the reading that was judged.
             write: the step.
-            withdrawal: the range.
-            leader: the operator that leads. The one under which a pool was emptied is noted on it.
+            withdrawal: the ranges.
+            leader: the operator that leads. It is noted on a pool that is emptied, because a
+                release may need another leader later.
         """
         spec: dict[str, object]
         match write:
             case ReleaseWrite.DRAIN:
                 spec = {"disabled": True}
             case ReleaseWrite.EMPTY:
-                edited = (*pool.spec.edited, "serviceSelector")
-                spec = {"blocks": body_of(()), **dict.fromkeys(edited)}
+                # None removes the field.
+                removed_fields = (*pool.spec.edited, "serviceSelector")
+                spec = {"blocks": body_of(()), **dict.fromkeys(removed_fields)}
             case ReleaseWrite.NONCE:
                 spec = {"allowFirstLastIPs": next_nonce(pool)}
         uid = withdrawal.allocation.uid
@@ -233,11 +237,7 @@ class CiliumBalancer(LoadBalancer):
         return Health(HealthState.NOT_READING, reason, message=message, since=memory.since)
 
     async def _find_problem(self, projection: Projection) -> tuple[str, str] | None:
-        """Return why Cilium does not use a pool of the projection; None if it uses all.
-
-        Returns:
-            The reason and the message of a condition.
-        """
+        """Return reason and message if Cilium does not use a pool of the projection; else None."""
         projected_names = [pool_name(ranges.allocation) for ranges in projection.allocations]
         pools = await self._pools.list(frozenset(projected_names))
         unacknowledged = []
@@ -263,11 +263,11 @@ class CiliumBalancer(LoadBalancer):
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
         assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
-        ours = [reading.pools[name] for name in reading.targets]
-        for pool in ours:
+        our_pools = [reading.pools[name] for name in reading.targets]
+        for pool in our_pools:
             if conflict := find_conflict(pool):
                 return conflict
-        if all(map(is_acknowledged, ours)):
+        if all(map(is_acknowledged, our_pools)):
             return None
         return ""  # the operator may not run, or may be slow
 
@@ -281,6 +281,10 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
+        """Delete our emptied pools, once the operator has acknowledged that they are empty.
+
+        If the operator has never counted any pool, LB-IPAM is off: no acknowledgement will come.
+        """
         pools = await self._pools.list()
         for pool in pools.values():
             is_own = is_ours(pool) and not is_of_other_management(pool, management)
@@ -304,12 +308,12 @@ class CiliumBalancer(LoadBalancer):
 
 
 class CiliumKind(LoadBalancerKind):
-    """Cilium's LB-IPAM.
+    """Cilium's LB-IPAM as a backend of the port.
 
     Args:
         clock: the time.
-        wait: seconds for which an operator is waited for that shows nothing of what it has read,
-            or that may stand still since another one took its Lease.
+        wait: seconds of the bounded wait for an operator that acknowledges no pool, or that may
+            stand still since another operator took its Lease.
     """
 
     title = "Cilium"
@@ -354,11 +358,11 @@ class CiliumKind(LoadBalancerKind):
         now = self._clock.monotonic()
         since = memory.get_or_create(OperatorSilence).since
         is_about_to_read = since is not None and now - since < MOMENT
-        due = (
+        due_in = (
             _SOON if is_about_to_read else None,
             memory.get_or_create(CiliumKeptState).due_in(now),
         )
-        return min((seconds for seconds in due if seconds is not None), default=None)
+        return min((seconds for seconds in due_in if seconds is not None), default=None)
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
@@ -371,15 +375,15 @@ def is_concerned(obj: Object) -> bool:
 
 
 def may_be_edited(change: Change[CiliumPool]) -> bool:
-    """Return whether a change is one of what we write, or shows that the operator has read it.
+    """Return whether a change is of fields that we write, or of the operator's acknowledgement.
 
-    How many addresses of the pool are in use changes with every Service.
+    Other changes need no pass: the number of addresses in use changes with every Service.
     """
     return _list_written_parts(change.old) != _list_written_parts(change.new)
 
 
 def _list_written_parts(pool: CiliumPool | None) -> object:
-    """Return the parts of a pool that matter to us; None if it does not exist."""
+    """Return the fields that we write, and the operator's acknowledgement; None without a pool."""
     if pool is None:
         return None
     meta = pool.metadata

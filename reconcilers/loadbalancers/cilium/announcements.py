@@ -1,7 +1,7 @@
-"""Whether Cilium's agents announce the addresses of Services to the network.
+"""Finds out whether Cilium's agents announce the addresses of Services to the network.
 
-LB-IPAM hands out addresses; agents announce them, by ARP and NDP or by BGP. They do so where a
-policy or an advertisement exists. Without one, no address is reachable.
+LB-IPAM hands out addresses. Agents announce them, by ARP and NDP or by BGP, if a policy or an
+advertisement exists. Without such an object, no address is reachable.
 """
 
 from controller.client import Client
@@ -26,7 +26,8 @@ _ANNOUNCERS = (
 async def find_unannounced(client: Client) -> str:
     """Return the sentence for a tenant in which nothing announces addresses.
 
-    What an object selects is not judged: that is between people and their machines.
+    The selectors of these objects are not evaluated: which Services and machines they should
+    select is known to people alone.
 
     Args:
         client: of the tenant.
@@ -43,7 +44,7 @@ async def find_unannounced(client: Client) -> str:
         except NotFound:
             continue  # the version is not served
         except Forbidden:
-            return ""
+            return ""  # there may be objects, so nothing is known
         if page.items:
             return ""
     return (

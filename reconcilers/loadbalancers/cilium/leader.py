@@ -1,4 +1,4 @@
-"""Which Cilium operator leads in a tenant, by the Lease that all of them try to hold."""
+"""Reads which Cilium operator leads in a tenant: the holder of the operators' Lease."""
 
 from datetime import datetime
 
@@ -29,12 +29,13 @@ async def read_leader(client: Client) -> Leader:
         return Leader(problem=f"no Lease {LEASE_NAME} in the tenant names a leader")
     newest = max(leases, key=_renewed_at)
     holder = f"{newest.metadata.namespace}/{newest.spec.holderIdentity}"
+    # Without a transition the holder is the first one: there is no earlier leader.
     took_over_at = _parse(newest.spec.acquireTime) if newest.spec.leaseTransitions else None
     return Leader(holder, took_over_at=took_over_at, renewed_at=_parse(newest.spec.renewTime))
 
 
 def _parse(written: str | None) -> datetime | None:
-    """Return a time of a Lease; None if there is none, or if a person wrote something else."""
+    """Return a time of a Lease; None if it is absent, or has no time zone, or is no time."""
     try:
         parsed = datetime.fromisoformat(written or "")
     except ValueError:
@@ -43,4 +44,5 @@ def _parse(written: str | None) -> datetime | None:
 
 
 def _renewed_at(lease: Lease) -> str:
+    """Return the sort key of a Lease: all times are in UTC and of one format, so texts compare."""
     return lease.spec.renewTime or ""

@@ -1,7 +1,8 @@
-"""When a pool is due a nonce: an edit without a meaning, which the operator has to acknowledge.
+"""Decides when a pool gets a nonce: an edit without effect, which the operator has to acknowledge.
 
-The operator does not repeat an acknowledgement whose write was lost. It never acknowledges a spec
-that was edited and written back while it did not look. Only another generation brings it to count.
+The operator does not repeat an acknowledgement whose write was lost. It also never acknowledges a
+spec that was edited and written back before it read the edit. It counts again only after another
+generation appears.
 """
 
 from dataclasses import dataclass
@@ -15,11 +16,11 @@ _MOST_DOUBLINGS = 6
 
 @dataclass(slots=True)
 class NoncePause:
-    """How long one pool is left as it stands before a nonce, each time twice as long.
+    """The pause before the next nonce of one pool; each pause is twice as long as the one before.
 
     Args:
-        uid: of the pool.
-        generation: of the pool, when it was looked at last.
+        uid: uid of the pool.
+        generation: the pool's generation at the last look.
         since: when this process first saw that generation, in monotonic seconds.
         nonces: how many nonces were due.
     """
@@ -30,10 +31,12 @@ class NoncePause:
     nonces: int = 0
 
     def end(self, pool: CiliumPool, now: float) -> bool:
-        """Return whether a pool stood unchanged for long enough; the next pause is longer.
+        """Return whether the pause is over: the pool had the same generation for long enough.
+
+        If it is over, the next pause begins, twice as long.
 
         Args:
-            pool: as it was read.
+            pool: the pool by a live read.
             now: monotonic seconds.
         """
         version = (pool.metadata.uid, pool.generation)

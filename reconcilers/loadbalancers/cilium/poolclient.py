@@ -28,11 +28,11 @@ class ServedVersion:
 
 
 class PoolClient:
-    """The pools of one tenant.
+    """Reads and writes the pools of one tenant.
 
     Args:
-        client: of the tenant.
-        version: what is remembered of the version that the tenant serves.
+        client: the client of the tenant.
+        version: remembers which version of the kind the tenant serves.
     """
 
     def __init__(self, client: Client, version: ServedVersion) -> None:
@@ -64,13 +64,18 @@ class PoolClient:
         try:
             page = await self._client.list(self._version.resource)
         except NotFound:
+            # Cilium may have been upgraded or downgraded since the last read.
             await self._find_version()
             page = await self._client.list(self._version.resource)
         unreadable = frozenset(key.name for key in page.unreadable)
         return {pool.metadata.name: pool for pool in page.items}, unreadable
 
     async def _find_version(self) -> None:
-        """Find the served version, the newer one first."""
+        """Remember the version that the tenant serves, the newer one first.
+
+        Raises:
+            BalancerBlocked: the tenant serves neither version.
+        """
         for resource in (CILIUM_POOL, CILIUM_POOL_ALPHA):
             if await self._client.is_served(resource):
                 self._version.resource = resource
@@ -103,7 +108,7 @@ class PoolClient:
         )
 
     async def patch(self, pool: CiliumPool, patch: Mapping[str, Any]) -> CiliumPool:
-        """Patch a pool that is still as it was judged; return it as the server stored it.
+        """Patch a pool if it did not change since it was read; return it as the server stored it.
 
         Raises:
             Conflict: spec or metadata changed since the pool was read.
@@ -116,7 +121,7 @@ class PoolClient:
         return await self._send(pool, send)
 
     async def delete(self, pool: CiliumPool) -> None:
-        """Delete a pool that is still as it was judged.
+        """Delete a pool if it did not change since it was read.
 
         Raises:
             Conflict: spec or metadata changed since the pool was read.
@@ -131,18 +136,19 @@ class PoolClient:
     async def _send(self, pool: CiliumPool, send: Callable[[Version], Awaitable[T]]) -> T:
         """Send a write of a pool; send it again if nothing but the counts of the pool changed.
 
-        The operator writes counts whenever a Service comes or goes.
+        The operator writes counts whenever a Service is created or deleted. Each such write raises
+        the resourceVersion, so the write would conflict again and again.
         """
-        judged = pool
+        latest = pool
         for _ in range(_MOST_ATTEMPTS - 1):
             try:
-                return await send(Version.from_object(judged))
+                return await send(Version.from_object(latest))
             except Conflict:
                 live = await self._client.find(self._version.resource, Key("", pool.metadata.name))
                 if live is None or _list_judged_parts(live) != _list_judged_parts(pool):
                     raise
-                judged = live
-        return await send(Version.from_object(judged))
+                latest = live
+        return await send(Version.from_object(latest))
 
 
 def _list_judged_parts(pool: CiliumPool) -> object:

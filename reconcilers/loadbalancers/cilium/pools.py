@@ -1,8 +1,10 @@
-"""CiliumLoadBalancerIPPools: what is in them, and what Cilium's operator has acknowledged.
+"""CiliumLoadBalancerIPPools: their contents, and the counts of Cilium's operator.
 
 Sources: the CustomResourceDefinition of Cilium 1.18 to 1.20, and its page "LoadBalancer IP Address
 Management". `status.conditions` are counts: a decimal number in the message, of the generation in
-observedGeneration.
+observedGeneration. The operator *acknowledges* a pool by counts of the pool's present generation.
+
+A *nonce* is an edit that changes nothing but the generation, so that the operator counts again.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +30,7 @@ _MOST_DIGITS = 40
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Addresses of a pool: from `start` to `stop`, or a CIDR, which wins where both are there."""
+    """Addresses of a pool: from `start` to `stop`, or a CIDR; if both are set, the CIDR counts."""
 
     start: str = ""
     stop: str = ""
@@ -44,7 +46,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class CiliumPoolSpec:
-    """The spec of a pool; of ours, all of it is ours."""
+    """The spec of a pool. In a pool of ours, we own every field of it."""
 
     blocks: tuple[Block, ...] | None = None
     disabled: bool = False
@@ -53,9 +55,12 @@ class CiliumPoolSpec:
 
     @property
     def edited(self) -> tuple[str, ...]:
-        """The fields that no pool of ours has; the selector is compared with the tenant's."""
-        is_nonce = self.allowFirstLastIPs in {None, _YES}
-        return () if is_nonce else ("allowFirstLastIPs",)
+        """The names of fields with values that we never write.
+
+        The selector is left out: the caller compares it with the tenant's selector.
+        """
+        is_our_value = self.allowFirstLastIPs in {None, _YES}
+        return () if is_our_value else ("allowFirstLastIPs",)
 
     @property
     def selector(self) -> Mapping[str, Any]:
@@ -65,7 +70,7 @@ class CiliumPoolSpec:
         """
         stored = self.serviceSelector
         if isinstance(stored, Mapping):
-            return _without_empty(stored)
+            return _drop_empty_fields(stored)
         return {"": stored} if stored else {}
 
 
@@ -106,18 +111,22 @@ class CiliumPool:
         return self.metadata.generation or 0
 
 
-def _without_empty(selector: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a selector without the fields that say nothing, as ServiceSelector.body has it."""
-    kept = {name: part for name, part in selector.items() if part}
-    expressions = kept.get("matchExpressions")
+def _drop_empty_fields(selector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a selector without empty fields, also in its expressions.
+
+    The API server stores empty fields as others wrote them. Without them the selector can be
+    compared with `ServiceSelector.body`, which never has any.
+    """
+    fields = {name: value for name, value in selector.items() if value}
+    expressions = fields.get("matchExpressions")
     if isinstance(expressions, Sequence) and not isinstance(expressions, str):
-        kept["matchExpressions"] = [
-            {name: part for name, part in term.items() if part}
-            if isinstance(term, Mapping)
-            else term
-            for term in expressions
+        fields["matchExpressions"] = [
+            {name: value for name, value in expression.items() if value}
+            if isinstance(expression, Mapping)
+            else expression
+            for expression in expressions
         ]
-    return kept
+    return fields
 
 
 def _resource(version: str) -> Resource[CiliumPool]:
@@ -154,7 +163,7 @@ def basis_of(pool: CiliumPool) -> int:
 
 
 def offer_of(pool: CiliumPool) -> Offer:
-    """Return a pool as an offer."""
+    """Return a pool in the form of the port."""
     return Offer(
         metadata=pool.metadata,
         kind=CILIUM_POOL.kind,
@@ -175,7 +184,7 @@ def _entry(block: Block) -> str:
 
 
 def body_of(spans: Iterable[AddressRange]) -> list[dict[str, str]]:
-    """Return the blocks of ranges, as they are written."""
+    """Return `spec.blocks` for these ranges, as JSON values."""
     return [{"start": span.start_text, "stop": span.end_text} for span in spans]
 
 
@@ -210,16 +219,16 @@ def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
 
 
 def condition(pool: CiliumPool, kind: str) -> PoolCondition | None:
-    """Return a condition of a pool; None if it has none of that type."""
+    """Return the condition of a pool with the type `kind`; None if the pool has none."""
     conditions = (pool.status.conditions if pool.status is not None else None) or ()
     return next((entry for entry in conditions if entry.type == kind), None)
 
 
 def count(pool: CiliumPool, kind: str) -> int | None:
-    """Return a count of the pool as it stands; None if the operator has not counted it.
+    """Return a count of the pool's present generation; None if the operator has not counted it.
 
-    A count of another generation is none. A lower one is old, and so is a higher one: the status
-    of a deleted pool can land on a new pool of its name.
+    A count of a lower generation is old. So is a count of a higher one: the status of a deleted
+    pool can land on a new pool of its name.
 
     Args:
         kind: IPS_TOTAL or IPS_USED.
@@ -234,7 +243,7 @@ def count(pool: CiliumPool, kind: str) -> int | None:
 def is_acknowledged(pool: CiliumPool) -> bool:
     """Return whether the operator has counted the addresses that the pool has now.
 
-    It says that without a doubt only of a pool that this process wrote: see release.py.
+    This is a proof only for a generation that this process wrote itself: see release.py.
     """
     spans = [block.span for block in pool.blocks]
     size = sum(span.size for span in spans if span is not None)
@@ -248,18 +257,19 @@ def is_operator_silent(pools: Mapping[str, CiliumPool]) -> bool:
 
 
 def find_conflict(pool: CiliumPool) -> str:
-    """Return why another pool switches this one off; empty if none does.
+    """Return the operator's message on another pool that overlaps this one; empty without one.
 
-    The observedGeneration of this condition stays behind after edits.
+    The operator does not use a pool with such a conflict. Its observedGeneration is not compared:
+    the operator leaves it behind when the pool is edited.
     """
     entry = condition(pool, POOL_CONFLICT)
     return entry.message if entry is not None and entry.status == "True" else ""
 
 
 def next_nonce(pool: CiliumPool) -> str | None:
-    """Return the value of `allowFirstLastIPs` that differs from the pool's.
+    """Return the value of `allowFirstLastIPs` for a nonce: None and Yes by turns.
 
-    Absent and Yes mean the same, and neither has an effect on blocks with start and stop. So the
-    edit changes nothing but the generation, which the operator has to acknowledge.
+    Both mean the same, and neither has an effect on blocks with start and stop. So the edit
+    changes nothing but the generation, which the operator has to acknowledge.
     """
     return None if pool.spec.allowFirstLastIPs == _YES else _YES

@@ -1,4 +1,4 @@
-"""Which Services LB-IPAM could give an address of our pools.
+"""Decides which Services LB-IPAM could give an address of our pools.
 
 Sources: Cilium's page "LoadBalancer IP Address Management", and its Service annotations.
 """
@@ -46,14 +46,14 @@ def list_shown_addresses(service: Service) -> list[AddressRange]:
 def view_service(service: Service, selector: ServiceSelector | None = None) -> ServiceView:
     """Return a Service as LB-IPAM sees it.
 
-    An address that any Service shows keeps its range, whatever its class: LB-IPAM does not take an
-    address from a Service that it has forgotten, and may give it to another one.
+    Any Service that shows an address keeps its range, whatever its class. LB-IPAM does not remove
+    the address of a Service that it no longer serves, and may give the address to another Service.
 
     Args:
-        selector: of the tenant's pools; None if they select all.
+        selector: the selector of the tenant's pools; None if they select all Services.
     """
     obstacle = None
-    fixed = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    fixed_addresses = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
     if service.spec.loadBalancerClass and not _is_class_served(service):
         other_class = truncate(service.spec.loadBalancerClass, _LONGEST)
         obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {other_class}")
@@ -66,27 +66,31 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
             "an address though spec.addons.loadBalancer.cilium.serviceSelector of the"
             " TenantCluster leaves it out; label the Service, or change the selector",
         )
-    elif fixed:
-        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed, _LONGEST)}")
+    elif fixed_addresses:
+        # Growth adds any free range, so it cannot bring a certain address.
+        obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST)}")
     key = find_sharing_key(service)
     if key and not _annotation(service, _ACROSS):
+        # Services share an address across namespaces only if an annotation allows it.
         key = f"{service.metadata.namespace}/{key}"
-    requested = (parse_ends(ip, ip) for ip in map(str.strip, fixed.split(",", _MOST_FIXED)))
+    address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
+    parsed = (parse_ends(address, address) for address in address_texts)
     return ServiceView(
-        True,
-        obstacle,
+        keeps_range=True,
+        obstacle=obstacle,
         sharing_key=key,
         requirements=key,
-        fixed_addresses=tuple(address for address in requested if address is not None),
+        fixed_addresses=tuple(address for address in parsed if address is not None),
         release_note=SHARING_KEY if key else "",
     )
 
 
 def _is_class_served(service: Service) -> bool:
-    """Return whether LB-IPAM serves the class of a Service: it has tried, or has given an address.
+    """Return whether LB-IPAM serves the class of a Service, as far as the Service shows it.
 
-    It serves the classes of Cilium only where the feature that announces them is on, and no object
-    in the tenant says whether it is. A Service whose condition is there has been tried.
+    LB-IPAM serves a class of Cilium only if the feature that announces it is on. No object in the
+    tenant says whether it is. But LB-IPAM writes a condition to each Service that it tries to
+    serve.
     """
     if service.spec.loadBalancerClass not in _CLASSES:
         return False
@@ -94,7 +98,7 @@ def _is_class_served(service: Service) -> bool:
 
 
 def is_selected(pool: CiliumPool, service: Service) -> bool:
-    """Return whether a pool selects a Service; one whose selector cannot be read selects none."""
+    """Return whether a pool selects a Service; False if the pool's selector cannot be parsed."""
     try:
         selector = msgspec.convert(dict(pool.spec.selector), ServiceSelector)
     except msgspec.ValidationError:
@@ -103,12 +107,16 @@ def is_selected(pool: CiliumPool, service: Service) -> bool:
 
 
 def _selectable_labels(service: Service) -> dict[str, str]:
-    """Return the labels by which pools select a Service."""
+    """Return the labels by which pools select a Service: its own, its namespace and its name."""
     meta = service.metadata
     return {**meta.labels, _NAMESPACE: meta.namespace, _NAME: meta.name}
 
 
 def _annotation(service: Service, either: tuple[str, str]) -> str:
-    """Return the value of the first of two annotations that is set, the newer name first."""
-    carried = service.metadata.annotations
-    return next((carried[name] for name in either if carried.get(name)), "")
+    """Return the value of the first of two annotations that is set; empty if neither is.
+
+    Args:
+        either: the newer name and the older name of one annotation.
+    """
+    annotations = service.metadata.annotations
+    return next((annotations[name] for name in either if annotations.get(name)), "")
