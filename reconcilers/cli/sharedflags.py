@@ -1,4 +1,4 @@
-"""Options that several commands have: each is declared here once, for all of them."""
+"""Options that several commands share; each is declared here once."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ FORM_OF_TABLES = (
 
 
 def cluster_options(function: F) -> F:
-    """Give a command --kubeconfig and --context, which say where its cluster is."""
+    """Add --kubeconfig and --context to a command; they select its cluster."""
     return with_options(
         function,
         group_options(
@@ -54,8 +54,8 @@ def namespace_option(sentence: str = SHOWN_NAMESPACE, default: str = "") -> Call
     """Return the option -n.
 
     Args:
-        sentence: what it does, for --help.
-        default: the namespace if it is absent.
+        sentence: the help of the option.
+        default: the namespace if the option is absent.
     """
     return option(
         *("-n", "--namespace"),
@@ -70,8 +70,8 @@ def file_options(sentence: str, *, required: bool = False) -> Callable[[F], F]:
     """Return the options -f and -R.
 
     Args:
-        sentence: what is read, for --help.
-        required: whether the command works on files alone.
+        sentence: the help of -f.
+        required: whether the command reads files only, so that -f is required.
     """
     files = option(
         *("-f", "--filename"),

@@ -1,4 +1,4 @@
-"""`butler-ipam pools`, `tenants` and `whois`: tables of how full, what of whom, whose address."""
+"""`butler-ipam pools`, `tenants` and `whois`: tables of pools, of tenants, and of addresses."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -55,12 +55,12 @@ class PoolRow(NamedTuple):
 
     @property
     def not_read(self) -> Sequence[str]:
-        """What may hold some of the pool and was not read."""
+        """The lists and objects that may hold addresses of the pool and were not read."""
         return self.pool.not_read
 
     @property
     def capacity(self) -> Capacity:
-        """How full the family is."""
+        """The figures of the family: total, allocated, free."""
         return self.family.figures.capacity
 
 
@@ -71,11 +71,12 @@ FigureT = TypeVar("FigureT", PoolRow, Holding)
 def _show_if_known(
     value: Callable[[FigureT], Cell | str | int | None],
 ) -> Callable[[FigureT], Cell | str | int | None]:
-    """Return a column's value for a figure: unknown where the user may not read all of it."""
+    """Return a function for a column: it shows a figure, or "unknown" if holders were not read."""
     return lambda row: Cell("unknown", right=True) if row.not_read else value(row)
 
 
 def _show_pool_name(row: PoolRow) -> str:
+    """Return the name of a pool, with its part in brackets if it has parts."""
     name, part = row.pool.name.key.name, row.pool.part
     return f"{name} ({part})" if part else name
 
@@ -148,13 +149,19 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
 def _show_sizes(
     kind: str, written: Callable[[int], str] = "{:,}".format
 ) -> Callable[[Holding], Cell | str | int | None]:
-    """Return a column's value for a number of addresses, of each family if there are two."""
+    """Return a function for a column: it shows a tenant's number of addresses for each family.
+
+    Args:
+        kind: the type of the allocations.
+        written: formats a number.
+    """
     return _show_if_known(
         lambda tenant: Cell(" + ".join(map(written, tenant.sizes(kind))) or "0", right=True)
     )
 
 
 def _join_ranges(ranges: Sequence[AddressRange]) -> str:
+    """Return ranges as text, separated by commas."""
     return ", ".join(span.text for span in ranges)
 
 
@@ -205,7 +212,8 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
     """
     where = build_scope(values)
 
-    def of(objects: Objects) -> list[Holding]:
+    def list_selected(objects: Objects) -> list[Holding]:
+        """Return the holdings of the tenants in the namespace of -n."""
         return [
             holding
             for holding in list_holdings(objects)
@@ -213,14 +221,15 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         ]
 
     def as_text(objects: Objects) -> str:
-        return fit_table(_TENANTS, of(objects), output) or "no TenantClusters were found\n"
+        selected = list_selected(objects)
+        return fit_table(_TENANTS, selected, output) or "no TenantClusters were found\n"
 
     if watch:
         follow(where, output, as_text, required=(TENANT_CLUSTER,))
         return
     objects = read_all(where, required=(TENANT_CLUSTER,))
     report_unreadable(objects, TENANT_CLUSTER, where.namespace)
-    tenant_holdings = of(objects)
+    tenant_holdings = list_selected(objects)
     names = (("tenantcluster", holding.key.name) for holding in tenant_holdings)
     show(
         output,
@@ -233,6 +242,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
 
 
 def _build_holding_document(holding: Holding) -> dict[str, Any]:
+    """Return the holding of a tenant for programs."""
     status, why = holding.network
     limits = {"notRead": [str(limit) for limit in holding.not_read]} if holding.not_read else {}
     return {
@@ -265,9 +275,14 @@ def _build_holding_document(holding: Holding) -> dict[str, Any]:
 
 
 class PoolAnswer(NamedTuple):
-    """What one pool says of addresses, and of one of their holders; several if ranges overlap.
+    """The answer of one pool about addresses: a range of the pool, and one of its holders.
 
-    `address` is the part of `asked` that is in one extent of the pool.
+    If ranges overlap, there is one answer for each holder.
+
+    Args:
+        asked: the addresses that the user asks about.
+        address: the part of them that is in the range.
+        holder: None if nobody holds the range.
     """
 
     asked: AddressRange
@@ -278,7 +293,10 @@ class PoolAnswer(NamedTuple):
 
 
 def _parse_address(addresses: str) -> AddressRange:
-    """Return addresses as objects have them; ::ffff:10.40.0.1 is of IPv4, as Go reads it.
+    """Return the addresses of an argument: an address, a CIDR or a range.
+
+    An IPv6 address that stands for an IPv4 address, ::ffff:10.40.0.1, is returned as IPv4, as Go
+    reads it.
 
     Raises:
         BadParameter: the text is no address, no CIDR and no range.
@@ -290,7 +308,7 @@ def _parse_address(addresses: str) -> AddressRange:
             if "/" in addresses
             else AddressRange.parse(start.strip(), (end or start).strip())
         )
-    except AllocatorError as wrong:
+    except AllocatorError as error:
         hint = ""
         if addresses[:1].isalpha() and ":" not in addresses:
             hint = (
@@ -298,7 +316,7 @@ def _parse_address(addresses: str) -> AddressRange:
                 f" `butler-ipam explain {addresses}` for a TenantCluster or an IPAllocation, and"
                 f" `butler-ipam map {addresses}` for a pool"
             )
-        raise click.BadParameter(f"{wrong}{hint}") from wrong
+        raise click.BadParameter(f"{error}{hint}") from error
     return span.in_family(4) or span
 
 
@@ -342,12 +360,12 @@ def whois(
 
 
 def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> str:
-    """Describe pools searched for an address in vain, where else it may be, and what to do.
+    """Return a sentence: the pools searched for an address in vain, and where else it may be.
 
     Args:
         address: the address, CIDR or range.
-        where: what the command was to read.
-        objects: what it read of it.
+        where: the cluster or the files that were read.
+        objects: the objects that were read.
     """
     readable = " that you may read" if objects.all_not_read else ""
     if where.namespace:
@@ -375,11 +393,12 @@ def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> st
 
 
 def _describe_addresses(addresses: AddressRange) -> str:
+    """Return a single address or a range as text."""
     return addresses.start_text if addresses.size == 1 else addresses.text
 
 
 def find_answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[PoolAnswer]:
-    """Yield the answers of pools about addresses that lie in them."""
+    """Yield the answers of all pools that have some of the addresses."""
     for pool in pictures:
         for extent in (extent for family in pool.families for extent in family.known_extents):
             part = extent.range.intersection(asked)
@@ -399,8 +418,9 @@ def _list_holder_names(address_answers: Iterable[PoolAnswer]) -> Iterator[tuple[
 
 
 def _show_since(answer: PoolAnswer) -> str | None:
-    at = answer.holder.since if answer.holder else None
-    return at.isoformat() if at else None
+    """Return since when the holder has the range; None if there is no holder or no time."""
+    since = answer.holder.since if answer.holder else None
+    return since.isoformat() if since else None
 
 
 _ANSWERS: Sequence[TableColumn[PoolAnswer]] = (
@@ -428,7 +448,7 @@ _ANSWERS: Sequence[TableColumn[PoolAnswer]] = (
 
 
 def _build_documents(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str, Any]]:
-    """Yield an entry for each pool and extent that has some of the addresses, with all holders."""
+    """Yield a document for each range of a pool with some of the addresses, with its holders."""
     for _, group in groupby(
         address_answers, lambda answer: (answer.asked, answer.address, id(answer.pool))
     ):

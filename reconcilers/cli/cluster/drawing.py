@@ -1,8 +1,8 @@
-"""A pool's space for a terminal: a grid of cells, a legend, and the list of all ranges.
+"""Draws a pool for a terminal: a grid of cells, a legend, and the list of all ranges.
 
-Each cell stands for a power of two of addresses, so that rows begin at round addresses. A cell
-that is in several states shows the gravest of them (AddressState is in that order), and one of
-which only some addresses are held has a sign of its own; the list has every range.
+Each cell stands for a power of two of addresses, so that rows begin at round addresses. If the
+addresses of a cell have several states, the cell shows the gravest one (AddressState is in that
+order). A cell with held and free addresses has a letter of its own. The list has every range.
 """
 
 from collections import Counter
@@ -27,13 +27,14 @@ from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 COLUMNS = 64
 WIDE = 128
 NARROWEST = 8
-"""Cells of a row of a picture: usually, with -o wide, and at least where a terminal is narrow."""
+"""Cells in a row of a picture: COLUMNS usually, WIDE with -o wide, NARROWEST at least."""
 ROWS = 32
 PARTLY = Style("o", "blue", fill="", dark="", words="a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(AddressState)}
 
 _Row = tuple[Extent, AddressHolder | None, str]
-"""Who holds a range: with its namespace, where that is not the pool's."""
+"""A range, one of its holders (None if it has none), and the holder's name; the name includes the
+namespace if that is not the pool's."""
 _LISTING: Sequence[TableColumn[_Row]] = (
     TableColumn("START", lambda row: row[0].range.start_text),
     TableColumn("END", lambda row: row[0].range.end_text),
@@ -47,7 +48,7 @@ _LISTING: Sequence[TableColumn[_Row]] = (
 
 
 def build_state_cell(state: AddressState) -> Cell:
-    """Return a state in its colour."""
+    """Return a cell with a state in its colour."""
     return Cell(state.value, STYLES[state].terminal)
 
 
@@ -55,8 +56,8 @@ def draw_family(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> 
     """Return one family of a pool, to the width of the terminal: title, grid, legend, list.
 
     Args:
-        family: one of its families.
-        form: `wide` for longer rows and all columns, in whatever width.
+        family: one of the pool's families.
+        form: `wide` for longer rows and all columns, whatever the width.
     """
     title = _wrap_line(escape_text(f"{pool.title}  {family.label}"))
     if family.fault:
@@ -72,11 +73,15 @@ def draw_family(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> 
 
 
 def _name_holder(holder: AddressHolder | None, namespace: str) -> str:
+    """Return the name of a holder, with its namespace if it is another; empty for None."""
     return object_text(holder.kind, holder.key, namespace) if holder is not None else ""
 
 
 def _draw_grid(picture: PoolFamily, form: Form) -> str:
-    """Return a line for each row of cells, with the address it begins at."""
+    """Return a line for each row of cells, after the first address of the row.
+
+    The address stands above its row if the terminal has no room beside the row.
+    """
     first, size = picture.first_and_size
     columns = _choose_columns(picture, form)
     per_cell = find_power_of_two(size, columns * ROWS)
@@ -97,7 +102,10 @@ def _draw_grid(picture: PoolFamily, form: Form) -> str:
 
 
 def _choose_columns(picture: PoolFamily, form: Form) -> int:
-    """Return how many cells a row has: a power of two, so that rows begin at round addresses."""
+    """Return the number of cells in a row.
+
+    It is a power of two, so that rows begin at round addresses.
+    """
     room = output.find_terminal_width()
     if form == "wide" or room is None:
         return WIDE if form == "wide" else COLUMNS
@@ -109,11 +117,19 @@ def _choose_columns(picture: PoolFamily, form: Form) -> int:
 
 
 def find_power_of_two_within(limit: int) -> int:
-    """Return the largest power of two that is not above a limit; 1 if the limit is below that."""
+    """Return the largest power of two up to a limit; 1 if the limit is less than 1."""
     return 1 << max(0, limit.bit_length() - 1)
 
 
 def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
+    """Return the style of each cell.
+
+    Args:
+        extents: the ranges of the pool.
+        first: the first address.
+        size: the number of addresses.
+        per_cell: the number of addresses in a cell.
+    """
     cells: list[AddressState | None] = [None] * -(-size // per_cell)
     held_counts: Counter[int] = Counter()
     for extent in extents:
@@ -124,7 +140,7 @@ def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int
             if known is None or _ORDER[extent.state] < _ORDER[known]:
                 cells[at] = extent.state
         if extent.state in BY_TENANT:
-            # Of the cells between the first and the last every address is held.
+            # Only the first and the last cell of a range may have addresses outside of it.
             for at in {begin, end}:
                 start = first + at * per_cell
                 last = min(extent.range.last, start + per_cell - 1)
@@ -139,6 +155,7 @@ def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int
 
 
 def _paint_row(cells: list[Style]) -> str:
+    """Return a row of cells as coloured letters."""
     return "".join(
         paint(style.letter * len(list(run)), style.terminal) for style, run in groupby(cells)
     ).rstrip()
@@ -164,4 +181,5 @@ def _draw_legend_entry(style: Style, count: str, words: str) -> str:
 
 
 def _wrap_line(line: str) -> str:
+    """Return a line wrapped to the terminal; its further lines are indented."""
     return output.wrap_line(line, GAP)

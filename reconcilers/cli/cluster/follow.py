@@ -1,4 +1,4 @@
-"""`-w`: what a command shows, printed again whenever the cluster changes."""
+"""`--watch`: the output of a command, printed again whenever the cluster changes."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -18,20 +18,21 @@ Show = Callable[[Objects], str]
 def follow(
     where: ReadingScope, form: Form, show: Show, required: Sequence[Resource[Any]] = REQUIRED
 ) -> None:
-    """Show what there is, and again after each change, until Ctrl-C.
+    """Print a text about the cluster, and again after each change, until Ctrl-C.
 
-    On a terminal each takes the place of the one before; elsewhere they follow each other, with an
-    empty line between, and what shows no change is not written again.
+    On a terminal, each text replaces the one before. In a file or a pipe, an empty line separates
+    the texts. A text that is equal to the one before is not printed.
 
     Args:
         where: the cluster.
-        form: of the output, one for people.
-        show: gives the text.
-        required: the kinds without which there is no answer.
+        form: the form of the output; only the forms for people are allowed.
+        show: returns the text.
+        required: the kinds that must be readable.
 
     Raises:
-        UsageError: files or a form for programs are asked for.
-        Problem: the cluster cannot be read now; later failures are waited out.
+        UsageError: the command reads files, or the form is one for programs.
+        CommandProblem: the cluster cannot be read at the start. Later failures do not end the
+            command.
     """
     if where.files:
         raise click.UsageError("--watch follows a cluster; it cannot be combined with --filename")

@@ -17,7 +17,7 @@ KINDS: tuple[Resource[Any], ...] = (TENANT_CLUSTER, IP_ALLOCATION)
 
 
 class ObjectName(NamedTuple):
-    """One way to read a name. A kind or a namespace that it does not say is empty."""
+    """One meaning of a name. A part that the name lacks is empty."""
 
     kind: str
     namespace: str
@@ -33,7 +33,10 @@ class ObjectName(NamedTuple):
 
 
 def parse_name(written_name: str) -> list[ObjectName]:
-    """Return the ways to read a name; a namespace may be called like a kind."""
+    """Return the possible meanings of a name; empty if it has too many parts.
+
+    `A/B` has two meanings if A is a kind, because a namespace may have that name, too.
+    """
     match written_name.split("/"):
         case [name]:
             return [ObjectName("", "", name)]
@@ -47,7 +50,7 @@ def parse_name(written_name: str) -> list[ObjectName]:
 
 
 def find_namespace(name: str) -> str:
-    """Return the namespace that a name says; empty if it says none."""
+    """Return the namespace in a name; empty if it has none."""
     first = next(iter(parse_name(name)), None)
     return first.namespace if first is not None else ""
 
@@ -56,12 +59,12 @@ def select_object(name: str, objects: Objects, namespace: str) -> tuple[str, Key
     """Return the kind and the key of the object that a name selects, readable or not.
 
     Args:
-        name: what the user typed.
+        name: the argument of the user.
         objects: the objects of the cluster.
-        namespace: select only from it; empty for all.
+        namespace: select only from this namespace; empty for all.
 
     Raises:
-        Problem: no object has the name, or several have.
+        CommandProblem: no object has the name, or several have.
     """
     kinds = [resource.kind for resource in KINDS]
     keys = [

@@ -1,4 +1,4 @@
-"""The objects that questions are asked about: all of a cluster, or what files hold of one."""
+"""Reads the objects that a command needs: from a cluster, or from files."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -27,14 +27,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class ReadingScope:
-    """Where to look.
+    """The cluster or the files that a command reads, and the namespace that it shows.
 
     Args:
-        kubeconfig: a file; None looks where kubectl looks.
-        context: one in the kubeconfig; None takes its current one.
-        namespace: show only this one, and pools of the whole cluster; empty for all.
-        files: read these instead of a cluster.
-        recursive: whether folders inside the folders of `files` are read too.
+        kubeconfig: a file; None for the kubeconfig that kubectl finds.
+        context: a context of the kubeconfig; None for its current one.
+        namespace: show only this namespace, and cluster-scoped pools; empty for all.
+        files: files to read instead of a cluster.
+        recursive: whether folders inside the folders of `files` are read, too.
     """
 
     kubeconfig: Path | None = None
@@ -45,7 +45,7 @@ class ReadingScope:
 
 
 def build_scope(values: Mapping[str, Any]) -> ReadingScope:
-    """Return where to look, by the values of the options."""
+    """Return the reading scope from the values of `scope_options`."""
     namespace = "" if values["all_namespaces"] else values["namespace"]
     return ReadingScope(
         kubeconfig=values["kubeconfig"],
@@ -57,17 +57,17 @@ def build_scope(values: Mapping[str, Any]) -> ReadingScope:
 
 
 def read_all(where: ReadingScope, required: Sequence[Resource[Any]] = REQUIRED) -> Objects:
-    """Return the objects of a cluster, or of files saved from one, of all namespaces.
+    """Return the objects of a cluster or of files, of all namespaces.
 
-    With -n and a user who may not read all namespaces, those of that namespace; what could not be
-    read is reported. `Objects.within` selects what is shown.
+    If the user may not read all namespaces, the objects are those of the namespace of -n, and a
+    warning names the rest. `Objects.within` selects the objects to show.
 
     Args:
         where: the cluster or the files.
-        required: the kinds without which there is no answer.
+        required: the kinds that must be readable.
 
     Raises:
-        Problem: the cluster or the files cannot be read.
+        CommandProblem: the cluster or the files cannot be read.
     """
     if where.files:
         with progress("reading files"):
@@ -76,14 +76,14 @@ def read_all(where: ReadingScope, required: Sequence[Resource[Any]] = REQUIRED) 
 
 
 def read_cluster(where: ReadingScope, read: Callable[[Any], Awaitable[Objects]]) -> Objects:
-    """Return the objects that `read` reads of a cluster; report the kinds the user may not read.
+    """Return the objects that `read` reads in a cluster; warn about kinds that may not be read.
 
     Args:
         where: the cluster.
         read: reads the objects with a client.
 
     Raises:
-        Problem: the cluster cannot be read.
+        CommandProblem: the cluster cannot be read.
     """
     objects = in_cluster(where, "reading the cluster's objects", read)
     report_not_read(objects)
@@ -91,16 +91,16 @@ def read_cluster(where: ReadingScope, read: Callable[[Any], Awaitable[Objects]])
 
 
 def read_shown(where: ReadingScope) -> Objects:
-    """Return the objects of `read_all` that concern the namespace of -n.
+    """Return the objects of the namespace of -n, with cluster-scoped pools and all clusters.
 
     Raises:
-        Problem: the cluster or the files cannot be read.
+        CommandProblem: the cluster or the files cannot be read.
     """
     return read_all(where).within(where.namespace)
 
 
 def report_not_read(objects: Objects) -> None:
-    """Warn of what the user may not read, and note it for documents."""
+    """Warn about lists that the user may not read, and note them for the documents of -o."""
     if not objects.all_not_read:
         return
     kinds = describe_limits(objects.all_not_read)
@@ -109,12 +109,12 @@ def report_not_read(objects: Objects) -> None:
 
 
 def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str) -> None:
-    """Warn of objects of a cluster that a table leaves out because they cannot be decoded.
+    """Warn about objects that a table leaves out because they cannot be decoded.
 
-    Those in files were reported when the files were read.
+    Objects in files are not reported here: they were reported when the files were read.
 
     Args:
-        objects: what was read.
+        objects: the objects that were read.
         resource: the kind of the table's rows.
         namespace: the namespace that is shown; empty for all.
     """
@@ -161,21 +161,22 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
 
 
 def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitable[R]]) -> R:
-    """Return the result of `work` in the cluster of a where.
+    """Return the result of `work` with a client of a cluster.
 
     Args:
         where: the cluster.
-        activity: in words, for `progress`.
+        activity: a few words for the line of progress.
         work: takes a `controller.client.Client`.
 
     Raises:
-        Problem: the cluster cannot be reached, or refuses.
+        CommandProblem: the cluster cannot be reached, or rejects a request.
     """
     results: list[R] = []
 
-    async def ask() -> None:
-        # The result is not the task's: asyncio.Runner prints the task into the message of an
-        # error that it swallows, and that is as long as all of the cluster's objects.
+    async def connect_and_work() -> None:
+        """Connect, and append the result of `work` to `results`."""
+        # The result is not returned: asyncio.Runner writes a task with its result into the message
+        # of an error that it drops, and the result may be all objects of the cluster.
         from controller.client import Client
         from controller.config import open_transport
 
@@ -188,13 +189,18 @@ def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitab
 
     try:
         with progress(activity):
-            anyio.run(ask)
+            anyio.run(connect_and_work)
     except (ConfigurationError, ControllerError) as error:
         raise CommandProblem(_describe_error(error, where)) from error
     return results[0]
 
 
 def _read_files(where: ReadingScope) -> Objects:
+    """Return the objects in files; print the findings about the files.
+
+    Raises:
+        CommandProblem: the files have no object of butler-ipam.
+    """
     from reconcilers.cli.reading.findings import Findings  # with all that validates a file
     from reconcilers.cli.reading.manifests import ReadManifest, read_manifests
     from reconcilers.integrations import views
@@ -210,7 +216,7 @@ def _read_files(where: ReadingScope) -> Objects:
         recursive=where.recursive,
     )
     for finding in findings:
-        if finding.severity != "note":  # what was passed over is no surprise in a whole cluster
+        if finding.severity != "note":  # skipped kinds are normal in a dump of a cluster
             say(finding.severity, finding.sentence)
     if findings.wrong:
         click.get_current_context().meta[WRONG_INPUT] = True
@@ -245,6 +251,7 @@ def _read_files(where: ReadingScope) -> Objects:
 
 
 def _default_namespace(where: ReadingScope) -> str:
+    """Return the namespace of objects in files that have none."""
     return where.namespace or names.DEFAULT_NAMESPACE
 
 

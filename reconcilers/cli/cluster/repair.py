@@ -1,8 +1,8 @@
-"""Write the audit's report, read it back after review, and apply exactly the repairs in it.
+"""Writes the audit's report, reads it after the review, and applies exactly the repairs in it.
 
-A report is a thing of the past. So the audit is repeated first: what it no longer finds is passed
-over. And each write carries the uid and the resourceVersion that were reviewed: an object that has
-moved on since is left alone, and a new report tells why.
+A report may be stale. So the audit is repeated first, and a finding that is gone is skipped. Each
+write has the uid and the resourceVersion that were reviewed as precondition: an object that has
+changed since is not written, and a new report shows its current state.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -30,7 +30,7 @@ KIND = "CheckReport"
 @with_config(REVIEWED)
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """A whole report; `notRead` is what could not be checked."""
+    """A report; `notRead` has the lists that could not be checked."""
 
     apiVersion: Literal["report.butler-ipam/v1"]
     kind: Literal["CheckReport"]
@@ -39,7 +39,7 @@ class RepairReport:
 
 
 def build_report(findings: Sequence[Finding]) -> dict[str, Any]:
-    """Return findings as a report."""
+    """Return findings as a report, the document that people review."""
     entries = [
         {name: value for name, value in asdict(finding).items() if value is not None}
         | {"choices": list(finding.choices)}
@@ -49,10 +49,10 @@ def build_report(findings: Sequence[Finding]) -> dict[str, Any]:
 
 
 def read_report(path: Path) -> RepairReport:
-    """Return a report that was written before, in JSON or YAML.
+    """Return a report from a file in JSON or YAML.
 
     Raises:
-        Problem: it cannot be read, or is no report; what is wrong with it has been said before.
+        CommandProblem: the file cannot be read, or is no report. Its faults are printed before.
     """
     from pydantic import TypeAdapter  # it takes as long as all else that `check` loads
 

@@ -1,4 +1,4 @@
-"""The page that `status` shows of a cluster, and the exit code that goes with it."""
+"""The page that `status` prints about a cluster, and the exit code of the command."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,11 +34,11 @@ _FINDINGS: Sequence[TableColumn[Finding]] = (
 
 @dataclass(frozen=True, slots=True)
 class StatusPage:
-    """What `status` shows.
+    """The page of `status`.
 
     Args:
         areas: the state of each area.
-        findings: what waits or fails, gravest first.
+        findings: the objects that wait or fail, gravest first.
     """
 
     areas: Sequence[AreaState]
@@ -54,7 +54,7 @@ class StatusPage:
 
     @property
     def exit_code(self) -> int:
-        """The exit code, by severity."""
+        """The exit code: 1 for an error, EXIT_WARNING for warnings only, else 0."""
         if any(finding.severity == "error" for finding in self.findings):
             return EXIT_PROBLEM
         return EXIT_WARNING if self.findings else 0
@@ -66,12 +66,13 @@ def build_status_page(
     controllers: AreaState | None = None,
     more: Sequence[Finding] = (),
 ) -> StatusPage:
-    """Return the page that `status` prints about a namespace; an empty one means all of them.
+    """Return the page that `status` prints about a namespace.
 
     Args:
-        objects: all of a cluster's.
-        controllers: the state of the controllers; None if it was not asked for.
-        more: findings of live reads.
+        objects: all objects of a cluster.
+        namespace: the namespace; empty for all.
+        controllers: the state of the controllers; None to leave it out.
+        more: findings about tenants and controllers, which are read live.
     """
     about_objects = select_findings(namespace, list_status_findings(objects, datetime.now(UTC)))
     findings = sorted([*about_objects, *more], key=order_finding)

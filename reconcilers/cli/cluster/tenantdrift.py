@@ -99,7 +99,7 @@ def _is_in_namespace(
 async def _read_tenant(
     clients: TenantClients, tenant: TenantCluster, kinds: LoadBalancerKinds
 ) -> TenantReading | TenantUnavailable:
-    """Return what a tenant's load balancer has; if it cannot be read, the exception.
+    """Return the reading of a tenant's load balancer; if it cannot be read, the exception.
 
     The exception is returned, because a tenant that cannot be read is a finding, and the other
     tenants are read all the same.

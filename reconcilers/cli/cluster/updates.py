@@ -1,7 +1,7 @@
-"""Text that is written again after each change of a cluster: what `follow` runs.
+"""Writes a text again after each change of a cluster, for the option --watch.
 
-A module of its own, because the informers that it needs take longer to import than a command that
-shows something once takes altogether.
+It is a module of its own, because importing the informers takes longer than a whole command that
+prints once.
 """
 
 import sys
@@ -22,7 +22,7 @@ from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.ui.watched import PageInformers
 
 GATHER_SECONDS = 0.2
-"""Changes come in groups: who draws each alone draws what is half done."""
+"""Seconds to gather changes: they come in groups, and a text in between shows half a group."""
 CLEAR = "\033[H\033[2J\033[3J"
 
 
@@ -32,15 +32,17 @@ async def write_updates(
     not_read: Sequence[NotRead],
     show: Callable[[Objects], str],
 ) -> None:
-    """Write what there is now, as far as it may be read, and again after each change.
+    """Write a text about the current objects, and again after each change, until cancelled.
+
+    A text that is equal to the last one is not written again.
 
     Args:
-        kubeconfig: a file; None looks where kubectl looks.
-        context: one in the kubeconfig; None takes its current one.
-        not_read: what the user may not read.
-        show: gives the text.
+        kubeconfig: a file; None for the kubeconfig that kubectl finds.
+        context: a context of the kubeconfig; None for its current one.
+        not_read: the lists that the user may not read.
+        show: returns the text.
     """
-    clock, changed, last = SystemClock(), anyio.Event(), ""
+    clock, changed, last_page = SystemClock(), anyio.Event(), ""
 
     def note(_: object) -> None:
         changed.set()
@@ -49,7 +51,7 @@ async def write_updates(
         watched = PageInformers.over(transport, clock, not_read=not_read)
         watched.on_change(note)
         others = watched.others
-        assert others is not None, "all platforms are asked for"
+        assert others is not None, "PageInformers.over watches all platforms"
         others.want(inf)
         async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
             await watched.wait_read()
@@ -59,10 +61,10 @@ async def write_updates(
                 changed = anyio.Event()
                 try:
                     page = show(watched.objects())
-                except CommandProblem as problem:  # a pool that is named may come again
+                except CommandProblem as problem:  # a named pool is gone, and may come again
                     page = f"{escape_lines(problem.format_message())}\n"
-                if page != last:
-                    before = CLEAR if sys.stdout.isatty() else "\n" if last else ""
-                    click.echo(before + page, nl=False)
-                    last = page
+                if page != last_page:
+                    separator = CLEAR if sys.stdout.isatty() else "\n" if last_page else ""
+                    click.echo(separator + page, nl=False)
+                    last_page = page
                 await changed.wait()

@@ -357,8 +357,8 @@ class _Answers:
         if not any(attempt.words in message for message in messages):
             answer = f"the server's answer: {'; '.join(messages) or 'nothing'}"
             raise Broken(f"{attempt.description}, and {attempt.words!r} is not in {answer}")
-        shown = (f"    {outcome}: {message}" for message in messages[:MOST])
-        self._lines += [attempt.description, *shown]
+        message_lines = (f"    {outcome}: {message}" for message in messages[:MOST])
+        self._lines += [attempt.description, *message_lines]
         if more := len(messages[MOST:]):
             self._lines.append(f"    and {more} more")
 

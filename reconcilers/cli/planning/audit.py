@@ -42,7 +42,7 @@ class Audit:
     """Adds the faults of manifests to findings.
 
     Args:
-        read: the manifests.
+        read: the manifests of the input, each valid by itself.
         findings: takes the faults.
         settings: the settings of the controllers.
         spaces: what pools of all kinds hand out.
