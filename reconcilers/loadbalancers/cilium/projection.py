@@ -1,4 +1,4 @@
-"""Makes the pools of a tenant hold the ranges that it should, so that a late write does no harm.
+"""Writes the pools of a tenant, so that a late write does no harm.
 
 Each IPAllocation has a pool of its own, which carries the position of the cache that it was
 computed from. A projection reads all pools live, gives up if one that it would write has a newer
@@ -60,11 +60,11 @@ ListServices = Callable[[], Awaitable[Sequence[Service]]]
 
 @dataclass(frozen=True, slots=True)
 class IntendedPool:
-    """What a pool should have.
+    """The contents that a pool should have.
 
     Args:
-        entries: its ranges.
-        selector: which Services it serves; None for all.
+        entries: the ranges, each `start-end`.
+        selector: which Services the pool serves; None for all Services.
     """
 
     entries: tuple[str, ...]
@@ -72,11 +72,12 @@ class IntendedPool:
 
 
 class CiliumKeptState(Corrections):
-    """What we keep in one tenant, as far as this process knows.
+    """The pools that this process keeps in one tenant, and its corrections there.
 
     Attributes:
-        written: by the name of a pool, what it had when it was last seen as intended.
-        pauses: before a nonce, by the names of pools that the operator has not acknowledged.
+        written: the contents of each pool when it was last as intended, by name. A difference from
+            the same intended contents is an edit by others.
+        pauses: the pause before the next nonce, for pools without an acknowledgement, by name.
     """
 
     def __init__(self) -> None:
@@ -95,10 +96,10 @@ class CiliumKeptState(Corrections):
                 del self.pauses[name]
 
     def needs_nonce(self, pool: CiliumPool, now: float) -> bool:
-        """Return whether a pool is due a nonce, because it is not acknowledged for too long.
+        """Return whether to write a nonce, because a pool is not acknowledged for too long.
 
         Args:
-            pool: as it was read.
+            pool: the pool by a live read.
             now: monotonic seconds.
         """
         if is_acknowledged(pool):
@@ -110,9 +111,9 @@ class PoolProjection:
     """Writes the pools of one tenant.
 
     Args:
-        pools: of the tenant.
+        pools: reads and writes the pools of the tenant.
         list_services: reads all Services of the tenant live.
-        kept_state: what we keep there, to tell edits by others from news of ours.
+        kept_state: the memory of our pools there, which shows edits by others.
         now: monotonic seconds.
     """
 
@@ -129,7 +130,11 @@ class PoolProjection:
         self._now = now
 
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
-        """Make the tenant hold what `projection` says, writing only what differs.
+        """Make the tenant hold the ranges of `projection`, writing only what differs.
+
+        Each allocation has a pool. Pools of allocations that are being released are left to the
+        release check, except that a deleted allocation loses its Services. Other pools of ours are
+        leftovers, and are removed.
 
         Raises:
             BalancerBlocked: the kind is not served, a pool is not ours, or a newer view has
@@ -199,7 +204,9 @@ class PoolProjection:
         projection: Projection,
         permit: Permit,
     ) -> dict[str, CiliumPool]:
-        """Return the pools that may be written; with nothing to write, those of others stay.
+        """Return the pools that may be written.
+
+        Without ranges to write, a pool that must not be written is skipped.
 
         Raises:
             BalancerBlocked: a pool of ours must not be written, and there are ranges to write.
@@ -218,9 +225,12 @@ class PoolProjection:
         return permitted
 
     def _may_create(self, name: str) -> bool:
-        """Return whether a missing pool is created now; one that others delete is, ever later."""
+        """Return whether to create a missing pool now.
+
+        If others delete it again and again, it is created ever less often.
+        """
         if name not in self._kept_state.written:
-            return True
+            return True  # this process has not created it before
         edit = f"{CILIUM_POOL.kind} {name} (deleted)"
         if not self._kept_state.may_correct(edit, self._now):
             return False
@@ -242,7 +252,10 @@ class PoolProjection:
         projection: Projection,
         confirm: Confirm,
     ) -> Projection:
-        """Return the projection by which empty pools are filled: a live one if there are any."""
+        """Return the projection by which empty pools are filled: a live one if a pool is empty.
+
+        Without an empty pool, no live read is needed.
+        """
         is_any_empty = any(not pool.blocks for name, pool in pools.items() if name in by_name)
         return await confirm() if is_any_empty else projection
 
@@ -268,7 +281,12 @@ class PoolProjection:
         projection: Projection,
         confirmed: Projection,
     ) -> None:
-        """Make the pool of one allocation hold its ranges."""
+        """Make the pool of one allocation hold its ranges.
+
+        Raises:
+            BalancerBlocked: a newer view has written the pool, or a live read does not confirm the
+                ranges of an empty pool.
+        """
         name, spans = pool.metadata.name, spans_of_ranges(ranges)
         _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
@@ -276,7 +294,7 @@ class PoolProjection:
         intended = IntendedPool(ranges.entries, projection.selector)
         edit = self._describe_edit(pool, ranges, intended)
         if edit and not self._kept_state.may_correct(edit, self._now):
-            return
+            return  # others repeat the edit; `read_health` reports the contest
         if edit or self._differs(pool, ranges, projection):
             await self._write(pool, spans, projection=projection, uid=ranges.allocation.uid)
         else:
@@ -288,9 +306,9 @@ class PoolProjection:
     def _describe_edit(
         self, pool: CiliumPool, ranges: ProjectedRanges, intended: IntendedPool
     ) -> str:
-        """Describe how others changed a pool since it was as intended; empty if they did not."""
+        """Return how others changed a pool since it was as intended; empty if they did not."""
         if self._kept_state.written.get(pool.metadata.name) != intended:
-            return ""
+            return ""  # the difference is a change of ours that is still to be written
         fields = list(pool.spec.edited)
         if selector_patch(pool.spec.selector, intended.selector):
             fields.append("serviceSelector")
@@ -304,6 +322,10 @@ class PoolProjection:
 
     @staticmethod
     def _differs(pool: CiliumPool, ranges: ProjectedRanges, projection: Projection) -> bool:
+        """Return whether a pool differs from the projection in anything but its basis.
+
+        The basis changes with every event, and alone it is no reason to write.
+        """
         annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
         del annotations[names.ANNOTATION_PROJECTION_BASIS]
         return (
@@ -327,6 +349,13 @@ class PoolProjection:
     async def _patch(
         self, pool: CiliumPool, spec: Mapping[str, Any], projection: Projection, uid: str
     ) -> CiliumPool:
+        """Patch the spec of a pool, with the basis and the owner of the projection.
+
+        The note of the leader under which the pool was emptied is removed: it is of a release.
+
+        Args:
+            uid: uid of the pool's allocation.
+        """
         annotations: dict[str, str | None] = {
             **annotations_of(projection.basis, projection.owner, uid),
             names.ANNOTATION_EMPTIED_UNDER: None,
@@ -340,21 +369,23 @@ class PoolProjection:
     ) -> None:
         """Take the addresses of a deleted allocation from the Services that show one.
 
-        A pool that no Service uses, or that a newer view has written, is left to the release. An
-        edit by others is undone: the operator acknowledges no pool with an unreadable block.
+        The pool is disabled first. It is emptied after the operator has acknowledged that. An edit
+        by others is undone: the operator acknowledges no pool with an unreadable block.
         """
         if not pool.blocks or basis_of(pool) > projection.basis:
-            return
+            return  # the pool is empty already, or a newer view has written it
         spans = spans_of_ranges(ranges)
         blocks = [block.span for block in pool.blocks if block.span is not None]
         services = await self._list_services()
         users = [service for service in services if _is_user(service, [*spans, *blocks])]
         if not users:
-            return
+            return  # the release check empties the pool
         if not pool.spec.disabled or not has_exactly(pool, spans):
             spec = {"blocks": body_of(spans), "disabled": True, **dict.fromkeys(pool.spec.edited)}
             await self._patch(pool, spec, projection=projection, uid=allocation_uid(pool))
         elif is_acknowledged(pool) and not any(map(find_sharing_key, users)):
+            # With a sharing key in use, the operator would remember the address for a later
+            # Service with that key.
             await self._patch(
                 pool, {"blocks": []}, projection=projection, uid=allocation_uid(pool)
             )
@@ -368,9 +399,10 @@ class PoolProjection:
             await self._patch(pool, nonce, projection=projection, uid=allocation_uid(pool))
 
     async def _remove_leftover(self, pool: CiliumPool, projection: Projection) -> None:
-        """Empty a pool of no allocation; delete it once the operator has acknowledged that.
+        """Empty a pool without an allocation; delete it once the operator has acknowledged that.
 
-        A range that was released without the tenant's answer is no longer the tenant's.
+        Such a pool remains if a range was released without the tenant's answer. The range is no
+        longer the tenant's.
         """
         _require_newest(pool, projection)
         if pool.blocks:
@@ -387,19 +419,20 @@ def _is_user(service: Service, spans: Sequence[AddressRange]) -> bool:
 
 
 def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
-    """Return the ranges that a projection has of one allocation."""
+    """Return the ranges of one allocation in a projection, parsed."""
     parsed = map(addresstexts.parse_cidr_or_span, ranges.entries)
     return [span for span in parsed if span is not None]
 
 
 def selector_patch(stored: Mapping[str, Any], selector: ServiceSelector | None) -> dict[str, Any]:
-    """Return the merge patch of a spec that makes its selector this one; empty if it is.
+    """Return the merge patch of a pool's spec that sets its selector; empty if it is equal.
 
-    A merge patch keeps the labels that it does not name, so those that go are named.
+    A merge patch keeps the fields and labels that it does not name. So those to remove are named,
+    with the value None.
 
     Args:
         stored: the selector of a pool, without empty fields.
-        selector: what it should be; None for all Services.
+        selector: the selector that the pool should have; None for all Services.
     """
     body = selector.body if selector is not None else {}
     if dict(stored) == body:
@@ -414,5 +447,6 @@ def selector_patch(stored: Mapping[str, Any], selector: ServiceSelector | None) 
 
 
 def _require_newest(pool: CiliumPool, projection: Projection) -> None:
+    """Raise BalancerBlocked if a newer view of the management cluster has written the pool."""
     if basis_of(pool) > projection.basis:
         raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")

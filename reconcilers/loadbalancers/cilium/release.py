@@ -59,10 +59,10 @@ _RESTART = (
 
 
 class ReleaseWrite(Enum):
-    """What is written next to the pool of an allocation that is being released.
+    """The next write to the pool of an allocation that is being released.
 
-    DRAIN: disable it, so that no Service is given an address.
-    EMPTY: take its blocks out.
+    DRAIN: disable the pool, so that no Service is given an address.
+    EMPTY: remove its blocks.
     NONCE: change nothing but its generation.
     """
 
@@ -77,7 +77,7 @@ class Leader:
 
     Args:
         holder: its identity, which a restart changes; empty if it is not known.
-        problem: why it is not known, as a sentence's end; empty if it is.
+        problem: why the holder is not known, as the end of a sentence; empty if it is known.
         took_over_at: when it took the Lease of another operator, by the clock of the tenant; None
             if none led before it, or if it is not known.
         renewed_at: when it renewed the Lease last, by the same clock; None if that is not known.
@@ -100,12 +100,12 @@ class ReleaseMemory:
     """What this process remembers of the release of one allocation.
 
     Args:
-        uid: of the pool that it wrote last.
-        generation: that the last write returned; 0 if there was none.
-        written_at: when that was, in monotonic seconds.
+        uid: uid of the pool that it wrote last.
+        generation: the generation that the last write returned; 0 if there was no write.
+        written_at: when the last write was, in monotonic seconds.
         acknowledged: the first generation of this uid that the operator has acknowledged; None if
             it has acknowledged none yet.
-        pause: before this process goes on after another one that wrote the pool.
+        pause: how long this process waits after another process wrote the pool.
         leader: the identity of the operator that led when this process wrote last.
     """
 
@@ -117,15 +117,16 @@ class ReleaseMemory:
     leader: str = ""
 
     def note_written(self, pool: CiliumPool, now: float, leader: Leader) -> None:
-        """Remember what a write returned.
+        """Remember a write of this process.
 
         Args:
-            pool: as the server stored it.
+            pool: the answer to the write.
             now: monotonic seconds.
             leader: the operator that led before the write.
         """
         self.leader = leader.holder
         if pool.metadata.uid != self.uid:
+            # Two acknowledgements have to be of one pool.
             self.acknowledged = None
         self.uid, self.generation, self.written_at = pool.metadata.uid, pool.generation, now
 
@@ -142,11 +143,11 @@ class ReleaseMemory:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseStep:
-    """Where a release stands.
+    """The next step of a release.
 
     Args:
-        answer: for the caller.
-        write: what is written next to the pool; None for nothing.
+        answer: the answer for the caller.
+        write: the next write to the pool; None for no write.
     """
 
     answer: WithdrawalAnswer
@@ -160,14 +161,14 @@ def next_step(
     now: float,
     leader: Leader = NOT_NEEDED,
 ) -> ReleaseStep:
-    """Return where the release of a range stands, by one live read of all pools.
+    """Return the next step of the release of a range, by one live read of all pools.
 
-    No Service shows an address of the range; that was read after the pools.
+    The caller has read the Services after the pools, and none shows an address of the range.
 
     Args:
-        pools: all of them, by name.
+        pools: all pools, by name.
         withdrawal: the range.
-        memory: of the release; it notes what is acknowledged.
+        memory: the memory of this release; an acknowledgement is noted in it.
         now: monotonic seconds.
         leader: the operator that leads, read after the pools.
     """
@@ -180,20 +181,25 @@ def next_step(
         return first
     if not is_acknowledged(pool):
         return _step_waiting(pools, pool, now - memory.written_at)
-    others = {other: its for other, its in pools.items() if other != name}
-    step = _step_acknowledged(pool, others, withdrawal, is_confirmed=memory.note_acknowledged())
+    other_pools = {
+        other_name: other_pool for other_name, other_pool in pools.items() if other_name != name
+    }
+    step = _step_acknowledged(
+        pool, other_pools, withdrawal, is_confirmed=memory.note_acknowledged()
+    )
     if isinstance(step.answer, Proven) and withdrawal.release_note:
+        # The operator may remember an address for a later Service with the sharing key.
         return _step_remembered(pool, memory, leader)
     return step
 
 
 def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unprovable:
-    """Return whether a range that the operator has released may still be handed out by another.
+    """Return Proven unless an earlier leader may still hand out a released range.
 
     Args:
         leader: the operator that leads, read after the last acknowledgement.
         now: wall-clock time, for a Lease that does not say when it was renewed.
-        wait: seconds that an operator is given that took the Lease of another.
+        wait: for how many seconds after a takeover an earlier leader may still hand it out.
     """
     if leader.is_hidden:
         purpose = f"because {leader.problem}; an operator that lost it may stand still"
@@ -210,7 +216,11 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
 
 
 def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> ReleaseStep:
-    """Return the step for an emptied pool of which a Service with a sharing key had an address."""
+    """Return the step for an emptied pool of which a Service with a sharing key had an address.
+
+    The proof needs another leader than the one under which the pool was emptied, and an
+    acknowledgement of a write that this process made under the new leader.
+    """
     if leader.problem:
         return ReleaseStep(
             NotYet(f"a Service with a sharing key had an address, and {leader.problem}")
@@ -233,6 +243,8 @@ def _find_first_step(
         acknowledgement of that write decides.
     """
     name = pool.metadata.name
+    # In this order: whose the pool is, whether the release began, whether the pool was edited
+    # since, and who wrote it last.
     if names_other_owner(pool, withdrawal.owner):
         return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} is another TenantCluster's"))
     is_begun = pool.spec.disabled or not pool.blocks
@@ -258,10 +270,11 @@ def _step_acknowledged(
     """Return the step after an acknowledgement.
 
     Args:
-        pool: of the allocation.
+        pool: the pool of the allocation.
         others: all other pools, by name.
         withdrawal: the range.
-        is_confirmed: whether an earlier generation of the pool was acknowledged, too.
+        is_confirmed: whether an earlier generation of the pool was acknowledged, too. One late
+            status of a deleted pool could look like a single acknowledgement.
     """
     if used := count(pool, IPS_USED):
         return ReleaseStep(
@@ -271,8 +284,13 @@ def _step_acknowledged(
         return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} without the range"), ReleaseWrite.EMPTY)
     if not is_confirmed:
         return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} a second time"), ReleaseWrite.NONCE)
-    overlapping = [name for name, its in others.items() if overlaps_any(its, withdrawal.spans)]
+    overlapping = [
+        other_name
+        for other_name, other_pool in others.items()
+        if overlaps_any(other_pool, withdrawal.spans)
+    ]
     if overlapping:
+        # The operator would hand out the range by that pool.
         kind = CILIUM_POOL.kind
         why = f"{kind} {min(overlapping)} in the tenant has addresses of the range; take them out"
         return ReleaseStep(NotYet(why))
@@ -286,13 +304,13 @@ def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: flo
     nonce makes a new generation, which it acknowledges if it runs.
 
     If it has acknowledged no pool at all, LB-IPAM is off or there is no operator, and a nonce has
-    no answer. Then the pool is emptied without waiting for one: an operator that starts later
-    finds nothing in it to hand out. What a standing one has read cannot be seen. So an empty pool
-    ends in `Unprovable`, and the caller waits a bounded time.
+    no answer. Then the pool is emptied without an acknowledgement: an operator that starts later
+    finds nothing in it to hand out. What an operator that stands still has read cannot be seen. So
+    an empty pool ends in `Unprovable`, and the caller waits a bounded time.
 
     Args:
-        pools: all of them, by name.
-        pool: of the allocation.
+        pools: all pools, by name.
+        pool: the pool of the allocation.
         waited: seconds since this process wrote the pool.
     """
     if waited < NONCE_SECONDS:
