@@ -210,7 +210,7 @@ def _read_users(path: Path) -> dict[str, User]:
 
 async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Authority) -> int:
     """Start listening; return the port."""
-    site = web.TCPSite(runner, host, port, ssl_context=_tls(authority, host), backlog=512)
+    site = web.TCPSite(runner, host, port, ssl_context=_create_tls(authority, host), backlog=512)
     try:
         await site.start()
     except OSError as error:
@@ -222,7 +222,7 @@ async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Aut
     return bound
 
 
-def _tls(authority: Authority, host: str) -> ssl.SSLContext:
+def _create_tls(authority: Authority, host: str) -> ssl.SSLContext:
     """Return the server's TLS settings; client certificates of its authority are accepted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")

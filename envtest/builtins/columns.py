@@ -53,6 +53,7 @@ def _show_count(*names: str) -> Cell:
 
 
 def _make_column(name: str, description: str, cell: Cell) -> Entry:
+    """Return a column of strings."""
     return BuiltInColumn(name, "string", description), cell
 
 

@@ -123,10 +123,10 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
     else:
         merged = _drop_repeated([*original, *patch])
     key = hint.merge_key
-    known = _ItemIndex(patch, key)
-    theirs = [item for item in merged if item in known]
-    others = [item for item in merged if item not in known]
-    return _interleave(theirs, others, order=patch, live=original, key=key)
+    patch_index = _ItemIndex(patch, key)
+    ordered_items = [item for item in merged if item in patch_index]
+    other_items = [item for item in merged if item not in patch_index]
+    return _interleave(ordered_items, other_items, order=patch, live=original, key=key)
 
 
 def delete_from(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap) -> Items:
@@ -163,11 +163,12 @@ def merge_ordered(
         merged = merge_list(original, patch, hint=hint, merge_map=merge_map)
     if key and merged:
         _refuse_missing_keys(merged, order, key)
-    known = _ItemIndex(order, key)
-    theirs = [item for item in merged if item in known]
-    others = [item for item in merged if item not in known]
+    order_index = _ItemIndex(order, key)
+    ordered_items = [item for item in merged if item in order_index]
+    other_items = [item for item in merged if item not in order_index]
+    # Called for its errors, which the real server reports only now.
     are_items_maps(original or [], patch or [])
-    return _interleave(theirs, others, order=order, live=original or [], key=key)
+    return _interleave(ordered_items, other_items, order=order, live=original or [], key=key)
 
 
 def _refuse_missing_keys(merged: Items, order: Items, key: str) -> None:
@@ -297,23 +298,27 @@ def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) 
     return merged
 
 
-def _interleave(theirs: Items, others: Items, order: Items, live: Items, key: str) -> Items:
+def _interleave(
+    ordered_items: Items, other_items: Items, order: Items, live: Items, key: str
+) -> Items:
     """Return the items of a patch in its order, with the others between them as in the live list.
 
     Args:
-        theirs: the merged items that the order has.
-        others: the merged items that only the server has.
+        ordered_items: the merged items that the order has.
+        other_items: the merged items that only the server has.
         order: the order of the patch.
         live: the stored list.
         key: the merge key.
     """
-    by_order, by_live = _ItemIndex(order, key), _ItemIndex(live, key)
-    other_items, patch_items = _arrange_items(others, by_live), _arrange_items(theirs, by_order)
+    order_index, live_index = _ItemIndex(order, key), _ItemIndex(live, key)
+    others = _arrange_items(other_items, live_index)
+    ordered = _arrange_items(ordered_items, order_index)
     out: Items = []
-    while other_items and patch_items:
-        here, there = by_live.place(other_items[0]), by_live.place(patch_items[0])
-        out.append((other_items if 0 <= here < there else patch_items).pop(0))
-    return out + other_items + patch_items
+    while others and ordered:
+        # An item of the server comes first if it stands before the next ordered item now.
+        other_place, ordered_place = live_index.place(others[0]), live_index.place(ordered[0])
+        out.append((others if 0 <= other_place < ordered_place else ordered).pop(0))
+    return out + others + ordered
 
 
 def _arrange_items(items: Items, order: _ItemIndex) -> Items:
