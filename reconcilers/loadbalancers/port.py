@@ -1,10 +1,10 @@
 """The load balancer of a tenant, as the pass, the release check and the commands see it.
 
-An adapter implements this for a backend, MetalLB for example, in a package beside this module.
-`LoadBalancerKind` has everything that needs no client, because Services are judged out of a watch.
-A `LoadBalancer` is made for one tenant and one pass or check, with the tenant's client and the
-adapter's own memory of that tenant. It decides nothing about IPAllocations: the caller passes
-ranges and gets findings.
+An adapter implements this for a backend, one kind of load balancer, in a package beside this
+module. `LoadBalancerKind` has everything that needs no client, because Services are judged out of
+a watch. A `LoadBalancer` is made for one tenant and one pass or check, with the tenant's client
+and the adapter's own memory of that tenant. It decides nothing about IPAllocations: the caller
+passes ranges and gets findings.
 
 A balancer raises BalancerBlocked, Conflict, and the ControllerErrors of the tenant.
 
@@ -262,7 +262,7 @@ class Unprovable:
     """The backend cannot show whether it may hand out the ranges; the caller waits a bounded time.
 
     Args:
-        purpose: what the time is for, as the end of "giving MetalLB 10 s".
+        purpose: what the time is for, as the end of "giving ... 10 s".
         version: the version of the offers; another version restarts the wait.
         then: the reason of the release once the time has passed.
     """
@@ -571,7 +571,7 @@ class BalancerInstaller(Protocol):
 
 
 class LoadBalancerKind(Protocol):
-    """A backend, MetalLB for example: everything of it that needs no client of a tenant."""
+    """A backend: everything of it that needs no client of a tenant."""
 
     @property
     def title(self) -> str:

@@ -4,7 +4,7 @@ The number of open watches is limited, as for Services. In a tenant without a wa
 reads the objects. These watches have a connection of their own: if a tenant stops serving the
 kinds of its balancer, the watch of its Services goes on.
 
-A backend is a kind of load balancer, MetalLB for example.
+A backend is a kind of load balancer that tenants may have.
 """
 
 from collections.abc import Sequence
