@@ -242,7 +242,7 @@ def decode_json(data: bytes) -> Any:
     try:
         return _any_decoder.decode(data)
     except DECODE_ERRORS as error:
-        raise MalformedAnswer(f"the answer is not JSON:  {error}") from error
+        raise MalformedAnswer(f"the answer is not JSON: {error}") from error
 
 
 def decode_object(resource: Resource[T], data: bytes) -> T:

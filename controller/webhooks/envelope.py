@@ -50,7 +50,7 @@ def decode_request(data: bytes, kind: str, versions: Sequence[str], of: type[T])
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
     except DECODE_ERRORS as error:
-        raise BadReview(f"the body is not a {kind}:  {error}", versions[0]) from error
+        raise BadReview(f"the body is not a {kind}: {error}", versions[0]) from error
     version = envelope.apiVersion
     if envelope.kind != kind or version not in versions:
         raise BadReview(

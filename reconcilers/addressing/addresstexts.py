@@ -59,4 +59,4 @@ def describe_host_bits(cidr: str, meant: AddressRange | None = None) -> str:
     start = host.in_family(network.family) if host is not None else None
     if start is not None and start.first == network.first:
         return ""
-    return f"{cidr!r} has host bits set; it is read as  {network.text}"
+    return f"{cidr!r} has host bits set; it is read as {network.text}"

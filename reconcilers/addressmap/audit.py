@@ -419,7 +419,7 @@ def _find_orphan(
     deviation = (
         "is gone" if cluster is None else f"is another one now (uid {cluster.metadata.uid})"
     )
-    sentence = f"TenantCluster {key}, which it was created for (uid  {noted_uid}), {deviation}"
+    sentence = f"TenantCluster {key}, which it was created for (uid {noted_uid}), {deviation}"
     yield Finding(
         "Orphan",
         "error",

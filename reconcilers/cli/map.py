@@ -140,7 +140,7 @@ def _pools(objects: Objects, names: Sequence[str], datacenter: str) -> list[Pool
         datacenter: the one of IPAMPools; empty for all pools.
 
     Raises:
-        Problem: there is none.
+        CommandProblem: there is none.
     """
     pools = selected_pools(objects, names)
     if not pools:

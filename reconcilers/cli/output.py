@@ -272,15 +272,6 @@ def join_tables(*parts: str) -> str:
     return "\n".join(filter(None, parts))
 
 
-Plain = Sequence[tuple[str, Callable[[T], str | int | None]]]
-"""Columns as headings and values."""
-
-
-def render_plain(columns: Plain[T], rows: Iterable[T]) -> str:
-    """Return a table of columns that are given by heading and value."""
-    return render_table([TableColumn(head, value) for head, value in columns], rows)
-
-
 def _render_line(cells: Sequence[Cell], widths: Sequence[int]) -> str:
     """Return one line of a table: the cells aligned to the widths of the columns, and coloured."""
     texts = [

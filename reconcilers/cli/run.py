@@ -56,7 +56,7 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
 
 
 def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str, Any]) -> None:
-    """Run the controllers; raise Problem if the settings are wrong or the lease is lost."""
+    """Run the controllers; raise CommandProblem if the settings are wrong or the lease is lost."""
     try:
         chosen = check_names(build_settings(values))
         options = manager_settings(values, chosen.namespace)

@@ -55,7 +55,7 @@ def owner_of(obj: Object) -> Key | None:
 def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
     """Return whether an object in a tenant names another owner than `owner`.
 
-    False if the object names none: another tool or an earlier release made it.
+    False if the object names no owner: another tool made it, or a person removed the annotation.
 
     Args:
         owner: the annotations of the expected owner, as `make_owner_annotations` returns them.

@@ -267,5 +267,5 @@ def _describe_error(error: Exception, where: ReadingScope) -> str:
         )
     if isinstance(error, NotFound):
         return f"{error}; are the CRDs installed? `butler-ipam crds | kubectl apply -f -`"
-    before = "the API server rejected the request:  " if isinstance(error, ApiError) else ""
+    before = "the API server rejected the request: " if isinstance(error, ApiError) else ""
     return f"{before}{error}"

@@ -25,7 +25,7 @@ def selected_pools(objects: Objects, names: Collection[str]) -> list[PoolPicture
     """Return the pools of a cluster that names select; all pools if there is no name.
 
     Raises:
-        Problem: a name selects no pool, several pools, or one that cannot be read.
+        CommandProblem: a name selects no pool, several pools, or one that cannot be read.
     """
     unreadable = [PoolName(NETWORK_POOL.kind, key) for key in objects.unreadable_of(NETWORK_POOL)]
     unreadable += [
@@ -47,7 +47,7 @@ def select_pools(
         unreadable: the pools that could not be read.
 
     Raises:
-        Problem: a name selects no pool, several pools, or one that cannot be read.
+        CommandProblem: a name selects no pool, several pools, or one that cannot be read.
     """
     selected = {_select_pool(pools, name, unreadable) for name in names}
     return [pool for pool in pools if not names or pool.name in selected]

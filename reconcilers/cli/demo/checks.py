@@ -21,7 +21,7 @@ def _condition(
     """Return a condition of an object.
 
     Raises:
-        NotYet: it has none of that type, or another status.
+        NotSeenYet: it has none of that type, or another status.
     """
     condition = find(conditions, condition_type)
     if condition is None:
@@ -104,7 +104,7 @@ def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
     """Return an allocation that has a range.
 
     Raises:
-        NotYet: it has none.
+        NotSeenYet: it has none.
     """
     allocation = view.allocation(name)
     if allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None:

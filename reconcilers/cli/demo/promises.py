@@ -127,7 +127,7 @@ class ReleaseWatch:
 
         Raises:
             Broken: a tenant still held a range that was released.
-            NotYet: fewer ranges were released so far.
+            NotSeenYet: fewer ranges were released so far.
         """
         if self.found:
             raise Broken("; ".join(self.found))
@@ -157,7 +157,7 @@ def check_sums(view: PlatformView) -> Sequence[str]:
     """Check that the held and the free addresses of each pool make the whole; return the sums.
 
     Raises:
-        NotYet: the counters of a pool do not match what its IPAllocations hold.
+        NotSeenYet: the counters of a pool do not match what its IPAllocations hold.
     """
     parts = []
     for pool in sorted(view.pools, key=lambda pool: pool.metadata.name):
@@ -188,7 +188,7 @@ def check_pool_free(view: PlatformView, name: str) -> list[str]:
     a pool with one range must also be free in a row; several ranges have no such row.
 
     Raises:
-        NotYet: some addresses are not free, or IPAllocations of the pool still exist.
+        NotSeenYet: some addresses are not free, or IPAllocations of the pool still exist.
     """
     pool = view.pool(name)
     status, tenants = pool.status, pool.spec.tenantAllocation
@@ -210,7 +210,7 @@ def check_all_pools_free(view: PlatformView) -> list[str]:
     """Check that all addresses of all pools are free; return a line of the story for each pool.
 
     Raises:
-        NotYet: some addresses are not free.
+        NotSeenYet: some addresses are not free.
     """
     return [line for pool in view.pools for line in check_pool_free(pool.metadata.name)(view)]
 
@@ -220,7 +220,7 @@ def check_nothing_left(view: PlatformView) -> list[str]:
     """Check that no object of ours is left in the management cluster.
 
     Raises:
-        NotYet: some are still there.
+        NotSeenYet: some are still there.
     """
     for cache in (view.allocations, view.pools, view.providers, view.clusters):
         if len(cache):

@@ -114,7 +114,7 @@ class PlatformView:
         """Return a pool of the platform's namespace.
 
         Raises:
-            NotYet: it is not there.
+            NotSeenYet: it is not there.
         """
         return existing(self.pools, Key(names.DEFAULT_NAMESPACE, name))
 
@@ -122,7 +122,7 @@ class PlatformView:
         """Return an allocation of the platform's namespace.
 
         Raises:
-            NotYet: it is not there.
+            NotSeenYet: it is not there.
         """
         return existing(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
 
@@ -133,10 +133,10 @@ class PlatformView:
     async def until(
         self, look: Callable[["PlatformView"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
-        """Return the result of `look` as soon as it does not raise NotYet.
+        """Return the result of `look` as soon as it does not raise NotSeenYet.
 
         Raises:
-            NotYet: it did for `seconds`; the message is its last.
+            NotSeenYet: it did for `seconds`; the message is its last.
         """
         while True:
             changed = self._changed
@@ -168,7 +168,7 @@ def existing(cache: Cache[T], key: Key) -> T:
     """Return the object of a cache.
 
     Raises:
-        NotYet: it is not there.
+        NotSeenYet: it is not there.
     """
     obj = cache.get(key)
     if obj is None:

@@ -88,7 +88,7 @@ class LocalBalancer(ABC):
                 this yields. If not, it is started when they are served.
 
         Raises:
-            Problem: it does not start, or ended; says which tenant's, and why.
+            CommandProblem: it does not start, or ended; says which tenant's, and why.
         """
         async with anyio.create_task_group() as group:
             if is_installed:
@@ -113,7 +113,7 @@ class LocalBalancer(ABC):
 
 @contextmanager
 def named_failures(title: str, server: ApiServer) -> Iterator[None]:
-    """Raise a failure of a load balancer's own program as a Problem that names the tenant."""
+    """Raise a failure of a load balancer's program as a CommandProblem that names the tenant."""
     try:
         yield
     except envtest().PlaneError as failure:

@@ -118,7 +118,7 @@ def find_lbipam() -> LocalBalancer:
     """Return the LB-IPAM that the environment asks for.
 
     Raises:
-        Problem: this installation lacks envtest.
+        CommandProblem: this installation lacks envtest.
         PlaneError: a variable of the environment names what is not there.
     """
     settings = envtest().read_settings()

@@ -50,7 +50,7 @@ def envtest() -> ModuleType:
     """Return the package, with what it needs.
 
     Raises:
-        Problem: this installation lacks it.
+        CommandProblem: this installation lacks it.
     """
     try:
         import envtest as found
@@ -66,7 +66,7 @@ def start_problems() -> Iterator[None]:
     """Convert the errors of an API server that does not start to one sentence each.
 
     Raises:
-        Problem: it did not start.
+        CommandProblem: it did not start.
     """
     envtest_module = envtest()
     try:
@@ -85,7 +85,7 @@ def run_servers(work: Callable[[], Awaitable[None]]) -> None:
 
     Raises:
         Interrupted: Ctrl-C came first, and everything has ended; a second one exits at once.
-        Problem: a server did not start or did not answer; says which and why.
+        CommandProblem: a server did not start or did not answer; says which and why.
     """
     with start_problems():
         run_until_interrupted(work)
@@ -140,7 +140,7 @@ async def api_server(
 
     Raises:
         PlaneError: a variable of the environment names what is not there, or it does not start.
-        Problem: a variable leads to a cluster that runs already.
+        CommandProblem: a variable leads to a cluster that runs already.
     """
     _settings()
     control_plane = envtest().ControlPlane
@@ -165,7 +165,7 @@ def servers_source() -> str:
 
     Raises:
         PlaneError: a variable of the environment names what is not there.
-        Problem: a variable leads to a cluster that runs already.
+        CommandProblem: a variable leads to a cluster that runs already.
     """
     settings = _settings()
     if settings.kind == "embedded":
@@ -245,8 +245,8 @@ def check_kubeconfig(path: Path) -> None:
     """Make the folder of `path`, and make sure that `path` may be written.
 
     Raises:
-        Problem: the folder cannot be made, or something is there that we did not write, or whose
-            writer still runs.
+        CommandProblem: the folder cannot be made, or the file is not by butler-ipam, or the
+            process that wrote the file still runs.
     """
     try:
         with path.open(encoding="utf-8") as present:
@@ -272,7 +272,7 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
     """Write a kubeconfig that only its owner can read, locked for as long as this process lives.
 
     Raises:
-        Problem: something else is there, or it cannot be written.
+        CommandProblem: something else is there, or it cannot be written.
     """
     check_kubeconfig(path)
     part = path.with_name(f".{path.name}.{os.getpid()}")

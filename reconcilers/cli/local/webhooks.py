@@ -55,7 +55,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
     """Configure the API server to call the webhooks at `port`; return once it does.
 
     Raises:
-        Problem: it does not.
+        CommandProblem: it does not.
         ControllerError: it refused the configuration, or did not answer.
     """
     await apply(server.transport, build_configuration(lambda name: {"url": _url(name, port)}))

@@ -155,7 +155,7 @@ def read_manifests(
             findings.error(raw.place, f"document {raw.place.document}: {why}")
     if skipped_kinds:
         counted = (f"{kind} ({n})" if n > 1 else kind for kind, n in sorted(skipped_kinds.items()))
-        findings.add("note", f"skipped, because plan does not need them:  {', '.join(counted)}")
+        findings.add("note", f"skipped, because plan does not need them: {', '.join(counted)}")
     _decode_accepted(accepted.values(), now, manifests=manifests, findings=findings)
     return manifests
 

@@ -73,7 +73,7 @@ _EXPECTATIONS = {
     IP_CIDR: "is not a CIDR such as 10.40.0.0/24 or fd00::/64",
     r"^v\d+\.\d+\.\d+$": "is not a version such as v1.33.1",
     r"^https?://": "is not a URL: it must begin with http:// or https://",
-    _NAME_PATTERN: "must be lower-case letters,  digits, '-' and '.', as a DNS name",
+    _NAME_PATTERN: "must be lower-case letters, digits, '-' and '.', as a DNS name",
     _NAMESPACE_PATTERN: "must be at most 63 lower-case letters, digits and '-'",
     _LABEL_PATTERN: "is not a label value: at most 63 letters, digits, '-', '_', '.'",
     _LABEL_KEY_PATTERN: "is not a label key",

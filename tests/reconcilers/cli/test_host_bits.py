@@ -63,7 +63,7 @@ def pool_of(kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("kind", POOLS)
 def test_host_bits_are_warned_of_in_every_kind(tmp_path: Path, kind: str, command: str) -> None:
     answered = ask(tmp_path, command, objects=(pool_of(kind),))
-    assert ".0.200/28' has host bits set; it is read as  10." in answered.out + answered.err
+    assert ".0.200/28' has host bits set; it is read as 10." in answered.out + answered.err
     assert f"{kind} " in answered.out + answered.err
     assert answered.code == 0, "it is a warning"
 
@@ -71,11 +71,11 @@ def test_host_bits_are_warned_of_in_every_kind(tmp_path: Path, kind: str, comman
 def test_the_webhook_of_cluster_apis_pools_names_the_entry() -> None:
     spec = IPPoolSpec(addresses=("10.2.0.0/28", "10.2.0.200/28"), prefix=24)
     assert list(of_clusterapi.warnings(spec)) == [
-        "spec.addresses[1]: '10.2.0.200/28' has host bits set; it is read as  10.2.0.192/28"
+        "spec.addresses[1]: '10.2.0.200/28' has host bits set; it is read as 10.2.0.192/28"
     ]
     prefixes = PrefixPoolSpec(prefixes=("fd00::1/64",), allocationPrefixLength=80)
     assert list(of_clusterapi.warnings(prefixes)) == [
-        "spec.prefixes[0]: 'fd00::1/64' has host bits set; it is read as  fd00::/64"
+        "spec.prefixes[0]: 'fd00::1/64' has host bits set; it is read as fd00::/64"
     ]
 
 
@@ -84,7 +84,7 @@ def test_the_webhook_of_ipampools_names_the_field() -> None:
     pool = IPAMPool(ObjectMeta("odd", ""), KkpPoolSpec({"dc": datacenter}))
     assert list(of_kubermatic.warnings(pool)) == [
         (
-            "spec.datacenters.dc.poolCidr: '10.4.0.200/28' has host bits set; it is read as "
+            "spec.datacenters.dc.poolCidr: '10.4.0.200/28' has host bits set; it is read as"
             " 10.4.0.192/28"
         )
     ]

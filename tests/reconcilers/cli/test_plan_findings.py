@@ -104,7 +104,7 @@ def test_host_bits_in_a_cidr_are_a_warning() -> None:
     outcome = plan(pool(cidr="10.40.0.7/24", reserved=["10.40.0.17/28"]), allocation("a", 4))
     assert outcome.code == 0
     first, second = outcome.warnings
-    assert "spec.cidr: '10.40.0.7/24' has host bits set; it is read as  10.40.0.0/24" in first
+    assert "spec.cidr: '10.40.0.7/24' has host bits set; it is read as 10.40.0.0/24" in first
     assert "spec.reserved[0].cidr: '10.40.0.17/28' has host bits set" in second
     assert outcome.items["IPAllocation/a"]["status"]["startAddress"] == "10.40.0.0"
 

@@ -305,7 +305,7 @@ def test_known_kinds_that_say_nothing_of_addresses_are_passed_over_with_a_note()
     outcome = plan_text(GOOD + others)
     assert outcome.code == 0
     assert (
-        outcome.err == "note: skipped, because plan does not need them:  Deployment, Secret (2)\n"
+        outcome.err == "note: skipped, because plan does not need them: Deployment, Secret (2)\n"
     )
 
 

@@ -96,7 +96,7 @@ def test_a_second_block_is_warned_of_like_the_first() -> None:
     verdict = networkpool.review_creation(dual(cidr="fd00::7/120"), make.spaces(other), LIMIT)
     host_bits, shared = verdict.warnings
     assert host_bits == (
-        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is read as  fd00::/120"
+        "spec.secondary.cidr: 'fd00::7/120' has host bits set; it is read as fd00::/120"
     )
     key = other.metadata.key
     assert shared == (

@@ -110,9 +110,7 @@ def test_host_bits_and_overlapping_reservations_are_warned_of() -> None:
 def test_a_cidr_of_ipv6_in_another_spelling_has_no_host_bits(spelling: str) -> None:
     assert create(make.pool(cidr=spelling, reserved=["FD00:0::/120"])).warnings == ()
     [warning] = create(make.pool(cidr="FD00::1/64")).warnings
-    assert warning.startswith(
-        "spec.cidr: 'FD00::1/64' has host bits set; it is read as  fd00::/64"
-    )
+    assert warning.startswith("spec.cidr: 'FD00::1/64' has host bits set; it is read as fd00::/64")
 
 
 def test_start_and_end_are_warned_of_with_the_ranges_that_say_the_same() -> None:
