@@ -56,12 +56,17 @@ def find_problem(
     Args:
         space: of the datacenter that the allocation names.
         other: the oldest other allocation that holds some of its addresses; None for none.
+
+    Returns:
+        The first of these problems: its spec cannot be parsed; it has addresses outside the pool;
+        another allocation has some of its addresses; the pool excludes some of its addresses.
     """
     holding = parse_holding(allocation.spec)
     if holding.faults:
         return AllocationProblem(INVALID_ALLOCATION, "; ".join(holding.faults))
     out = [part for part in holding.ranges if not space.hands_out(part)]
     ranges = ", ".join(part.text for part in out)
+    # A prefix is replaced as a whole, so there an exclusion is as bad as lying outside the pool.
     if out and (space.prefixes or not all(space.has(part) for part in out)):
         return AllocationProblem(
             OUT_OF_POOL, f"{INCOMPATIBLE}: {ranges} is excluded, or not in the pool"
@@ -71,7 +76,7 @@ def find_problem(
         message = f"addresses of this allocation are also held by IPAMAllocation {key}"
         return AllocationProblem(OVERLAPPING, message)
     if out:
-        # As to KKP: an address that a range has is counted, also if it was excluded later.
+        # As KKP does: an address of a range counts, also if it was excluded later.
         message = f"{ranges} has addresses that the pool excludes now; they stay where they are"
         return AllocationProblem(OUT_OF_POOL, message, harmless=True)
     return None
@@ -97,11 +102,13 @@ def find_overlaps(
 def _list_crowded(
     allocations: Iterable[IPAMAllocation], space: DatacenterSpace
 ) -> Collection[Key]:
-    """Return the allocations that may overlap others: all of them that do, and few besides.
+    """Return the allocations that may overlap others: all that do, and few that do not.
 
-    They lie in groups of ranges, each of which reaches into the next one.
+    Ranges sorted by their first address form groups: a range that begins at or before the highest
+    last address of the group belongs to the group. A group of two or more allocations is crowded.
     """
-    crowded, group, reach = set[Key](), set[Key](), -1
+    crowded, group = set[Key](), set[Key]()
+    reach = -1  # the highest last address of the group
     parts = (part for allocation in allocations for part in _list_parts(allocation, space))
     for part in sorted(parts):
         if part.first > reach:
@@ -109,6 +116,7 @@ def _list_crowded(
         group.add(part.key)
         reach = max(reach, part.last)
         if len(group) > 1:
+            # The rest of a larger group was added before, so the cost stays linear.
             crowded |= group if len(group) == 2 else {part.key}
     return crowded
 
@@ -116,14 +124,15 @@ def _list_crowded(
 def _find_oldest(
     allocations: Iterable[IPAMAllocation], others: Iterable[IPAMAllocation], space: DatacenterSpace
 ) -> dict[Key, Rank]:
-    """Return for each of some allocations the oldest of the others that it overlaps.
+    """Return the oldest other allocation that each allocation overlaps, by its key.
 
     Args:
-        others: among which they look for it; an allocation does not overlap itself.
+        others: the allocations to search; they may include `allocations`, as an allocation does
+            not overlap itself.
         space: of the datacenter of all of them.
 
     Returns:
-        The oldest other by the key of the allocation; without those that overlap no other.
+        The oldest others; without allocations that overlap no other one.
     """
     oldest = dict[Key, Rank]()
     parts_by_key = {
@@ -132,13 +141,14 @@ def _find_oldest(
     unanswered = Intervals[_Part]()
     for part in chain.from_iterable(parts_by_key.values()):
         unanswered.add(part)
-    # The oldest other answers all that it overlaps. They are not looked at again, so the cost
-    # does not grow with the square of how many allocations hold one address.
+    # The others come from the oldest to the youngest. So the first one that overlaps an allocation
+    # is its answer, and its ranges are removed from `unanswered`. Without that, the cost would
+    # grow with the square of the number of allocations that hold one address.
     for other in sorted(others, key=_rank):
         overlapped = {
             part.key
-            for own in _list_parts(other, space)
-            for part in unanswered.touching(own.first, own.last)
+            for other_part in _list_parts(other, space)
+            for part in unanswered.touching(other_part.first, other_part.last)
         }
         for key in overlapped - {other.metadata.key}:
             oldest[key] = _rank(other)
@@ -161,9 +171,9 @@ class AllocationProblems:
         self.by_key: dict[Key, AllocationProblem] = {}
         """The problems, by the keys of allocations."""
         self._oldest: dict[Key, Rank] = {}
-        """The oldest other allocation that overlaps an allocation, by the key of that."""
+        """By the key of an allocation: the oldest other allocation that overlaps it."""
         self._named_by: dict[Key, set[Key]] = {}
-        """The allocations for which an allocation is the oldest other one."""
+        """The reverse of `_oldest`: the keys of the allocations that have it as their oldest."""
         for name, here in _group_by_datacenter(allocations, spaces).items():
             for key, oldest in find_overlaps(here, spaces[name]).items():
                 self._set_oldest(key, oldest)
@@ -181,11 +191,11 @@ class AllocationProblems:
             find: returns the allocation of a holder, as the caches show it now.
 
         Returns:
-            The holders that have changed, and those that have another problem than before.
+            The holders that have changed, and all holders whose problem is different now.
         """
         changed_keys = {holder.key for holder in changed}
-        # An allocation knows the oldest other one only. If that has changed, the next oldest is
-        # looked for among all that hold the same addresses.
+        # Only the oldest other allocation is kept of each. If that one has changed, the oldest is
+        # looked for again among all allocations that hold the same addresses.
         doubtful = changed_keys.union(*(self._named_by.get(key, ()) for key in changed_keys))
         allocations = filter(None, (find(Holder(JOURNALS.kind, key)) for key in doubtful))
         oldest = dict[Key, Rank]()
@@ -193,6 +203,7 @@ class AllocationProblems:
             space = self.spaces[name]
             rivals = _list_rivals(here, name, space=space, holdings=holdings, find=find)
             oldest |= _find_oldest(here, rivals, space)
+            # The changed allocations may also be the oldest for allocations that have not changed.
             oldest |= self._find_older(
                 [rival for rival in rivals if rival.metadata.key not in doubtful],
                 [other for other in here if other.metadata.key in changed_keys],
@@ -220,15 +231,17 @@ class AllocationProblems:
 
     def _set_oldest(self, key: Key, oldest: Rank | None) -> None:
         """Note the oldest other allocation that overlaps one; None if none does."""
-        before = self._oldest.pop(key, None)
-        if before is not None:
-            named_by = self._named_by[before[1]]
+        previous = self._oldest.pop(key, None)
+        if previous is not None:
+            _, previous_key = previous
+            named_by = self._named_by[previous_key]
             named_by.discard(key)
             if not named_by:
-                del self._named_by[before[1]]
+                del self._named_by[previous_key]
         if oldest is not None:
             self._oldest[key] = oldest
-            self._named_by.setdefault(oldest[1], set()).add(key)
+            _, oldest_key = oldest
+            self._named_by.setdefault(oldest_key, set()).add(key)
 
     def _find_older(
         self,
@@ -236,19 +249,26 @@ class AllocationProblems:
         changed: Iterable[IPAMAllocation],
         space: DatacenterSpace,
     ) -> dict[Key, Rank]:
-        """Return the allocations that overlap an older other one than before, with that.
+        """Return the allocations whose oldest other one is now a changed one, with its rank.
 
         Args:
-            allocations: that have not changed, and for which the oldest other one has not either.
-            changed: the others that have changed.
+            allocations: have not changed; nor has the oldest other one of each.
+            changed: the allocations that have changed.
             space: of the datacenter of all of them.
         """
         oldest_changed = _find_oldest(allocations, changed, space).items()
-        known = self._oldest
-        return {key: rank for key, rank in oldest_changed if key not in known or rank < known[key]}
+        kept_ranks = self._oldest
+        return {
+            key: rank
+            for key, rank in oldest_changed
+            if key not in kept_ranks or rank < kept_ranks[key]
+        }
 
     def _judge(self, key: Key, allocation: IPAMAllocation | None) -> bool:
-        """Note the problem of an allocation, if it has one; return whether it had another one."""
+        """Note the problem of an allocation, or that it has none; return whether this is new.
+
+        An allocation that is gone, or of a datacenter that cannot be served, has no problem.
+        """
         space = None if allocation is None else self.spaces.get(allocation.spec.dc)
         problem = None
         if allocation is not None and space is not None:
@@ -282,7 +302,9 @@ def _list_rivals(
     holdings: Holdings,
     find: Find[IPAMAllocation],
 ) -> list[IPAMAllocation]:
-    """Return all allocations of a datacenter with blocks that some of these have, too.
+    """Return all allocations of a datacenter that hold blocks of the given allocations.
+
+    These include the given allocations themselves.
 
     Args:
         datacenter: the name of their datacenter.
@@ -300,7 +322,7 @@ def _list_rivals(
 
 
 def _list_parts(allocation: IPAMAllocation, space: DatacenterSpace) -> list[_Part]:
-    """Return the different ranges of an allocation that are of the family of a space."""
+    """Return the ranges of an allocation in the address family of a space, each once, sorted."""
     ranges = (part.in_family(space.family) for part in parse_holding(allocation.spec).ranges)
     spans = {(part.first, part.last) for part in ranges if part is not None}
     return [_Part(first, last, allocation.metadata.key) for first, last in sorted(spans)]

@@ -1,8 +1,10 @@
-"""The writes of IPAMAllocations: made without addresses, then given what was promised, repaired.
+"""Write IPAMAllocations: create them without addresses, write promised addresses, repair, delete.
 
-A create has no precondition, so an allocation is made without addresses first; only what a journal
-promises to exactly that version is written into it. A replica that froze before its create
-makes an allocation that holds nothing.
+A create has no precondition, so an allocation is created without addresses. Addresses are written
+only if the journal of the pool promises them to exactly that version of the allocation. So a
+replica that froze before its create makes an allocation that holds nothing.
+
+To void a promise is to write the allocation once: the promise names the version before that write.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +45,10 @@ from reconcilers.reporting.releaselog import holder_fields
 _log = get_logger(__name__)
 
 VOIDED = names.ANNOTATION_PROMISES_VOID
-"""Annotation: no promise made before then can be kept; it goes with the next addresses."""
+"""Annotation: the time of the write that voided all earlier promises to an allocation.
+
+The next write of addresses removes it.
+"""
 
 
 def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
@@ -69,7 +74,11 @@ def is_owned(allocation: IPAMAllocation, pool: IPAMPool) -> bool:
 
 
 def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any]:
-    """Return the patch of metadata that makes a pool the one IPAMPool that owns an allocation."""
+    """Return the patch that makes a pool the only IPAMPool among an allocation's owners.
+
+    Returns:
+        The patch of the metadata; empty if nothing is to be changed.
+    """
     if is_owned(allocation, pool):
         return {}
     others = [
@@ -103,7 +112,7 @@ def content(
 
 
 def promise_of(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
-    """Return the promise of the ranges that a cluster gets to its allocation, as it is."""
+    """Return the promise of a grant's ranges to the present version of an allocation."""
     meta = allocation.metadata
     promised = tuple(PromisedRange(granted, grant.datacenter) for granted in grant.ranges)
     return Promise(
@@ -116,17 +125,17 @@ def promise_of(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
 
 
 def datacenter_of(promise: Promise) -> str:
-    """Return the datacenter whose addresses a promise is of."""
+    """Return the datacenter whose addresses a promise has; a promise is of one datacenter."""
     return promise.ranges[0].space
 
 
 def may_have_promise(allocation: IPAMAllocation) -> bool:
     """Return whether a promise that was lost with the pool's journal may name this version.
 
-    If so, a fence has to void it. That the allocation is complete is no proof to the contrary: it
-    may have lacked something when the promise was made, before the spec of the pool or the
-    datacenter of the cluster was changed. Nothing is promised to an allocation that is being
-    deleted, and its deletion made a version that no earlier promise names.
+    If so, the allocation has to be written once, so that the promise cannot be kept any more. Also
+    a complete allocation may have such a promise: it may have lacked addresses before the spec of
+    the pool or the datacenter of the cluster was changed. An allocation that is being deleted has
+    none: nothing is promised to it, and its deletion made a version that no earlier promise names.
     """
     return not allocation.metadata.terminating
 
@@ -162,7 +171,9 @@ class Allocations:
         """Create the missing allocations of these clusters, without addresses.
 
         Returns:
-            The grants with their allocations, and those that could not be made with the reason.
+            Two lists: the grants with their allocations, existing or created, and the grants whose
+            allocation could not be created, with the error. A grant whose allocation another
+            client has just created is in neither.
         """
         created: list[tuple[ClusterGrant, IPAMAllocation]] = []
         failed: list[tuple[ClusterGrant, ControllerError]] = []
@@ -182,7 +193,7 @@ class Allocations:
             try:
                 allocation = await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
             except AlreadyExists:
-                return  # by another replica or by hand: its event leads to the next pass
+                return  # created by another replica or by hand; its event leads to the next pass
             except ControllerError as error:
                 failed.append((grant, error))
             else:
@@ -194,10 +205,11 @@ class Allocations:
     async def keep(
         self, granted: Sequence[Granted[IPAMAllocation]], pool: IPAMPool
     ) -> list[Kept[IPAMAllocation]]:
-        """Write what is promised; return what became of each."""
+        """Write promised addresses to allocations; return the outcome of each write."""
 
         async def write(promise: Promise, allocation: IPAMAllocation) -> None:
-            # Not the cluster's datacenter: it may have moved since, or a cache be behind.
+            # The cluster's own datacenter may be another one by now: it may have moved since the
+            # promise was made, or the cache may be behind.
             datacenter = datacenter_of(promise)
             promised = promise.in_space(datacenter)
             spec = content(
@@ -207,6 +219,7 @@ class Allocations:
                 ranges=promised,
             )
             metadata = {**owners_patch(allocation, pool), "annotations": {VOIDED: None}}
+            # Most allocations do not have the annotation; their patch does not mention it.
             if VOIDED not in allocation.metadata.annotations:
                 del metadata["annotations"]
             patch = {"metadata": metadata, "spec": spec}
@@ -219,7 +232,7 @@ class Allocations:
     ) -> None:
         """Put back the type and the owner of allocations that have their addresses.
 
-        A write that the API server refuses is left out until the next resync, as in `delete`.
+        A write that the API server rejects is tried again at the next resync.
         """
 
         async def repair_one(allocation: IPAMAllocation, kind: str) -> None:
@@ -239,7 +252,7 @@ class Allocations:
         )
 
     async def void_refused(self, refused: Sequence[Kept[IPAMAllocation]]) -> list[WriteResult]:
-        """Void promises whose write was refused for good; return the results, in order."""
+        """Void promises whose write the API server rejected for good; return the results."""
         return await void_each(refused, lambda entry: self._void(entry.request), self._width)
 
     async def _void(self, allocation: IPAMAllocation) -> IPAMAllocation:
@@ -248,10 +261,12 @@ class Allocations:
         return await self._client.patch(ALLOCATIONS, Version.from_object(allocation), patch)
 
     async def delete(self, allocations: Sequence[IPAMAllocation], reason: str) -> None:
-        """Delete allocations as they were read.
+        """Delete allocations if they still have the version that was read.
+
+        A delete that the API server rejects is tried again at the next resync.
 
         Args:
-            reason: for the log.
+            reason: why the addresses are released, for the log.
         """
 
         async def delete_one(allocation: IPAMAllocation) -> None:
@@ -266,9 +281,9 @@ class Allocations:
         )
 
     def next_in(self, allocations: Iterable[IPAMAllocation]) -> float | None:
-        """Return in how many seconds a write that was refused is due again; None for none.
+        """Return in how many seconds the first rejected write is due again; None for none.
 
         Args:
-            allocations: those of the pool.
+            allocations: those whose writes count.
         """
         return self._refused.next_in(allocation.metadata for allocation in allocations)

@@ -15,7 +15,7 @@ from reconcilers.integrations.kubermatic.holdings import OVERLAPPING
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.integrations.kubermatic.rules import (
     describe_datacenter_fault,
-    host_bit_warnings,
+    list_host_bit_warnings,
     list_pool_faults,
 )
 
@@ -27,17 +27,17 @@ def audit(
     contents: Iterable[DatacenterContents],
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
-    """Yield everything that is wrong.
+    """Yield the troubles of all datacenters, pools and allocations.
 
     Args:
         caches: the objects.
         contents: the pools with their contents.
-        not_read: what the user may not read; an object that may be among it is not missing.
+        not_read: the objects that the user may not read; they do not count as missing.
     """
     for content in contents:
-        yield from _of_datacenter(content)
+        yield from _audit_datacenter(content)
     for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
-        for warning in host_bit_warnings(pool):
+        for warning in list_host_bit_warnings(pool):
             yield Trouble(
                 HOST_BITS, "warning", subject=POOLS.kind, key=pool.metadata.key, sentence=warning
             )
@@ -45,10 +45,11 @@ def audit(
             yield Trouble(
                 "InvalidPool", "error", subject=POOLS.kind, key=pool.metadata.key, sentence=fault
             )
-    yield from _of_allocations(caches, not_read)
+    yield from _audit_allocations(caches, not_read)
 
 
-def _of_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
+def _audit_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
+    """Yield the troubles of a datacenter's settings, and of its allocations."""
     where = f"IPAMPool {content.pool.metadata.name} in datacenter {content.name}"
     if content.space is None:
         sentence = f"datacenter {content.name} hands out nothing: {content.fault}"
@@ -59,7 +60,7 @@ def _of_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
             key=content.pool.metadata.key,
             sentence=sentence,
         )
-        return
+        return  # without space, allocations cannot be judged
     if fault := describe_datacenter_fault(content.pool, content.name):
         yield Trouble(
             "InvalidPool",
@@ -73,11 +74,16 @@ def _of_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
         kind = _FINDINGS.get(problem.reason, "OutOfRange")
         severity: Severity = "warning" if kind == "OutOfRange" else "error"
         sentence = f"{where}: {problem.message}"
-        yield _trouble(kind, severity, allocation=allocations[key], sentence=sentence)
+        yield _build_trouble(kind, severity, allocation=allocations[key], sentence=sentence)
 
 
-def _trouble(kind: str, severity: Severity, allocation: IPAMAllocation, sentence: str) -> Trouble:
-    """Return the trouble of an allocation; one that is deleted is recreated if it is used."""
+def _build_trouble(
+    kind: str, severity: Severity, allocation: IPAMAllocation, sentence: str
+) -> Trouble:
+    """Return the trouble of an allocation.
+
+    It is removable: if a cluster still uses the allocation, the controller recreates it.
+    """
     key = allocation.metadata.key
     return Trouble(
         kind,
@@ -90,27 +96,36 @@ def _trouble(kind: str, severity: Severity, allocation: IPAMAllocation, sentence
     )
 
 
-def _of_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
-    """Yield the troubles of allocations that are not used, or cannot be."""
+def _audit_allocations(caches: KubermaticCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
+    """Yield the troubles of allocations that no cluster uses or can use.
+
+    These are: no addresses, an unknown pool, an unknown datacenter, no cluster in the namespace.
+    """
+    # If the user may not read all Clusters, the cluster of an allocation may be among the others.
     may_have_cluster = bool(limits_in("", {CLUSTERS.full_name}, not_read))
     for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
         key, pool = allocation.metadata.key, caches.pools.get(allocation.pool)
         if allocation.empty:
             sentence = "has no addresses; MetalLB refuses a pool that is made of it"
-            yield _trouble("NoAddresses", "warning", allocation=allocation, sentence=sentence)
+            yield _build_trouble(
+                "NoAddresses", "warning", allocation=allocation, sentence=sentence
+            )
         if pool is None:
             is_unknown = is_left_out(POOLS, allocation.pool, not_read)
             if allocation.pool not in caches.pools.unreadable and not is_unknown:
                 sentence = f"its IPAMPool {allocation.metadata.name} does not exist"
-                yield _trouble("UnknownPool", "warning", allocation=allocation, sentence=sentence)
+                yield _build_trouble(
+                    "UnknownPool", "warning", allocation=allocation, sentence=sentence
+                )
         elif allocation.spec.dc not in pool.spec.datacenters:
             sentence = f"is of datacenter {allocation.spec.dc}, which its IPAMPool does not have"
-            yield _trouble("UnknownPool", "warning", allocation=allocation, sentence=sentence)
+            yield _build_trouble(
+                "UnknownPool", "warning", allocation=allocation, sentence=sentence
+            )
         if may_have_cluster:
             continue
         has_cluster = any(cluster.namespace == key.namespace for cluster in caches.clusters)
-        if (
-            not has_cluster and not caches.clusters.unreadable
-        ):  # the namespace is in a Cluster's status
+        # The namespace is in a Cluster's status, so a Cluster that cannot be decoded may have it.
+        if not has_cluster and not caches.clusters.unreadable:
             sentence = f"no {CLUSTERS.kind} has namespace {key.namespace}; it stays in use"
-            yield _trouble("Unclaimed", "warning", allocation=allocation, sentence=sentence)
+            yield _build_trouble("Unclaimed", "warning", allocation=allocation, sentence=sentence)

@@ -48,7 +48,14 @@ def failure_message(cluster: KkpCluster, pool: str, problem: AllocationProblem) 
 def condition_of(
     cluster: KkpCluster, problems: Mapping[str, AllocationProblem | None]
 ) -> ClusterCondition:
-    """Return the condition that a cluster has to have, without its time."""
+    """Return the condition that a cluster has to have, without its time.
+
+    It is False if a pool keeps the cluster from its addresses. Else it is True, with the harmless
+    problems if there are any.
+
+    Args:
+        problems: by pool; None for a pool without problem.
+    """
     reported = [
         (pool, problem) for pool, problem in sorted(problems.items()) if problem is not None
     ]
@@ -109,23 +116,26 @@ class ClusterReconciler:
             self._reports.forget_cluster(key)
             self._reported.pop(key, None)
             return SETTLED
+        # An older version may be in the cache, and another controller may serve the Cluster.
         if cluster is None or is_unreadable or not cluster.is_served(self._caches.worker):
             return SETTLED
         problems = self._reports.of_cluster(key)
         condition = condition_of(cluster, problems)
+        # A pool without report may still have a problem; one problem is enough for False.
         if condition.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
-        reported = self._reported_of(cluster)
+        reported = self._find_report(cluster)
         self._record(cluster, problems, reported)
-        # Only this process knows of it, so it is written once: see `_Reported.failure`.
+        # Another replica may not have this failure. Each writes its own one once, or they would
+        # overwrite each other's condition without end.
         is_own_failure = any(
             problem is not None and problem.reason == RECONCILING_ERROR
             for problem in problems.values()
         )
         if not is_own_failure:
             reported.failure = None
-        has = cluster.status.conditions.get(CONDITION, ClusterCondition())
-        is_shown = (has.status, has.reason, has.message) == (
+        old_condition = cluster.status.conditions.get(CONDITION, ClusterCondition())
+        is_shown = (old_condition.status, old_condition.reason, old_condition.message) == (
             condition.status,
             condition.reason,
             condition.message,
@@ -133,11 +143,12 @@ class ClusterReconciler:
         if is_shown or reported.failure == condition:
             return SETTLED
         try:
-            await self._client.patch_status(CLUSTERS, cluster, self._status(has, condition))
+            status = self._build_status_patch(old_condition, condition)
+            await self._client.patch_status(CLUSTERS, cluster, status)
             if is_own_failure:
                 reported.failure = condition
         except Conflict:
-            return Again(RETRY)
+            return Again(RETRY)  # the cache is behind
         except NotFound:
             log.debug("The cluster is gone", cluster=str(key))
         return SETTLED
@@ -145,19 +156,20 @@ class ClusterReconciler:
     def _awaits_pools(
         self, cluster: KkpCluster, problems: Mapping[str, AllocationProblem | None]
     ) -> bool:
-        """Return whether a pool of its datacenter has had no pass yet; its pass leads to the next.
+        """Return whether a pool of the cluster's datacenter has had no pass in this process yet.
 
-        So it is when this process has just begun: what the one before wrote stays until then. A
-        pool that cannot be decoded may name any datacenter.
+        When a process starts, the earlier condition stays until all pools have reported.
+        The report of a pool enqueues the cluster again.
         """
+        # A pool that cannot be decoded may name the datacenter of this cluster.
         if any(pool.name not in problems for pool in self._caches.pools.unreadable):
             return True
-        return any(
+        return any(  # a pool that is being deleted has no pass
             pool.metadata.name not in problems and not pool.metadata.terminating
             for pool in self._caches.pools_in([cluster.datacenter])
         )
 
-    def _reported_of(self, cluster: KkpCluster) -> _Reported:
+    def _find_report(self, cluster: KkpCluster) -> _Reported:
         """Return the last report about a cluster; empty for a new cluster of the same name."""
         meta = cluster.metadata
         reported = self._reported.get(meta.key)
@@ -179,19 +191,28 @@ class ClusterReconciler:
         }
         for name, message in texts.items():
             pool = self._caches.pools.get(Key("", name))
+            # An event names the pool, which may be gone.
             if pool is not None and reported.events.get(name) != message:
                 self._reports.record_error(cluster, pool, message)
         reported.events = texts
 
-    def _status(self, has: ClusterCondition, new_condition: ClusterCondition) -> Mapping[str, Any]:
+    def _build_status_patch(
+        self, old_condition: ClusterCondition, new_condition: ClusterCondition
+    ) -> Mapping[str, Any]:
+        """Return the patch of a Cluster's status that sets the condition.
+
+        The transition time changes only with the status, as Kubernetes' API conventions say.
+        """
         now = self._clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
-        same = has.status == new_condition.status and has.lastTransitionTime
+        has_same_status = (
+            old_condition.status == new_condition.status and old_condition.lastTransitionTime
+        )
         condition = {
             "status": new_condition.status,
             "reason": new_condition.reason,
             "message": new_condition.message,
             "kubermaticVersion": names.FIELD_MANAGER,
             "lastHeartbeatTime": now,
-            "lastTransitionTime": has.lastTransitionTime if same else now,
+            "lastTransitionTime": old_condition.lastTransitionTime if has_same_status else now,
         }
         return {"conditions": {CONDITION: condition}}

@@ -44,10 +44,10 @@ class DatacenterContents:
 
     Args:
         name: of the datacenter.
-        space: what it may hand out; None if its settings make no sense.
-        fault: why, then.
-        allocations: those of the pool whose `dc` is this one.
-        waiting: the clusters that lack some.
+        space: what it may hand out; None if its settings are invalid.
+        fault: why the settings are invalid; empty if they are valid.
+        allocations: the allocations of the pool whose `dc` is this datacenter.
+        waiting: the clusters that lack addresses.
         clusters: the names of clusters by their namespaces.
         unreadable: allocations of the pool that cannot be decoded.
     """
@@ -87,9 +87,9 @@ def contents_of(
 
     Args:
         caches: the objects.
-        is_wanted: which pools.
-        not_read: what the user may not read; a cluster whose IPAMAllocation may be among it is
-            not known to wait.
+        is_wanted: whether to yield a pool.
+        not_read: the objects that the user may not read. A cluster does not count as waiting if
+            its IPAMAllocation may be one of them.
     """
     clusters = {
         cluster.namespace: cluster.metadata.name
@@ -111,10 +111,10 @@ def contents_of(
             here = tuple(
                 sorted(
                     (allocation for allocation in allocations if allocation.spec.dc == name),
-                    key=_key,
+                    key=lambda allocation: allocation.metadata.key,
                 )
             )
-            waiting = tuple(_waiting(caches, pool, name=name, space=space, not_read=not_read))
+            waiting = tuple(_list_waiting(caches, pool, name=name, space=space, not_read=not_read))
             yield DatacenterContents(
                 pool,
                 name,
@@ -127,11 +127,7 @@ def contents_of(
             )
 
 
-def _key(allocation: IPAMAllocation) -> Key:
-    return allocation.metadata.key
-
-
-def _waiting(
+def _list_waiting(
     caches: KubermaticCaches,
     pool: IPAMPool,
     name: str,
@@ -142,8 +138,9 @@ def _waiting(
     for cluster in caches.list_served(name):
         key = Key(cluster.namespace, pool.metadata.name)
         if is_left_out(ALLOCATIONS, key, not_read):
-            continue
+            continue  # it may have its addresses
         allocation = caches.allocations.get(key)
+        # After a move, the allocation may still have addresses of the old datacenter.
         holding = (
             parse_holding(allocation.spec)
             if allocation is not None and allocation.spec.dc == name
@@ -154,5 +151,5 @@ def _waiting(
 
 
 def _has_all(holding: AllocationHoldings, space: DatacenterSpace) -> bool:
-    """Return whether an allocation has as much as it should have."""
+    """Return whether an allocation has a prefix, or as many addresses as the pool's spec says."""
     return holding.prefix is not None if space.prefixes else holding.count >= space.block_count

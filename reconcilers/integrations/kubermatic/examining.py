@@ -1,8 +1,10 @@
-"""What is to be done about a Cluster of a pool and its IPAMAllocation, given the plan of a pass.
+"""Decide what to do about a Cluster of a pool and its IPAMAllocation, given the plan of a pass.
 
-An allocation without addresses is deleted if there are none for it, and one whose Cluster is in no
-datacenter of the pool, too. An allocation with its addresses gets back its type and its owner.
-Both wait for a promise that is open to the allocation.
+An allocation without addresses is deleted if the pool has none for it. An allocation whose Cluster
+is in no datacenter of the pool is deleted, too. An allocation with addresses gets back its type
+and its owner. While a promise to the allocation is open, none of this is done.
+
+A row is all Clusters of a datacenter that ask for the same number of addresses.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -54,7 +56,15 @@ class HolderFinding:
 
 @dataclass(frozen=True, slots=True)
 class _Decision:
-    """What is reported for a Cluster; the fields are those of `Finding`."""
+    """What is reported for a Cluster.
+
+    Args:
+        is_decided: whether `problem` is reported; if not, the last report stays.
+        problem: of the Cluster; None if it has none.
+        is_unserved: whether its allocation has no addresses and gets none.
+        is_settled: whether nothing is left to be done until something of the holder changes.
+        open_row: its row, if the pass came neither to the Cluster nor to its row.
+    """
 
     is_decided: bool = False
     problem: AllocationProblem | None = None
@@ -129,12 +139,14 @@ class Examiner:
     def examine(self, holder: Holder) -> HolderFinding:
         """Return the finding about a holder."""
         allocation = self._content.find(holder)
+        # Nothing is to be done for an allocation that is being deleted.
         if allocation is not None and allocation.metadata.terminating:
             allocation = None
         cluster = self.situation.find_served(holder.key.namespace)
         if cluster is None:
             return self._examine_unserved(holder, allocation)
         settings = self.situation.pool.spec.datacenters.get(cluster.datacenter)
+        # The Cluster is in no datacenter of the pool.
         if settings is None:
             moved = None if allocation is None else (allocation, cluster)
             return HolderFinding(holder, moved=moved, is_settled=moved is None)
@@ -161,6 +173,7 @@ class Examiner:
             allocation: of a Cluster, if it has one.
             allocation_type: of the Cluster's datacenter.
         """
+        # Writing the promised or first addresses sets the type and the owner, too.
         if allocation is None or allocation.empty or allocation.metadata.uid in self._promised:
             return None
         is_owned_by_pool = is_owned(allocation, self.situation.pool)
@@ -172,15 +185,23 @@ class Examiner:
     ) -> HolderFinding:
         """Return the finding about a holder without a served Cluster."""
         pool = self.situation.pool
+        # Addresses stay in use while the allocation exists. An empty allocation that the pool does
+        # not own was not made here.
         if allocation is None or not allocation.empty or not is_owned(allocation, pool):
             return HolderFinding(holder)
-        # It may be of a cluster that cannot be decoded.
+        # The allocation may belong to a Cluster that cannot be decoded.
         may_be_used = self.situation.has_unreadable_clusters
         is_kept = may_be_used or allocation.metadata.uid in self._promised
         return HolderFinding(holder, surplus=None if is_kept else allocation, is_settled=False)
 
     def _decide(self, holder: Holder, cluster: KkpCluster) -> _Decision:
-        """Return the report for a Cluster, with the addresses that its datacenter shares."""
+        """Return the report for a Cluster.
+
+        The first that applies: the settings of its datacenter are invalid; its allocation could
+        not be created in this pass (decided later); its allocation is being deleted (no report);
+        the report by `_decide_asker`, if undecided or if it keeps the Cluster from addresses; a
+        harmless problem of the Cluster, or that its datacenter shares addresses with other pools.
+        """
         if invalid := self.situation.invalid.get(cluster.datacenter):
             return _Decision(is_decided=True, problem=invalid)
         if holder in self.situation.omitted:
@@ -192,8 +213,8 @@ class Examiner:
         if not decision.is_decided or (decision.problem and not decision.problem.harmless):
             return decision
         if self.situation.shared is None:
-            # Whether the pool shares addresses is not known yet: what a condition that is True
-            # says of that stays until the pass that follows, which examines all holders.
+            # It is not known yet whether the pool shares addresses. So the last report stays until
+            # it is; the pass that follows examines all holders.
             return _Decision(is_settled=decision.is_settled)
         problem = decision.problem or self.situation.shared.get(cluster.datacenter)
         return _Decision(is_decided=True, problem=problem, is_settled=decision.is_settled)
@@ -201,20 +222,23 @@ class Examiner:
     def _decide_asker(self, holder: Holder, asker: ClusterAsker) -> _Decision:
         """Return the report for a Cluster that may ask for addresses.
 
-        It is the refusal if the pass refuses the Cluster or its row, else the problem of its
-        allocation. If there is neither, and the Cluster waits, a later pass decides.
+        The report is the refusal if the pass refuses the Cluster or its row, else the problem of
+        its allocation. If there is neither, and the Cluster waits, a later pass decides.
         """
         verdict = self._eligibility.judge(asker.metadata, self.situation.limits.tenant_of(holder))
         if asker.metadata.uid in self._promised or verdict is not ShareVerdict.ELIGIBLE:
             return _DECIDED_LATER
         facts, planned = self._content.holdings.facts(holder), self._planned
         problem = self._content.problem_of(asker)
+        # The Cluster does not wait, or waits until a person has corrected its allocation.
         if facts.place is None or is_blocking(problem):
             return _Decision(is_decided=True, problem=problem)
         is_granted = holder in self._granted
         refusal = planned.refused.get(holder) or planned.rows.get(facts.row)
         if refusal is not None and not is_granted:
             is_unserved = asker.allocation is not None and asker.allocation.empty
+            # Open are the deletion of its empty allocation, and a refusal of this very Cluster,
+            # which the next pass tries again; a row is tried by its first Cluster alone.
             is_settled = not is_unserved and holder not in planned.refused
             return _Decision(
                 is_decided=True, problem=refusal, is_unserved=is_unserved, is_settled=is_settled

@@ -1,7 +1,8 @@
-"""What Clusters and their IPAMAllocations mean to an IPAMPool. Pure functions.
+"""Derive from Clusters and IPAMAllocations who holds and who waits in a pool. Pure functions.
 
-A Cluster waits for addresses, and its IPAMAllocation holds them, so both speak of one holder: the
-IPAMAllocation, whether it exists or not. Each datacenter of a pool is a space of that name.
+A Cluster waits for addresses, and its IPAMAllocation holds them. Both are one holder, named by the
+key of the IPAMAllocation, whether that exists or not. Each datacenter of a pool is a space of that
+name. A row is all Clusters that ask for the same.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +32,8 @@ class ClusterRow(NamedTuple):
     Args:
         kind: of their requests, by its full name.
         datacenter: of the Clusters.
-        request: how many blocks they lack; the holder, if what it gets depends on what it has.
+        request: how many blocks they lack. It is the holder itself if the addresses to give depend
+            on those that it has, so that the row has this one Cluster only.
     """
 
     kind: str
@@ -67,6 +69,7 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
         space: what the pool hands out there.
     """
     content = parse_holding(allocation.spec)
+    # The addresses of another datacenter do not count after a move.
     if content.faults or allocation.empty or allocation.spec.dc != datacenter:
         return False
     if not space.prefixes:
@@ -99,16 +102,16 @@ def holder_facts(
         return Facts(ranges)
     if allocation is not None and is_complete(allocation, cluster.datacenter, asked_space):
         return Facts(ranges)
-    place = cluster.metadata.creationTimestamp or LAST, holder
-    request = _request(holder, allocation, cluster=cluster, space=asked_space)
+    place = cluster.metadata.creationTimestamp or LAST, holder  # the oldest comes first
+    request = _find_request(holder, allocation, cluster=cluster, space=asked_space)
     return Facts(ranges, place, ClusterRow(holder.kind, cluster.datacenter, request))
 
 
 def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[PromisedRange, ...]:
     """Return the blocks that an allocation has addresses of, each once.
 
-    Empty if its datacenter is not among the pool's. That need not be the datacenter of its
-    Cluster, which may have moved. Addresses outside the space have no block.
+    The result is empty if the pool does not have the allocation's datacenter. The Cluster may be
+    in another datacenter by now. Addresses of the other family than the space have no block.
     """
     space = spaces.get(allocation.spec.dc)
     if space is None:
@@ -119,13 +122,15 @@ def _list_held_ranges(allocation: IPAMAllocation, spaces: Spaces) -> tuple[Promi
     return tuple(PromisedRange(block, allocation.spec.dc) for block in blocks if block is not None)
 
 
-def _request(
+def _find_request(
     holder: Holder, allocation: IPAMAllocation | None, cluster: KkpCluster, space: DatacenterSpace
 ) -> int | Holder:
-    """Return the request of a Cluster: a number of free blocks, or the holder of its blocks."""
+    """Return the request by which a waiting Cluster gets its row, as in `ClusterRow`."""
     if allocation is None or allocation.empty:
         return space.block_count
     content = parse_holding(allocation.spec)
+    # These three are tried one by one: the allocation cannot be parsed; a prefix is replaced by
+    # one that may overlap it; after a move, the addresses are taken along if they are free.
     if content.faults or space.prefixes or allocation.spec.dc != cluster.datacenter:
         return holder
     return space.block_count - content.count

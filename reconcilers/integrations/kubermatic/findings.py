@@ -1,4 +1,7 @@
-"""What passes find out about the Clusters of pools and their IPAMAllocations, kept between them.
+"""Keep what passes found out about the Clusters and IPAMAllocations of a pool for the next pass.
+
+A holder is the pair of a Cluster and its IPAMAllocation, named by the allocation's key. A row is
+all Clusters of a datacenter that ask for the same number of addresses.
 
 A pool may have thousands of clusters, and a pass changes something for few of them. So a pass
 examines a holder only if something of it has changed, if the pass tried or promised something for
@@ -39,7 +42,7 @@ from reconcilers.integrations.kubermatic.reading import (
     NAMESPACE_INDEX,
     KkpView,
     KubermaticCaches,
-    concerns,
+    may_affect_addresses,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
 from reconcilers.promises.holdings import Holdings, Place, log_differences
@@ -84,8 +87,9 @@ class Examination:
 
     @property
     def unfinished(self) -> list[IPAMAllocation]:
-        """The allocations that are to be deleted or repaired."""
-        pairs = [*self.moved, *self.list_repairs(())]
+        """The allocations that are to be deleted or repaired, also if a promise delays that."""
+        # Without promises, `list_repairs` leaves no allocation out.
+        pairs = [*self.moved, *self.list_repairs(promises=())]
         return [*self.surplus, *(allocation for allocation, _ in pairs)]
 
 
@@ -132,9 +136,9 @@ class BlockedPool:
 
     Args:
         uid: of the pool.
-        spec: with another one, the problem is reported for all Clusters again.
-        problem: the last one that was reported for the Clusters that wait.
-        changed: the holders that have changed since.
+        spec: of the pool. If it changes, the problem is reported for all Clusters again.
+        problem: the problem that was last reported for the Clusters that wait.
+        changed: the holders that have changed since that report.
     """
 
     uid: str
@@ -169,7 +173,7 @@ class KeptFindings:
         self._check_interval = check_interval
         self._on_difference = on_difference
         self._pools: dict[str, KeptPool | BlockedPool] = {}
-        """By name. Of a pool that is missing nothing is known: the next pass examines it whole."""
+        """By the pool's name. The next pass examines all holders of a pool without entry."""
         caches.allocations.subscribe(self._note_allocation)
         caches.allocations.subscribe_unreadable(self._note_unreadable_allocation)
         caches.clusters.subscribe(self._note_cluster_change)
@@ -190,21 +194,23 @@ class KeptFindings:
             holdings: of the pool, as the view shows them.
         """
         name, uid, spec = pool.metadata.name, pool.metadata.uid, pool.spec
-        # Taken out until all is up to date: should anything raise, the next pass rereads all.
-        known = self._pools.pop(name, None)
+        # Removed until all is up to date: if anything raises, the next pass examines all holders.
+        previous = self._pools.pop(name, None)
         kept = None
+        # Changes are noted by events of the caches. They lead from one state of the caches to the
+        # next, but not to or from the state of a LIST, which may be newer than the caches.
         if (
-            isinstance(known, KeptPool)
-            and (known.uid, known.spec) == (uid, spec)
-            and not (known.is_listed or view.is_listed)
+            isinstance(previous, KeptPool)
+            and (previous.uid, previous.spec) == (uid, spec)
+            and not (previous.is_listed or view.is_listed)
         ):
-            recomputed = known.problems.update(known.changed, holdings, view.find)
-            known.unsettled |= recomputed
-            known.recomputed |= recomputed
-            known.changed.clear()
-            known.is_checked = self._is_check_due(known)
-            are_right = not known.is_checked or self._check_problems(name, known, view)
-            kept = known if are_right else None
+            recomputed = previous.problems.update(previous.changed, holdings, view.find)
+            previous.unsettled |= recomputed
+            previous.recomputed |= recomputed
+            previous.changed.clear()
+            previous.is_checked = self._is_check_due(previous)
+            are_right = not previous.is_checked or self._are_problems_right(name, previous, view)
+            kept = previous if are_right else None
         if kept is None:
             problems = AllocationProblems(spaces, view.list_allocations())
             kept = KeptPool(
@@ -220,21 +226,23 @@ class KeptFindings:
     def report_unreadable(self, pool: IPAMPool, problem: AllocationProblem) -> None:
         """Report a problem for each Cluster that waits, while allocations cannot be decoded.
 
-        A Cluster may have its addresses already if its own allocation cannot be decoded. Once all
-        can be, a pass examines all holders.
+        The first report of a problem is for all Clusters that wait. While the problem and the
+        pool's spec stay the same, later reports are only for Clusters that have changed.
 
         Args:
-            problem: which allocations cannot be decoded. Only if it is another one than at the
-                last pass, it is reported for all Clusters; else, for those that have changed.
+            problem: says which allocations cannot be decoded.
         """
         name, uid, spec = pool.metadata.name, pool.metadata.uid, pool.spec
-        kept = self._pools.get(name)
+        previous = self._pools.get(name)
         holders: Iterable[Holder]
         blocked = BlockedPool(uid, spec, problem)
-        if isinstance(kept, BlockedPool) and replace(kept, changed=set()) == blocked:
-            holders = kept.changed
+        # The changed holders are no part of the comparison: `blocked` has none yet.
+        if isinstance(previous, BlockedPool) and replace(previous, changed=set()) == blocked:
+            holders = previous.changed
         else:
-            holders = self._list_asking(pool)
+            holders = self._list_served_holders(pool)
+        # A Cluster whose own allocation cannot be decoded gets no report: it may have its
+        # addresses.
         clusters = {
             cluster.metadata.key: problem
             for holder in holders
@@ -242,6 +250,8 @@ class KeptFindings:
             and (cluster := self._caches.find_cluster(holder.key.namespace)) is not None
             and cluster.datacenter in spec.datacenters
         }
+        # This replaces a KeptPool: once all allocations can be decoded, a pass examines all
+        # holders.
         self._pools[name] = blocked
         self._reports.note(name, clusters)
 
@@ -259,17 +269,21 @@ class KeptFindings:
         due = kept.unsettled.union(
             examiner.list_affected(), _list_due_in_rows(kept, refused_rows, queue)
         )
+        # A row that has left the queue has no Clusters any more, so its problem is dropped.
         rows = {
             row: problem for row, problem in {**kept.rows, **refused_rows}.items() if row in queue
         }
+        # Each Cluster shows which addresses its datacenter shares, so if these have changed, all
+        # reports may differ.
         is_whole = not kept.is_known or kept.shared != shared
         holders = due
         if is_whole or kept.is_checked:
             holders = due.union(self._list_holders(pool, view.list_allocations()))
         findings = [examiner.examine(holder) for holder in sorted(holders)]
+        # Holders that are due may differ rightly; the others have had no change.
         if kept.is_checked and not is_whole:
             others = (finding for finding in findings if finding.holder not in due)
-            self._check_findings(pool.metadata.name, kept, others)
+            self._report_differences(pool.metadata.name, kept, others)
         return Examination(
             findings,
             is_whole=is_whole or kept.is_checked,
@@ -285,7 +299,7 @@ class KeptFindings:
         examination: Examination,
         failed: Mapping[Holder, tuple[Key, AllocationProblem]],
     ) -> None:
-        """Report what a pass found out, once it has come to its end.
+        """Report what a pass found out and keep it for the next pass. Called at a pass's end.
 
         Args:
             view: the allocations of the pool.
@@ -309,6 +323,8 @@ class KeptFindings:
         kept.unsettled -= examined
         kept.unsettled.update(finding.holder for finding in findings if not finding.is_settled)
         kept.unsettled.update(failed)
+        # The pass came neither to these rows nor to some of their Clusters, so that the problem
+        # of the row may no longer hold.
         open_rows = {finding.open_row for finding in findings}
         kept.rows = {
             row: problem for row, problem in examination.rows.items() if row not in open_rows
@@ -324,7 +340,7 @@ class KeptFindings:
         examination: Examination,
         failed: Mapping[Holder, tuple[Key, AllocationProblem]],
     ) -> None:
-        """Report the problems of Clusters; forget the reports of those that are served no longer.
+        """Report the problems of Clusters; drop those of Clusters no longer served.
 
         Args:
             pool: the name of the pool.
@@ -339,20 +355,21 @@ class KeptFindings:
             self._reports.keep_only(pool, set(served_clusters.values()))
             kept.clusters = served_clusters
         else:
-            before = {kept.clusters.pop(finding.holder, None) for finding in findings}
+            earlier_clusters = {kept.clusters.pop(finding.holder, None) for finding in findings}
             kept.clusters |= served_clusters
-            gone = before - {*served_clusters.values()}
-            self._reports.drop(pool, [cluster for cluster in gone if cluster is not None])
+            unserved = earlier_clusters - {*served_clusters.values()}
+            self._reports.drop(pool, [cluster for cluster in unserved if cluster is not None])
         kept.clusters |= {holder: cluster for holder, (cluster, _) in failed.items()}
         problems = {
             finding.cluster: finding.problem
             for finding in findings
             if finding.is_decided and finding.cluster is not None
         }
+        # The problem of a failed write comes last: it takes the place of what was decided.
         self._reports.note(pool, {**problems, **dict(failed.values())})
 
     def _is_check_due(self, kept: KeptPool) -> bool:
-        """Return whether all holders are examined although nothing calls for it."""
+        """Return whether the last examination of all holders is a check interval ago."""
         return self._clock.monotonic() - kept.checked_at >= self._check_interval
 
     def _list_holders(
@@ -361,9 +378,9 @@ class KeptFindings:
         """Yield the holders of a pool: of all allocations, and of all Clusters that it serves."""
         for allocation in allocations:
             yield holder_in(allocation.metadata.namespace, pool.metadata.name)
-        yield from self._list_asking(pool)
+        yield from self._list_served_holders(pool)
 
-    def _list_asking(self, pool: IPAMPool) -> Iterator[Holder]:
+    def _list_served_holders(self, pool: IPAMPool) -> Iterator[Holder]:
         """Yield the holders of all Clusters that a pool serves."""
         for datacenter in pool.spec.datacenters:
             for cluster in self._caches.list_served(datacenter):
@@ -376,22 +393,18 @@ class KeptFindings:
         has_addresses = allocation is not None and not allocation.empty
         return has_addresses or holder.key in allocations.unreadable
 
-    def _check_problems(self, pool: str, kept: KeptPool, view: KkpView) -> bool:
-        """Compute the problems of all allocations of a pool again; log where they differ.
-
-        Returns:
-            Whether the kept ones are right.
-        """
+    def _are_problems_right(self, pool: str, kept: KeptPool, view: KkpView) -> bool:
+        """Return whether the kept problems equal newly computed ones; report each difference."""
         problems = AllocationProblems(kept.problems.spaces, view.list_allocations())
         parts = kept.problems.list_differences(problems)
         if parts:
             self._on_difference(pool, parts)
         return not parts
 
-    def _check_findings(
+    def _report_differences(
         self, pool: str, kept: KeptPool, findings: Iterable[HolderFinding]
     ) -> None:
-        """Log where findings differ from what is kept, although nothing has changed for them."""
+        """Report where findings of unchanged holders differ from what is kept."""
         parts = [
             part for finding in findings for part in self._list_differences(pool, kept, finding)
         ]
@@ -401,18 +414,20 @@ class KeptFindings:
     def _list_differences(
         self, pool: str, kept: KeptPool, finding: HolderFinding
     ) -> Iterator[str]:
-        """Yield in what a finding differs from what is kept."""
+        """Yield a description of each part of a finding that differs from what is kept."""
         holder, cluster = finding.holder, finding.cluster
         if kept.clusters.get(holder) != cluster:
             yield f"Cluster of {holder.key}"
         if not finding.is_settled:
             yield f"IPAMAllocation {holder.key}"
+        # A finding without decision leaves the last report as it is, so there is none to compare.
         if cluster is None or not finding.is_decided:
             return
         if not self._reports.is_noted(pool, cluster, finding.problem):
             yield f"report for {holder.key}"
 
     def _note_allocation(self, change: Change[IPAMAllocation]) -> None:
+        """Note that an allocation was created, changed or deleted."""
         state = change.new or change.old
         if state is not None:
             self._note(state.metadata.name, state.metadata.namespace)
@@ -422,7 +437,12 @@ class KeptFindings:
         self._note(key.name, key.namespace)
 
     def _note_cluster_change(self, change: Change[KkpCluster]) -> None:
-        if concerns(change):
+        """Note a change of a Cluster for the pools that served it before or serve it now.
+
+        The old and the new state may name different datacenters, and so different pools. Changes
+        of fields that no pass reads are ignored: KKP writes the status of a Cluster often.
+        """
+        if may_affect_addresses(change):
             for cluster in (change.old, change.new):
                 if cluster is not None:
                     self._note_cluster(cluster)
@@ -430,12 +450,14 @@ class KeptFindings:
     def _note_unreadable_cluster(self, key: Key) -> None:
         """Note that a Cluster can no longer be decoded, or can be again."""
         cluster = self._caches.clusters.get(key)
+        # A Cluster that could never be decoded is in no finding yet.
         if cluster is not None:
             self._note_cluster(cluster)
 
     def _note_cluster(self, cluster: KkpCluster) -> None:
+        """Note a Cluster as changed in the pools of its datacenter and of its allocations."""
         if not cluster.namespace:
-            return
+            return  # a holder is named by its namespace, so this Cluster is none yet
         for name, kept in self._pools.items():
             if cluster.datacenter in kept.spec.datacenters:
                 self._note(name, cluster.namespace)
@@ -445,6 +467,7 @@ class KeptFindings:
     def _note(self, pool: str, namespace: str) -> None:
         """Note that something of a holder has changed."""
         kept = self._pools.get(pool)
+        # Without entry, the next pass examines all holders anyway.
         if kept is not None:
             kept.changed.add(holder_in(namespace, pool))
 
@@ -452,11 +475,12 @@ class KeptFindings:
 def _list_due_in_rows(
     kept: KeptPool, refused_rows: Mapping[Row, AllocationProblem], queue: Rows[Place]
 ) -> Iterator[Holder]:
-    """Yield the Clusters that wait in rows, and for which something else is reported now.
+    """Yield the holders that wait in rows and whose report this pass may change.
 
-    The problem of a row is reported for all of its Clusters. Passes that serve some of the row, or
-    do not come to it, leave these reports as they are. But a Cluster whose allocation has a
-    problem of its own shows that in such a pass.
+    - All Clusters of a row that is refused with another problem than the one that is kept.
+    - If a row was refused by the last pass but not by this one, or the reverse: its Clusters whose
+      allocation has a problem. Such a Cluster shows the problem of the row while the row is
+      refused, and else that of its allocation. All other Clusters keep their report.
 
     Args:
         refused_rows: the problems of the rows that this pass refuses.
@@ -465,7 +489,7 @@ def _list_due_in_rows(
     for row, problem in refused_rows.items():
         if kept.rows.get(row) != problem:
             yield from (holder for _, holder in queue.get(row, ()))
-    for row in kept.refused_rows ^ refused_rows.keys():
+    for row in kept.refused_rows ^ refused_rows.keys():  # refused by exactly one of the passes
         holders = (holder for _, holder in queue.get(row, ()))
         yield from (holder for holder in holders if holder.key in kept.problems.by_key)
 
@@ -475,11 +499,11 @@ class Decided:
     """What a pass decided about all datacenters of a pool.
 
     Args:
-        journal: the journal as it was, without what is settled.
+        journal: the journal that the pass read, without promises that are settled.
         grants: what is to be promised.
         examination: what was found out about clusters and allocations.
-        problems: those of the pool.
-        more: whether a full batch left others for the next pass.
+        problems: the problems of the pool itself.
+        more: whether the batch was full, so that Clusters wait for the next pass.
     """
 
     journal: Journal

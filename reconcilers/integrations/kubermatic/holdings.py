@@ -1,6 +1,7 @@
-"""What IPAMAllocations hold, whichever controller made them. Pure functions.
+"""Parse what IPAMAllocations hold, whichever controller made them. Pure functions.
 
-One that cannot be read holds what of it can be, blocks no other, and is reported itself.
+If a part of an allocation cannot be parsed, the allocation holds the other parts and is reported.
+It does not keep other clusters from getting addresses.
 """
 
 from collections.abc import Sequence
@@ -27,8 +28,8 @@ class AllocationHoldings:
 
     Args:
         addresses: the ranges of its `addresses`, in their order.
-        prefix: its `cidr`; None for none.
-        faults: what of both cannot be read.
+        prefix: its `cidr`; None if that is empty or cannot be parsed.
+        faults: a message for each part that cannot be parsed.
     """
 
     addresses: tuple[AddressRange, ...] = ()
@@ -37,7 +38,7 @@ class AllocationHoldings:
 
     @property
     def ranges(self) -> tuple[AddressRange, ...]:
-        """All that it holds."""
+        """The ranges of its `addresses`, and its prefix if it has one."""
         return (*self.addresses, *([self.prefix] if self.prefix else []))
 
     @property
@@ -72,10 +73,13 @@ def parse_holding(spec: AllocationSpec) -> AllocationHoldings:
 
 
 def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
-    """Return the ranges of an allocation that cannot be decoded, by its outline.
+    """Return the ranges of an allocation that cannot be decoded as a whole.
+
+    Args:
+        outline: the fields with addresses, with values of any type; None if unknown.
 
     Returns:
-        The ranges; None if the addresses cannot be read either, so that it may hold any.
+        The ranges; None if they cannot be parsed, so that the allocation may hold any address.
     """
     if not isinstance(outline, KkpOutline):
         return None
@@ -85,8 +89,8 @@ def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
         return None
     if not all(isinstance(address_range, str) for address_range in texts):
         return None
-    read = parse_holding(AllocationSpec(cidr=cidr, addresses=tuple(texts)))
-    return None if read.faults else read.ranges
+    holding = parse_holding(AllocationSpec(cidr=cidr, addresses=tuple(texts)))
+    return None if holding.faults else holding.ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""IPAMPools, kept current by watches, to be shown."""
+"""Keep the views of IPAMPools current by watches."""
 
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
@@ -35,7 +35,7 @@ from reconcilers.spaces.offers import PoolName
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the IPAMPools; None where one of KKP's kinds is not served."""
+    """Return the live views of IPAMPools; None if the API server does not serve all KKP kinds."""
     if not all(kind in served_kinds for kind in KINDS):
         return None
     pools = source.informer(POOLS, POOL_INDEXES)
@@ -43,10 +43,14 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     clusters = source.informer(CLUSTERS, CLUSTER_INDEXES)
     caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache)
 
-    def of_cluster(change: Change[KkpCluster]) -> Iterable[PoolName]:
-        # Any pool may show its name, as whose an allocation is.
-        same = change.old and change.new and _place(change.old) == _place(change.new)
-        return () if same else names_of(POOLS.kind, pools.cache)
+    def list_pools_of_change(change: Change[KkpCluster]) -> Iterable[PoolName]:
+        is_shown_alike = (
+            change.old
+            and change.new
+            and _list_shown_fields(change.old) == _list_shown_fields(change.new)
+        )
+        # Any pool may have an allocation of this Cluster and show the Cluster's name with it.
+        return () if is_shown_alike else names_of(POOLS.kind, pools.cache)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         return Views(
@@ -56,11 +60,11 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     watched = [
         watch_pools(pools),
         watch_holders(allocations, POOLS.kind, lambda allocation: allocation.pool),
-        WatchedResource(clusters, of_cluster),
+        WatchedResource(clusters, list_pools_of_change),
     ]
     return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)
 
 
-def _place(cluster: KkpCluster) -> tuple[str, str, bool]:
-    """Return the fields of a cluster that views show; its status has more, and changes often."""
+def _list_shown_fields(cluster: KkpCluster) -> tuple[str, str, bool]:
+    """Return the fields of a cluster that views show. Other fields of its status change often."""
     return cluster.datacenter, cluster.namespace, cluster.is_served("")

@@ -47,14 +47,14 @@ from reconcilers.spaces.offers import PoolName
 UNKNOWN_RETRY = 0.5
 
 
-def cidrs_of(pool: NetworkPool) -> Iterable[AddressRange]:
+def list_cidrs(pool: NetworkPool) -> Iterable[AddressRange]:
     """Yield the CIDRs of a NetworkPool, as far as they can be read."""
     second = pool.spec.secondary
     for cidr in (pool.spec.cidr, second.cidr if second is not None else ""):
         try:
             yield AddressRange.parse_cidr(cidr)
         except MalformedText:
-            continue  # its own reconciler says so
+            continue  # the reconciler of the NetworkPool reports it
 
 
 class ObservedHolders(ObservedRanges):
@@ -62,18 +62,24 @@ class ObservedHolders(ObservedRanges):
 
     def __init__(self) -> None:
         self.known = False
-        """Whether it is known if KKP's kinds are served."""
+        """Whether the API server has answered whether it serves KKP's kinds."""
         self.observed: Informer[IPAMAllocation] | None = None
-        """None where they are not."""
+        """The IPAMAllocations; None while the API server does not serve KKP's kinds."""
 
     @override
     def list_ranges(self, pool: NetworkPool) -> Sequence[AddressRange]:
-        unknown = self._find_unknown()
+        """Return the ranges of a pool that IPAMAllocations hold, joined and sorted.
+
+        Raises:
+            Behind: it is not known yet what IPAMAllocations hold.
+            UnreadableHolders: IPAMAllocations that cannot be decoded may hold addresses of it.
+        """
+        unknown = self._describe_unknown()
         if unknown:
             raise Behind(UNKNOWN_RETRY, f"what IPAMAllocations hold of it is not known: {unknown}")
         if self.observed is not None:
             check_observed(pool, self.observed.cache.unreadable)
-        # Two of them may hold the same address: to a NetworkPool it is in use once.
+        # Two IPAMAllocations may hold the same address. The pool counts it as in use once.
         parts = sorted({(part.family, part.first, part.last) for _, part in self._parts(pool)})
         return [
             AddressRange(first, last, family)
@@ -85,28 +91,29 @@ class ObservedHolders(ObservedRanges):
     def list_ranges_with_holders(self, pool: NetworkPool) -> Sequence[HeldRange]:
         return _list_held_ranges(self._parts(pool))
 
-    def _find_unknown(self) -> str:
-        """Return why it is not known what IPAMAllocations hold; empty if it is."""
+    def _describe_unknown(self) -> str:
+        """Return why the holdings of IPAMAllocations are unknown; empty if they are known."""
         if not self.known:
             return "the API server has not said whether it serves them"
         if self.observed is None:
-            return ""
+            return ""  # the API server serves no IPAMAllocations, so nothing is held
         refusal = self.observed.refusal
-        if refusal is not None:  # the cache shows the past, and nothing ends that
+        # The API server rejects the LIST or the watch, so the cache is not updated any more.
+        if refusal is not None:
             return str(refusal)
         cache = self.observed.cache
         return "" if cache.synced and cache.history_confirmed else "they are being listed"
 
     def _parts(self, pool: NetworkPool) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
         """Yield the ranges of a pool that IPAMAllocations hold."""
-        return parts_of(pool, self.observed.cache if self.observed is not None else ())
+        return list_held_parts_of(pool, self.observed.cache if self.observed is not None else ())
 
 
-def parts_of(
+def list_held_parts_of(
     pool: NetworkPool, allocations: Iterable[IPAMAllocation]
 ) -> Iterator[tuple[IPAMAllocation, AddressRange]]:
     """Yield the ranges of a NetworkPool's CIDRs that IPAMAllocations hold."""
-    cidrs = [*cidrs_of(pool)]
+    cidrs = [*list_cidrs(pool)]
     for allocation in allocations:
         for part, cidr in product(parse_holding(allocation.spec).ranges, cidrs):
             shared = part.intersection(cidr)
@@ -115,10 +122,7 @@ def parts_of(
 
 
 async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
-    """Return the ranges of a NetworkPool that IPAMAllocations hold, by a list that begins now.
-
-    Args:
-        client: for the list.
+    """Return the ranges of a NetworkPool that IPAMAllocations hold, by a LIST request.
 
     Raises:
         ControllerError: the list failed.
@@ -126,7 +130,7 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
     if not await client.is_served(ALLOCATIONS):
         return OtherHoldings()
     page = await client.list(ALLOCATIONS)
-    holdings = _list_held_ranges(parts_of(pool, page.items))
+    holdings = _list_held_ranges(list_held_parts_of(pool, page.items))
     return OtherHoldings(
         tuple(
             sorted(
@@ -148,7 +152,8 @@ def _list_held_ranges(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> l
 def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
     """Raise if IPAMAllocations that cannot be decoded may hold addresses of a pool.
 
-    One whose addresses can be read all the same concerns only the pools that have these.
+    If at least the addresses of such an IPAMAllocation can be read, it concerns only the pools
+    that have these addresses.
 
     Args:
         unreadable: the IPAMAllocations that cannot be decoded, with the reason.
@@ -157,8 +162,8 @@ def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
         UnreadableHolders: some of them may.
     """
     if not unreadable:
-        return
-    cidrs = [*cidrs_of(pool)]
+        return  # the usual case, at each pass: nothing to parse
+    cidrs = [*list_cidrs(pool)]
 
     def may_concern(_: Key, outline: Object | None) -> bool:
         parts = parse_outline(outline)
@@ -167,11 +172,13 @@ def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
     check_holders({ALLOCATIONS.kind: unreadable}, may_concern)
 
 
-def pools_of(pools: Iterable[NetworkPool], allocation: IPAMAllocation) -> Iterable[Key]:
+def list_pools_with_addresses(
+    pools: Iterable[NetworkPool], allocation: IPAMAllocation
+) -> Iterable[Key]:
     """Yield the NetworkPools that have addresses of an IPAMAllocation."""
     held_ranges = parse_holding(allocation.spec).ranges
     for pool in pools:
-        if any(part.overlaps(cidr) for part, cidr in product(held_ranges, cidrs_of(pool))):
+        if any(part.overlaps(cidr) for part, cidr in product(held_ranges, list_cidrs(pool))):
             yield pool.metadata.key
 
 
@@ -200,11 +207,12 @@ class ConflictReconciler:
         """By IPAMAllocation: the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Record who shares addresses of one IPAMAllocation, once until that changes."""
+        """Record which IPAllocations hold addresses of an IPAMAllocation, if that has changed."""
         if key in self._observed.unreadable:
+            # The cache has an older version, whose addresses may have changed.
             return Blocked("Unreadable")
         allocation = self._observed.get(key)
-        holders = sorted(self._conflicts(allocation)) if allocation is not None else []
+        holders = sorted(self._find_conflicts(allocation)) if allocation is not None else []
         if allocation is None or not holders:
             self._recorded.end(key)
             return SETTLED
@@ -215,7 +223,7 @@ class ConflictReconciler:
             )
         return SETTLED
 
-    def find_touched(self, allocation: IPAllocation) -> Iterable[Key]:
+    def list_touched(self, allocation: IPAllocation) -> Iterable[Key]:
         """Yield the IPAMAllocations that hold addresses of an IPAllocation."""
         held_ranges = statusranges.list_held_ranges(allocation)
         if held_ranges:
@@ -226,11 +234,15 @@ class ConflictReconciler:
                 ):
                     yield ipam_allocation.metadata.key
 
-    def _conflicts(self, allocation: IPAMAllocation) -> set[str]:
+    def _find_conflicts(self, allocation: IPAMAllocation) -> set[str]:
+        """Return the IPAllocations with addresses of an IPAMAllocation, as `Kind namespace/name`.
+
+        Only NetworkPools that have its addresses are searched.
+        """
         held_ranges = parse_holding(allocation.spec).ranges
         return {
             f"IPAllocation {other.metadata.key}"
-            for pool in pools_of(self._pools, allocation)
+            for pool in list_pools_with_addresses(self._pools, allocation)
             for other in self._allocations.by_index(POOL_INDEX, str(pool))
             if any(
                 a.overlaps(b)
@@ -256,20 +268,23 @@ class SharedPoolReconciler:
         """By IPAMPool: the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Record which pools share addresses with one, once until that changes."""
-        pool = await self._client.find(POOLS, key) if self._message(key) else None
-        message = self._message(key)  # of now: the read took its time
+        """Record which pools share addresses with an IPAMPool, again if that changes."""
+        # Most pools share nothing, and need no read.
+        pool = await self._client.find(POOLS, key) if self._describe_sharing(key) else None
+        # Described again, because the other pools may have changed during the read.
+        message = self._describe_sharing(key)
         if pool is None or not message:
             self._recorded.end(key)
         elif self._recorded.begin(key, pool.metadata.uid, message):
             self._recorder.record(POOLS, pool, "Warning", OVERLAPPING, message, action=ACTION)
         return SETTLED
 
-    def _message(self, key: Key) -> str:
+    def _describe_sharing(self, key: Key) -> str:
         """Describe the pools that share addresses with a pool; empty if none do."""
         return "; ".join(self._sentences(key))
 
     def _sentences(self, key: Key) -> Iterator[str]:
+        """Yield a sentence for each datacenter of a pool that shares addresses."""
         for offer in self._spaces.offers(PoolName(POOLS.kind, key)):
             if sentence := self._spaces.sharing([offer]).sentence:
                 yield f"datacenter {offer.part}: {sentence}"
@@ -278,8 +293,9 @@ class SharedPoolReconciler:
 def addresses_changed(change: Change[IPAllocation]) -> bool:
     """Return whether an IPAllocation holds other addresses than before."""
     old, new = change.old, change.new
-    before = statusranges.list_held_ranges(old) if old is not None else ()
-    return before != (statusranges.list_held_ranges(new) if new is not None else ())
+    old_ranges = statusranges.list_held_ranges(old) if old is not None else ()
+    new_ranges = statusranges.list_held_ranges(new) if new is not None else ()
+    return old_ranges != new_ranges
 
 
 class KubermaticObserver(AllKindsIntegration):
@@ -294,17 +310,21 @@ class KubermaticObserver(AllKindsIntegration):
     def __init__(self, parts: IntegrationParts) -> None:
         super().__init__(parts)
         self.holders = ObservedHolders()
-        """What KKP holds of NetworkPools, for the reconciler of these."""
+        """What KKP holds of NetworkPools, for the reconciler of NetworkPools."""
         self._pools = parts.networkpools
         self._allocations = parts.allocations
         self._networkpools: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Have a controller reconcile NetworkPools when KKP gives or takes their addresses."""
+        """Let changes of IPAMAllocations enqueue NetworkPools at the controller of these pools.
+
+        Called before the integration begins to work.
+        """
         self._networkpools = controller
 
     @override
     def _begin(self, is_served: bool) -> Work | None:
+        """Begin the work if KKP's kinds are served; from now on that is known."""
         self._end()
         work = super()._begin(is_served)
         self.holders.known = True
@@ -312,10 +332,12 @@ class KubermaticObserver(AllKindsIntegration):
 
     @override
     def _end(self) -> None:
+        # NetworkPools hand out nothing until it is known again what KKP holds.
         self.holders.known, self.holders.observed = False, None
 
     @override
     def _work(self) -> Work:
+        """Set up the cache and the two controllers of events; return the work that runs them."""
         self._log.info("Observing IPAMAllocations of KKP")
         extension = self._manager.extension(sharded=True)
         observed = extension.informer(ALLOCATIONS)
@@ -328,7 +350,7 @@ class KubermaticObserver(AllKindsIntegration):
         )
         watches: list[Watch[IPAMAllocation] | Watch[IPAllocation]] = [
             Watch(observed, to_self),
-            Watch(self._allocations, reconciler.find_touched, addresses_changed),
+            Watch(self._allocations, reconciler.list_touched, addresses_changed),
         ]
         extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
         shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)
@@ -337,11 +359,14 @@ class KubermaticObserver(AllKindsIntegration):
         if self._networkpools is not None:
             pools = self._pools.cache
 
-            def every_pool(_: Key) -> Iterable[Key]:
+            def list_all_pools(_: Key) -> Iterable[Key]:
+                # The addresses of an IPAMAllocation that cannot be decoded are unknown.
                 return (pool.metadata.key for pool in pools)
 
             watch = Watch(
-                observed, lambda allocation: pools_of(pools, allocation), unreadable=every_pool
+                observed,
+                lambda allocation: list_pools_with_addresses(pools, allocation),
+                unreadable=list_all_pools,
             )
             watch.connect(self._networkpools.queue)
         return extension.run

@@ -24,7 +24,7 @@ def offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
     try:
         space = space_of(pool.spec.datacenters[datacenter])
     except InvalidPool:
-        return ()  # an event on the pool says why
+        return ()  # the pass over the pool records an event that says why
     return offer_of(
         PoolName(POOLS.kind, pool.metadata.key),
         map(space.addresses, space.layout.blocks),

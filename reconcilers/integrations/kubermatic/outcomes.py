@@ -16,7 +16,7 @@ from reconcilers.integrations.kubermatic.contents import contents_of
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 
 _FAILURE = re.compile(r"; (?=failed to ensure IPAM Pool Allocation for IPAM Pool )")
-"""Between what two pools mean for a Cluster, in its condition."""
+"""Separates the messages of two pools in the condition of a Cluster."""
 
 
 def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
@@ -38,6 +38,7 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
                 )
         for cluster in after.list_served(content.name):
             condition = cluster.status.conditions.get(CONDITION)
+            # Only a condition that is False names pools whose addresses are lacking.
             if condition is None or condition.status != "False":
                 continue
             subject = f"for IPAM Pool {pool.metadata.name} in cluster "
@@ -51,8 +52,8 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
 
 def _describe_added(before: IPAMAllocation | None, after: IPAMAllocation) -> str:
     """Return the addresses that an allocation did not have before; empty for none."""
-    had = set(before.spec.addresses) if before is not None else set()
-    added = [addresses for addresses in after.spec.addresses if addresses not in had]
+    old_addresses = set(before.spec.addresses) if before is not None else set()
+    added = [addresses for addresses in after.spec.addresses if addresses not in old_addresses]
     if after.spec.cidr and (before is None or before.spec.cidr != after.spec.cidr):
         added.append(after.spec.cidr)
     return ", ".join(added)

@@ -1,4 +1,4 @@
-"""The picture of each datacenter of an IPAMPool: it hands out by itself."""
+"""Build the picture of each datacenter of an IPAMPool, which hands out by itself."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -27,8 +27,8 @@ def picture_of(contents: DatacenterContents) -> PoolPicture:
     return PoolPicture(
         PoolName(POOLS.kind, contents.pool.metadata.key),
         POOLS.group,
-        families=[_family(contents)],
-        waiting=order_requests(_waiting(contents)),
+        families=[_build_family(contents)],
+        waiting=order_requests(_list_requests(contents)),
         ready="False" if contents.fault else "True",
         reason=contents.fault,
         part=contents.name,
@@ -36,8 +36,8 @@ def picture_of(contents: DatacenterContents) -> PoolPicture:
     )
 
 
-def _family(contents: DatacenterContents) -> PoolFamily:
-    """Return the addresses that a datacenter offers, with what is held of them."""
+def _build_family(contents: DatacenterContents) -> PoolFamily:
+    """Return the addresses that a datacenter offers, with their holders, or why it has none."""
     offers, space = _describe_offers(contents), contents.space
     if space is None:
         return PoolFamily(offers, offers, fault=contents.fault)
@@ -53,7 +53,7 @@ def _family(contents: DatacenterContents) -> PoolFamily:
         cidr=cidr,
         usable=usable,
         held_addresses=list(_list_held_addresses(contents, space)),
-        capacity_of=partial(_capacity, contents, space),
+        capacity_of=partial(_compute_capacity, contents, space),
         prefix_length=settings.allocationPrefix if space.prefixes else None,
         all_known=not contents.unreadable,
     )
@@ -66,7 +66,8 @@ def _describe_offers(contents: DatacenterContents) -> str:
     return f"{settings.poolCidr}, {size or count_addresses(settings.allocationRange)} each"
 
 
-def _capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
+def _compute_capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
+    """Return the free and the used blocks; called only if a view shows them."""
     return Space(space.layout, contents.blocks()).capacity()
 
 
@@ -86,11 +87,12 @@ def _list_held_addresses(
             releasing=allocation is not None and allocation.metadata.terminating,
             since=allocation.metadata.creationTimestamp if allocation is not None else None,
         )
+        # An address written as ::ffff:a.b.c.d is IPv4. The other family is shown, too.
         addresses: AddressRange = part.range.in_family(space.family) or part.range
         yield HeldAddresses(holder, addresses)
 
 
-def _waiting(contents: DatacenterContents) -> Iterator[PoolRequest]:
+def _list_requests(contents: DatacenterContents) -> Iterator[PoolRequest]:
     """Yield the request of each cluster that has fewer addresses than the pool's spec says."""
     families = (contents.space.family,) if contents.space is not None else ()
     for cluster in contents.waiting:

@@ -28,17 +28,17 @@ from reconcilers.promises.shares import NO_LIMITS, Limits
 
 POOL_EXHAUSTED = "PoolExhausted"
 MOST_PARTS = 200
-"""One promise is of at most so many ranges; the journal has room for that."""
+"""The most ranges in one promise: the journal, an annotation, has room for so many."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterGrant:
-    """What a cluster gets.
+    """The addresses that a cluster gets.
 
     Args:
-        datacenter: where it runs.
-        allocation: its allocation; None if it has none yet.
-        ranges: what it gets in addition, or, of another datacenter, altogether.
+        datacenter: where the cluster runs.
+        allocation: of the cluster; None if it has none yet.
+        ranges: the added ranges; all ranges if the allocation is of another datacenter so far.
     """
 
     cluster: KkpCluster
@@ -55,8 +55,8 @@ class PoolPlan:
         grants: what is to be promised.
         refused: the problems of the clusters that were tried in vain, the oldest first.
         exhausted: by datacenter, the problem of the oldest cluster for which too little is free.
-        rows: the problems that all clusters of a row have, of which the first was tried.
-        more: whether a full batch left others for the next pass.
+        rows: the problems that all clusters of a row have; only the first of the row was tried.
+        more: whether the batch was full, so that clusters wait for the next pass.
     """
 
     grants: Sequence[ClusterGrant] = ()
@@ -112,7 +112,12 @@ class PoolContent:
     promises: Sequence[Promise] = ()
 
     def find_asker(self, holder: Holder) -> "ClusterAsker | None":
-        """Return the Cluster of a holder that may ask; None while its allocation is deleted."""
+        """Return the Cluster of a holder, with its allocation, if it may ask for addresses.
+
+        Returns:
+            The Cluster; None if it is not served, its datacenter cannot be served, or its
+            allocation is being deleted.
+        """
         cluster, allocation = self.find_cluster(holder.key.namespace), self.find(holder)
         if cluster is None or cluster.datacenter not in self.datacenters:
             return None
@@ -140,7 +145,7 @@ class ClusterAsker:
 
     @property
     def metadata(self) -> ObjectMeta:
-        """Of the allocation; of the cluster, which may be deferred itself, if it has none."""
+        """The metadata by which the asker is deferred: the allocation's, or else the cluster's."""
         return self.cluster.metadata if self.allocation is None else self.allocation.metadata
 
 
@@ -161,6 +166,7 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         for name, datacenter in content.datacenters.items()
         for blocks in datacenter.promised_blocks
     ]
+    # Promised blocks are not in the holdings until they are written to allocations.
     with exclude_ranges(content.holdings, promised):
         choice = choose(content.holdings, [askers], content.promises, room, limits=limits)
     grants = []
@@ -180,14 +186,17 @@ def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPla
         if refusal.is_shown
     }
     exhausted: dict[str, AllocationProblem] = {}
-    for refusal in choice.refusals:
+    for refusal in choice.refusals:  # the oldest first, and `setdefault` keeps the first
         if refusal.reason == POOL_EXHAUSTED:
             exhausted.setdefault(refusal.asker.cluster.datacenter, refused[refusal.holder])
     return PoolPlan(grants, refused, exhausted=exhausted, rows=rows, more=choice.more)
 
 
 def is_blocking(problem: AllocationProblem | None) -> bool:
-    """Return whether only a person can correct the allocation of a cluster."""
+    """Return whether only a person can correct the allocation of a cluster.
+
+    An allocation that overlaps another one is served all the same: it may need more addresses.
+    """
     return problem is not None and problem.reason != OVERLAPPING and not problem.harmless
 
 
@@ -215,7 +224,7 @@ class ClusterTaker:
         return asker
 
     def take(self, asker: ClusterAsker) -> Taken | None:
-        """Take what a cluster gets; None if it has all that it should have by now.
+        """Take the ranges that a cluster lacks; None if its allocation is complete.
 
         Raises:
             Refused: there is not enough, or its allocation cannot be read; nothing is taken.
@@ -226,9 +235,10 @@ class ClusterTaker:
         return Taken(tuple(PromisedRange(part, name) for part in ranges)) if ranges else None
 
     def shows(self, asker: ClusterAsker, refused: Refused) -> bool:
-        """Return whether all clusters of a row are refused as this one is.
+        """Return whether the refusal of this cluster holds for all clusters of its row.
 
-        A row does not depend on what its Clusters show: a pass reports to each of them.
+        Only exhaustion does: the others ask for as many addresses. What the cluster's condition
+        shows does not matter, as a pass reports to each Cluster of the row.
         """
         del asker
         return isinstance(refused, Exhausted)
@@ -238,17 +248,20 @@ class _Taking:
     """Takes blocks of one datacenter in a trial.
 
     Args:
+        content: what was read of the pool.
         name: of the datacenter.
-        chosen: the blocks that are promised, or were taken for other clusters; what is taken is
-            added.
+        chosen: the blocks of the datacenter that are promised, or were taken for other clusters.
+            Each block that is taken here is added to this list.
     """
 
     def __init__(self, content: PoolContent, name: str, chosen: list[AddressRange]) -> None:
         self._pool = content.pool
         self._name = name
         self._holdings = content.holdings
-        self._space = content.holdings.space(name)
+        self._free_space = content.holdings.space(name)
+        """The free and the taken blocks; takings change it until the trial ends."""
         self._datacenter = content.datacenters[name].space
+        """What the datacenter may hand out by its settings; nothing changes it."""
         self._chosen = chosen
 
     def take(self, allocation: IPAMAllocation | None) -> tuple[AddressRange, ...]:
@@ -262,7 +275,7 @@ class _Taking:
         """
         space = self._datacenter
         if allocation is None or allocation.empty:
-            return self._first(space.block_count)
+            return self._take_lowest(space.block_count)
         if is_complete(allocation, self._name, space):
             return ()
         holding = parse_holding(allocation.spec)
@@ -271,47 +284,62 @@ class _Taking:
         if allocation.spec.dc != self._name:
             return self._move_ranges(holding.ranges)
         if not space.prefixes:
-            return self._first(space.block_count - holding.count)
-        return self._choose_replacement(allocation)
+            return self._take_lowest(space.block_count - holding.count)
+        # A prefix cannot grow. It is incomplete because its length is not the pool's.
+        return self._take_replacement(allocation)
 
-    def _first(self, count: int) -> tuple[AddressRange, ...]:
+    def _take_lowest(self, count: int) -> tuple[AddressRange, ...]:
+        """Take the lowest free blocks and return their addresses.
+
+        Raises:
+            Refused: too few are free, or they lie in too many ranges; nothing is taken.
+        """
         try:
-            taken_ranges = self._space.take_lowest(count)
+            taken_ranges = self._free_space.take_lowest(count)
         except PoolExhausted:
             raise self._build_exhausted() from None
         if len(taken_ranges) > MOST_PARTS:
-            for blocks in reversed(taken_ranges):
-                self._space.undo_take(blocks)
+            for blocks in reversed(taken_ranges):  # takings are undone in reverse order
+                self._free_space.undo_take(blocks)
             message = f"{count} addresses would be split into {len(taken_ranges)} ranges"
             raise Refused(POOL_EXHAUSTED, f"{message}, more than {MOST_PARTS}")
         self._chosen += taken_ranges
         return tuple(self._datacenter.addresses(blocks) for blocks in taken_ranges)
 
-    def _choose_replacement(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
-        """Return another prefix for an allocation, which may be of the one that it has."""
+    def _take_replacement(self, allocation: IPAMAllocation) -> tuple[AddressRange, ...]:
+        """Take a prefix of the pool's length for an allocation with a prefix of another length.
+
+        The new prefix may overlap the old one, because it replaces that.
+        """
         holder = holder_in(allocation.metadata.namespace, self._pool)
         parts = self._holdings.facts(holder).ranges
-        own = [part.range for part in parts if part.space == self._name]
-        with self._space.without(own):
-            return self._first(1)
+        old_blocks = [part.range for part in parts if part.space == self._name]
+        with self._free_space.without(old_blocks):
+            return self._take_lowest(1)
 
     def _move_ranges(self, ranges: Sequence[AddressRange]) -> tuple[AddressRange, ...]:
-        """Take the ranges of another datacenter's allocation; new ones if they are not free."""
+        """Take ranges for a cluster that moved here, whose allocation is of another datacenter.
+
+        Args:
+            ranges: of the allocation. They are taken if all are free here, with the ranges that
+                are lacking; else the cluster gets new ranges.
+        """
         space = self._datacenter
-        same = [space.blocks(part) for part in ranges]
-        block_ranges = [blocks for blocks in same if blocks is not None]
+        optional_blocks = [space.blocks(part) for part in ranges]
+        block_ranges = [blocks for blocks in optional_blocks if blocks is not None]
         size = sum(blocks.size for blocks in block_ranges)
         is_free = all(space.hands_out(part) for part in ranges) and not any(
             self._is_taken(blocks) for blocks in block_ranges
         )
+        # An allocation has exactly one prefix, of the pool's length, which is one block.
         if not is_free or (space.prefixes and size != 1):
-            return self._first(space.block_count)
+            return self._take_lowest(space.block_count)
         for blocks in block_ranges:
             self._hold(blocks)
         if size >= space.block_count:
             return tuple(ranges)
         try:
-            return (*ranges, *self._first(space.block_count - size))
+            return (*ranges, *self._take_lowest(space.block_count - size))
         except Refused:
             for blocks in reversed(block_ranges):
                 self._undo_hold(blocks)
@@ -325,15 +353,17 @@ class _Taking:
         )
 
     def _hold(self, blocks: AddressRange) -> None:
-        self._space.hold(blocks)
+        """Take these very blocks."""
+        self._free_space.hold(blocks)
         self._chosen.append(blocks)
 
     def _undo_hold(self, blocks: AddressRange) -> None:
         """Undo `_hold` for the blocks that were held last."""
-        self._space.undo_take(blocks)
+        self._free_space.undo_take(blocks)
         self._chosen.pop()
 
     def _build_exhausted(self) -> Exhausted:
+        """Return the error with the words of KKP's controller."""
         name = self._pool
         if self._datacenter.prefixes:
             message = f'there is no free subnet available for IPAM Pool "{name}"'

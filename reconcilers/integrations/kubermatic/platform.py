@@ -39,7 +39,7 @@ class KubermaticPlatform(Platform):
     kinds: ClassVar[Sequence[Resource[Object]]] = KINDS
     live_kinds: ClassVar[Collection[Resource[Object]]] = KINDS
     holders = frozenset({ALLOCATIONS.full_name, CLUSTERS.full_name})
-    # Under the name that KKP's own webhook has.
+    # The key is the name of KKP's own webhook, the full name of its kind.
     validated: ClassVar[Mapping[str, tuple[Resource[Object], Operations]]] = {
         POOLS.full_name: (POOLS, ("CREATE", "UPDATE"))
     }
@@ -115,7 +115,7 @@ class KubermaticPlatform(Platform):
     @override
     def find_lister(self, settings: Settings) -> ListHoldings | None:
         if not settings.kubermatic.observe:
-            return None
+            return None  # KKP does not allocate then, so NetworkPools need not keep clear of it
         from reconcilers.integrations.kubermatic.observing import list_observed_holdings
 
         return list_observed_holdings

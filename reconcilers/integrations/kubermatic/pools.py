@@ -144,9 +144,9 @@ class Pools(
         self._reports = reports
         self._allocations = Allocations(client, clock, settings)
         self._logged: set[str] = set()
-        """The uids of allocations whose deletion was logged; they may still be seen."""
+        """The uids of allocations whose deletion was logged by this process, and so not again."""
         gone = GoneHolders[IPAMAllocation](
-            "released IPAMAllocation",  # KKP deletes most of them
+            "released IPAMAllocation",  # for the log: KKP itself deletes most allocations
             lambda allocation: None if allocation.empty else release_fields(allocation, GONE),
             self._logged,
         )
@@ -169,6 +169,7 @@ class Pools(
 
     @override
     def is_left_alone(self, pool: IPAMPool) -> bool:
+        # KKP deletes the allocations of a deleted pool by their owner references.
         return pool.metadata.terminating
 
     @override
@@ -180,7 +181,7 @@ class Pools(
 
     @override
     async def prepare(self, pool: IPAMPool) -> tuple[IPAMPool, Outcome | None]:
-        return pool, None
+        return pool, None  # neither a finalizer nor a status is needed before a pass
 
     @override
     def request_kinds(
@@ -204,8 +205,10 @@ class Pools(
         self, pool: IPAMPool, journal: Journal, reading: KkpView, limits: Limits
     ) -> bool:
         revision = journal.revisions.get(JOURNALS.kind)
+        # With a revision in the journal, a fence is needed only if the reading is older.
         if revision is not None:
             return reading.position < revision
+        # Without, a lost journal may have held promises. They matter once addresses are given.
         return bool(self._decide(pool, journal, view=reading, limits=limits).grants)
 
     @override
@@ -224,7 +227,7 @@ class Pools(
             for grant in decided.grants
             if grant.allocation is not None
         }
-        return _make_allotment(decided, existing)
+        return _make_allotment(decided, existing)  # `confirm` creates missing allocations
 
     @override
     async def confirm(
@@ -237,17 +240,19 @@ class Pools(
     ) -> tuple[KkpView, PoolAllotment]:
         """Create the missing allocations, and delete those that stay without addresses.
 
-        If the allocation of a cluster cannot be created, for want of its namespace for example,
-        what it was to get is for other clusters: so the choice is repeated without it.
+        If the allocation of a cluster cannot be created, because its namespace is missing for
+        example, its addresses are for other clusters: so the choice is repeated without it.
         """
         decided = choice.detail.decided
         created: dict[Key, IPAMAllocation] = {}
         failed: list[tuple[ClusterGrant, ControllerError]] = []
         tried: set[Key] = set()
         while True:
-            fresh = [grant for grant in decided.grants if grant.cluster.metadata.key not in tried]
-            tried.update(grant.cluster.metadata.key for grant in fresh)
-            granted, refused = await self._allocations.make(fresh, pool)
+            untried = [
+                grant for grant in decided.grants if grant.cluster.metadata.key not in tried
+            ]
+            tried.update(grant.cluster.metadata.key for grant in untried)
+            granted, refused = await self._allocations.make(untried, pool)
             created.update(
                 (grant.cluster.metadata.key, allocation) for grant, allocation in granted
             )
@@ -315,7 +320,11 @@ class Pools(
     async def report_unreadable(
         self, pool: IPAMPool, unreadable: UnreadableHoldings
     ) -> float | None:
-        """Report it as an event on the pool, and for each cluster that waits for addresses."""
+        """Report unreadable allocations by an event on the pool, and for each waiting cluster.
+
+        Returns:
+            None: an event of the cache leads to the next pass.
+        """
         problem = AllocationProblem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
         self._findings.report_unreadable(pool, problem)
         self._reports.record_pool(pool, [problem])
@@ -323,7 +332,7 @@ class Pools(
 
     @override
     async def report_pool_refused(self, pool: IPAMPool, error: ApiError) -> None:
-        """Leave that to the log: a Cluster does not show whether a pool can be written."""
+        """Report nothing beside the log: Clusters do not show that a pool cannot be written."""
 
     def _decide(
         self,
@@ -333,7 +342,15 @@ class Pools(
         limits: Limits,
         omitted: Collection[Holder] = frozenset(),
     ) -> Decided:
-        """Decide about all datacenters of a pool; nothing is chosen for the `omitted` holders."""
+        """Decide about all datacenters of a pool.
+
+        Args:
+            stored: the journal as the pool has it.
+            view: the allocations of the pool.
+            limits: which allocations may be promised something.
+            omitted: the holders for which nothing is chosen, because their allocation could not
+                be created in this pass.
+        """
         journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, JOURNALS.room(journal))
         name, spaces = pool.metadata.name, spaces_of(pool)
@@ -383,6 +400,8 @@ class Pools(
     def _find_shared(self, pool: IPAMPool) -> Mapping[str, AllocationProblem] | None:
         """Return the problems of datacenters that share addresses with other pools, by name.
 
+        They are harmless: the clusters get their addresses all the same.
+
         Returns:
             The problems; None while not all pools of all kinds are known.
         """
@@ -401,10 +420,11 @@ class Pools(
     def _defer_refused(
         self, shares: Shares, failed: Sequence[tuple[ClusterGrant, ControllerError]]
     ) -> bool:
-        """Defer the clusters whose allocation is refused for good.
+        """Defer the clusters whose allocation the API server rejects for good.
 
         Returns:
-            Whether other allocations could not be created, which may succeed at once.
+            Whether creating other allocations failed for a reason that may pass, so that the
+            next pass is due soon.
         """
         now = self._clock.monotonic()
         results = [(grant, result_beside_promise(error)) for grant, error in failed]
@@ -421,13 +441,13 @@ class Pools(
         limits: Limits,
         omitted: Collection[Holder],
     ) -> tuple[KkpView, Decided]:
-        """Decide by what there is now, later in a pass.
+        """Read the allocations again, later in a pass, and decide by them.
 
-        A promise that was kept meanwhile is settled, but its addresses are not among those that
-        the first decision was made by.
+        The first reading does not do: a promise that was kept since then counts as settled, but
+        that reading does not show its addresses, so they would seem to be free.
 
         Raises:
-            Behind: the cache was relisted meanwhile.
+            Behind: the cache was relisted since then, and shows an older state.
         """
         revision = stored.revisions.get(JOURNALS.kind, 0)
         view = await self._reader.read_up_to(pool.metadata.name, revision)
@@ -440,7 +460,7 @@ class Pools(
         surplus, moved = decided.examination.surplus, decided.examination.moved
         await self._allocations.delete(surplus, "it has no addresses, and none are for it")
         moved_away = await self._confirm_leftovers(pool, moved)
-        # The cache shows the deletion as soon as the API server has confirmed it.
+        # Noted before the delete, because the cache may show the deletion before that returns.
         self._logged.update(allocation.metadata.uid for allocation in moved_away)
         await self._allocations.delete(moved_away, "its cluster is in no datacenter of the pool")
 
@@ -449,9 +469,11 @@ class Pools(
     ) -> list[IPAMAllocation]:
         """Return the allocations whose cluster is in no datacenter of the pool, by live reads.
 
-        Caches may show a past in which it was in another, or in which the pool had other ones.
+        A cache may be behind, and still show the cluster in another datacenter, or the pool
+        without that datacenter.
         """
         live = await self._client.find(POOLS, pool.metadata.key) if candidates else None
+        # Of a pool that is gone or recreated nothing is deleted here: that is for its next pass.
         if live is None or live.metadata.uid != pool.metadata.uid:
             return []
         confirmed: list[IPAMAllocation] = []
@@ -471,7 +493,11 @@ class Pools(
     def _list_refused(
         self, kept: Sequence[Kept[IPAMAllocation]]
     ) -> dict[Holder, tuple[Key, AllocationProblem]]:
-        """Return the clusters whose addresses could not be written for good, with the problem."""
+        """Return the clusters whose addresses the API server rejected for good, with the problem.
+
+        Args:
+            kept: the outcome of the write of each promise.
+        """
         refused = {}
         for entry in kept:
             cluster = self._caches.find_cluster(entry.request.metadata.namespace)

@@ -1,6 +1,7 @@
-"""What is read of KKP: the caches of its kinds, and a pool's allocations, as far as a pass has to.
+"""Read KKP's objects: the caches of its kinds, and the allocations of one pool for a pass.
 
-The position of a view is what the watch of allocations delivered; own answers never move it.
+The position of a view is the revision up to which the watch of allocations delivered events.
+Responses to writes of this process never move it.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -103,19 +104,22 @@ class KubermaticCaches:
         return [pool for _, pool in sorted(by_name.items())]
 
     def find_cluster(self, namespace: str) -> KkpCluster | None:
-        """Return the cluster whose namespace this is, if it is served."""
+        """Return the served cluster with this namespace; None if there is none."""
         clusters = self.clusters.by_index(NAMESPACE_INDEX, namespace)
         return next((cluster for cluster in clusters if self._is_served(cluster)), None)
 
     def _is_served(self, cluster: KkpCluster) -> bool:
-        """Return whether a cluster is served; what cannot be decoded shows an older version."""
+        """Return whether a cluster is served.
+
+        A cluster that cannot be decoded is not: the cache has an older version of it.
+        """
         return cluster.is_served(self.worker) and cluster.metadata.key not in (
             self.clusters.unreadable
         )
 
 
 def caches_of(objects: ObjectsByKind) -> KubermaticCaches:
-    """Return the caches of what was read; clusters of any worker name count as served by none."""
+    """Return caches of objects that were read; clusters with a worker name are not served."""
     return KubermaticCaches(
         objects.cache(POOLS, indexes=POOL_INDEXES),
         objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
@@ -124,7 +128,7 @@ def caches_of(objects: ObjectsByKind) -> KubermaticCaches:
 
 
 def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a manifest as KKP leaves it: each Cluster gets a namespace."""
+    """Return a manifest with the default that KKP fills in: the namespace of a Cluster."""
     status = dict(body.get("status") or {})
     if not is_of(body, [CLUSTERS]) or status.get("namespaceName"):
         return body
@@ -143,21 +147,24 @@ def check_readable(pool: str, unreadable: Mapping[Key, str]) -> None:
         UnreadableHolders: some of them may be.
     """
     near = find_near(unreadable, POOL_INDEX, pool)
-    check_holders({ALLOCATIONS.kind: near}, lambda key, _: may_be_of(key, pool))
+    check_holders({ALLOCATIONS.kind: near}, lambda key, _: may_belong_to(key, pool))
 
 
-def may_be_of(allocation: Key, pool: str) -> bool:
-    """Return whether an IPAMAllocation may be of a pool; without namespace its name is unknown."""
+def may_belong_to(allocation: Key, pool: str) -> bool:
+    """Return whether an IPAMAllocation may belong to a pool, which has the same name.
+
+    A key without namespace stands for an object whose name could not be decoded either.
+    """
     return allocation.name == pool or not allocation.namespace
 
 
-def concerns(change: Change[KkpCluster]) -> bool:
-    """Return whether a change of a Cluster may concern its addresses."""
+def may_affect_addresses(change: Change[KkpCluster]) -> bool:
+    """Return whether a Cluster was created or deleted, or fields that passes read have changed."""
     old, new = change.old, change.new
-    return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
+    return old is None or new is None or _list_relevant_fields(old) != _list_relevant_fields(new)
 
 
-def _list_seen_fields(cluster: KkpCluster) -> tuple[object, ...]:
+def _list_relevant_fields(cluster: KkpCluster) -> tuple[object, ...]:
     meta = cluster.metadata
     paused = cluster.spec.pause
     return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels
@@ -169,10 +176,11 @@ class KkpView:
 
     Args:
         position: the revision up to which all were read.
-        list_allocations: returns those of the pool. A pass that reads the cache calls this only
-            if it has to examine all of them.
+        list_allocations: returns the allocations of the pool. A pass that reads the cache calls
+            this only if it examines all holders.
         find: returns the allocation of a holder.
-        unreadable: those that cannot be decoded; `find` may return an older version.
+        unreadable: the keys of allocations that cannot be decoded; for them, `find` may return an
+            older version.
         is_listed: whether they were read by a LIST, not from the cache.
     """
 
@@ -224,6 +232,7 @@ class KeptClusters:
             spaces: what it hands out.
             view: its allocations, read just now.
         """
+        # The kept holdings follow the caches, so they do not fit a view that was listed.
         if not view.is_listed:
             return self._kept.holdings(pool, spaces)
         namespaces = (cluster.namespace for cluster in self._clusters_of(pool, spaces))
@@ -250,7 +259,8 @@ class KeptClusters:
     def _cluster_in(self, namespace: str) -> KkpCluster | None:
         """Return the served Cluster of a namespace, even if it cannot be decoded just now.
 
-        Passes leave such a Cluster out themselves: no change of the cache tells of that.
+        The cache sends no change for a Cluster that becomes undecodable, so kept holdings cannot
+        follow that. Each pass leaves such a Cluster out itself.
         """
         clusters = self._caches.clusters.by_index(NAMESPACE_INDEX, namespace)
         return next(
@@ -264,9 +274,9 @@ class KeptClusters:
         return [cluster for cluster in chain.from_iterable(by_datacenter) if cluster.namespace]
 
     def _pools_of(self, cluster: KkpCluster) -> Iterable[str]:
-        """Return the kept pools that a Cluster concerns."""
+        """Return the kept pools that name the datacenter of a Cluster."""
         if not cluster.namespace:
-            return ()
+            return ()  # a holder is named by the namespace
         kept = self._kept.offers()
         return [pool for pool, spaces in kept if cluster.datacenter in spaces]
 
@@ -288,10 +298,10 @@ class KkpReader:
         self._wait = CacheWait(clock, patience)
 
     async def read_up_to(self, pool: str, revision: int) -> KkpView:
-        """Return a view that has read as far as `revision`, or all that there are now.
+        """Return a view of the cache if it has reached `revision`; else the view of a LIST.
 
         Raises:
-            Behind: the cache may still get there.
+            Behind: the cache has not reached it, but may do so in time.
             UnreadableHolders: allocations that may be the pool's cannot be decoded.
             ControllerError: the list failed.
         """

@@ -26,7 +26,7 @@ ACTION = "Reconciling"
 
 
 class Reports:
-    """What each pool means for each cluster, and the problems that events were recorded of.
+    """Keeps the problem of each cluster with each pool, and which problems have had an event.
 
     Args:
         recorder: takes the events.
@@ -35,7 +35,9 @@ class Reports:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._clusters: dict[Key, dict[str, AllocationProblem | None]] = {}
+        """By cluster and pool: the problem; None if the cluster has its addresses."""
         self._by_pool: dict[str, set[Key]] = {}
+        """By pool: the clusters that it has a report for."""
         self._pools: dict[str, tuple[str, frozenset[AllocationProblem]]] = {}
         """By pool: its uid, and the problems that events were recorded of."""
         self._allocations: dict[str, EventMemory[Key]] = {}
@@ -44,29 +46,30 @@ class Reports:
         """Called with the key of a Cluster for which something else is noted."""
 
     def of_cluster(self, cluster: Key) -> Mapping[str, AllocationProblem | None]:
-        """Return the problem of a cluster with each pool; None if there is none."""
+        """Return the reports for a cluster by pool: its problem; None for no problem."""
         return self._clusters.get(cluster, {})
 
     def note(self, pool: str, clusters: Mapping[Key, AllocationProblem | None]) -> None:
-        """Note what one pass over a pool found for clusters; what is missing stays as it is."""
+        """Note the problems that one pass over a pool found; reports of other clusters stay."""
         for key, problem in clusters.items():
-            known = self._clusters.setdefault(key, {})
+            by_pool = self._clusters.setdefault(key, {})
             self._by_pool.setdefault(pool, set()).add(key)
-            if pool not in known or known[pool] != problem:
-                known[pool] = problem
+            # None is a report, too: that the cluster has its addresses of the pool.
+            if pool not in by_pool or by_pool[pool] != problem:
+                by_pool[pool] = problem
                 self.changed(key)
 
     def is_noted(self, pool: str, cluster: Key, problem: AllocationProblem | None) -> bool:
-        """Return whether this was noted last of a pool for a cluster."""
-        known = self._clusters.get(cluster, {})
-        return pool in known and known[pool] == problem
+        """Return whether this problem is the last report of a pool for a cluster."""
+        by_pool = self._clusters.get(cluster, {})
+        return pool in by_pool and by_pool[pool] == problem
 
     def keep_only(self, pool: str, clusters: set[Key]) -> None:
-        """Forget what was noted of a pool for other clusters."""
+        """Forget the reports of a pool for all clusters but these."""
         self.drop(pool, self._by_pool.get(pool, set()) - clusters)
 
     def drop(self, pool: str, clusters: Iterable[Key]) -> None:
-        """Forget what was noted of a pool for these clusters."""
+        """Forget the reports of a pool for these clusters."""
         by_pool = self._by_pool.get(pool, set())
         for key in sorted(by_pool.intersection(clusters)):
             by_pool.discard(key)
@@ -86,7 +89,10 @@ class Reports:
         self._allocations.pop(pool, None)
 
     def record_pool(self, pool: IPAMPool, problems: Sequence[AllocationProblem]) -> None:
-        """Record the problems of a pool that it did not have at the last pass."""
+        """Record an event for each problem that a pool did not have at the last pass.
+
+        Problems with the same reason make one event.
+        """
         name = pool.metadata.name
         texts: dict[str, list[str]] = {}
         for reported_problem in problems:
@@ -94,11 +100,12 @@ class Reports:
         reported_problems = frozenset(
             AllocationProblem(reason, "; ".join(messages)) for reason, messages in texts.items()
         )
-        uid, known = self._pools.get(name, ("", frozenset()))
-        if uid != pool.metadata.uid:
-            known = frozenset()
+        uid, recorded_problems = self._pools.get(name, ("", frozenset()))
+        if uid != pool.metadata.uid:  # a new pool of the same name
+            recorded_problems = frozenset()
         for problem in sorted(
-            reported_problems - known, key=lambda problem: (problem.reason, problem.message)
+            reported_problems - recorded_problems,
+            key=lambda problem: (problem.reason, problem.message),
         ):
             self._recorder.record(
                 POOLS, pool, "Warning", problem.reason, problem.message, action=ACTION
@@ -113,7 +120,7 @@ class Reports:
         *,
         are_all: bool = False,
     ) -> None:
-        """Record the problems of allocations that they did not have at the last pass.
+        """Record an event for each problem that an allocation did not have at the last pass.
 
         Args:
             problems: of the allocations that may have another problem by now; None for no

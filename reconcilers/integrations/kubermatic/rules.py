@@ -1,7 +1,8 @@
-"""Which IPAMPools are refused, with the words of KKP's webhook, and what is warned about.
+"""The rules for IPAMPools: which pools are refused, and which are accepted with a warning.
 
-Two rules are not of KKP's webhook. By KKP's API reference, a pool has at least one datacenter; a
-pool without serves no cluster. Nor does a datacenter without a name, as no cluster is in it.
+The messages of refusals are those of KKP's webhook. Two rules are not KKP's: a pool needs at least
+one datacenter, as KKP's API reference says, because it serves no cluster otherwise; and the name
+of a datacenter is not empty, because no cluster is in such a datacenter.
 
 Networks are compared, not texts: the same network in another spelling is no change, and an
 exclusion excludes what it means, host bits or not.
@@ -39,7 +40,7 @@ UNNAMED_DATACENTER = (
 
 
 def faults(pool: IPAMPool) -> Iterable[str]:
-    """Yield why a pool cannot be; the first one of each datacenter."""
+    """Yield the first fault of each datacenter of a pool that is to be refused."""
     for name in sorted(pool.spec.datacenters):
         fault = find_fault(pool.spec.datacenters[name])
         if fault:
@@ -67,11 +68,16 @@ def find_fault(datacenter: Datacenter) -> str:
     except MalformedText:
         return f"invalid CIDR address: {datacenter.poolCidr}"
     if datacenter.type == RANGE:
-        return _range_fault(datacenter, whole)
-    return _prefix_fault(datacenter, whole)
+        return _find_range_fault(datacenter, whole)
+    return _find_prefix_fault(datacenter, whole)
 
 
-def _range_fault(datacenter: Datacenter, whole: AddressRange) -> str:
+def _find_range_fault(datacenter: Datacenter, whole: AddressRange) -> str:
+    """Return the first fault of a datacenter that hands out single addresses; empty for none.
+
+    Args:
+        whole: its poolCidr.
+    """
     bits = whole.size.bit_length() - 1
     if datacenter.allocationRange <= 0:
         return "allocation range should be greater than zero"
@@ -84,11 +90,12 @@ def _range_fault(datacenter: Datacenter, whole: AddressRange) -> str:
             "allocation range cannot be greater than the pool subnet possible number of IP"
             " addresses"
         )
-    faults = (_range_text_fault(excluded_range) for excluded_range in datacenter.excludeRanges)
+    faults = (_find_exclusion_fault(excluded_range) for excluded_range in datacenter.excludeRanges)
     return next((fault for fault in faults if fault), "")
 
 
-def _range_text_fault(address_range: str) -> str:
+def _find_exclusion_fault(address_range: str) -> str:
+    """Return the first fault of an excluded range, `a-b` or `a`; empty for none."""
     parts = address_range.split("-")
     if len(parts) > 2:
         form = '(format should be "{first_ip}-{last_ip}" or single "{ip}")'
@@ -105,7 +112,12 @@ def _range_text_fault(address_range: str) -> str:
     return ""
 
 
-def _prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
+def _find_prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
+    """Return the first fault of a datacenter that hands out prefixes; empty for none.
+
+    Args:
+        whole: its poolCidr.
+    """
     bits = BITS[whole.family]
     length = datacenter.allocationPrefix
     if length < bits - (whole.size.bit_length() - 1):
@@ -125,18 +137,21 @@ def _prefix_fault(datacenter: Datacenter, whole: AddressRange) -> str:
     return ""
 
 
-def missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
-    """Return why a pool without datacenters is refused; empty if it had none before either."""
+def find_missing_datacenters(new: IPAMPool, old: IPAMPool | None = None) -> str:
+    """Return why a pool without datacenters is refused; empty if the pool may be written.
+
+    A stored pool that has none already may be written: its journal is an annotation of it.
+    """
     if new.spec.datacenters or (old is not None and not old.spec.datacenters):
         return ""
     message = "a pool needs at least one datacenter; " + ("delete the pool" if old else "add one")
     return f"spec.datacenters: must not be empty: {message}"
 
 
-def unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
-    """Return why a datacenter named "" is refused; empty if there is none, or was one before.
+def find_unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
+    """Return why a datacenter named "" is refused; empty if the pool may be written.
 
-    A pool that has one already may be written: its journal is an annotation of it.
+    A stored pool that has one already may be written: its journal is an annotation of it.
     """
     is_new = "" in new.spec.datacenters and (old is None or "" not in old.spec.datacenters)
     return UNNAMED_DATACENTER if is_new else ""
@@ -147,8 +162,8 @@ def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
     for name, datacenter in sorted(new.spec.datacenters.items()):
         before = old.spec.datacenters.get(name)
         if before is None:
-            continue
-        if not _same_network(datacenter.poolCidr, before.poolCidr):
+            continue  # a datacenter may be added
+        if not _is_same_network(datacenter.poolCidr, before.poolCidr):
             yield "it's not allowed to update the pool CIDR for a datacenter"
         elif datacenter.type != before.type:
             yield "it's not allowed to update the allocation type for a datacenter"
@@ -156,7 +171,8 @@ def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
             yield "it's not allowed to update the allocation prefix for a datacenter"
 
 
-def _same_network(cidr: str, other: str) -> bool:
+def _is_same_network(cidr: str, other: str) -> bool:
+    """Return whether two CIDRs mean one network; whether they are equal if not parsable."""
     try:
         return parse_prefix(cidr) == parse_prefix(other)
     except MalformedText:
@@ -166,7 +182,7 @@ def _same_network(cidr: str, other: str) -> bool:
 def conflicts(
     new: IPAMPool, old: IPAMPool, allocations: Sequence[IPAMAllocation]
 ) -> Iterable[str]:
-    """Yield where an exclusion that is added would touch an allocation."""
+    """Yield a message for each datacenter where an added exclusion would touch an allocation."""
     for name, datacenter in sorted(new.spec.datacenters.items()):
         before = old.spec.datacenters.get(name, Datacenter())
         added = set(exclusions(datacenter)) - set(exclusions(before))
@@ -206,11 +222,11 @@ def exclusions(datacenter: Datacenter) -> list[AddressRange]:
                 parse_range(excluded_range) if is_range else parse_prefix(excluded_range)
             )
         except MalformedText:
-            continue  # it is refused by its own rule
+            continue  # `find_fault` refuses it
     return ranges
 
 
-def host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
+def list_host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
     """Yield the CIDRs with host bits set, with their fields."""
     for name, datacenter in sorted(pool.spec.datacenters.items()):
         fields = {"poolCidr": datacenter.poolCidr} | {
@@ -226,7 +242,7 @@ def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     """Yield warnings about a pool that is accepted: values that have no effect, and removals."""
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves no cluster"
-    yield from host_bit_warnings(new)
+    yield from list_host_bit_warnings(new)
     for name, datacenter in sorted(new.spec.datacenters.items()):
         whole = parse_prefix(datacenter.poolCidr)
         for exclusion in exclusions(datacenter):

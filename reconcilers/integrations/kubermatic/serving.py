@@ -36,8 +36,8 @@ from reconcilers.integrations.kubermatic.reading import (
     POOL_INDEXES,
     KkpReader,
     KubermaticCaches,
-    concerns,
-    may_be_of,
+    may_affect_addresses,
+    may_belong_to,
 )
 from reconcilers.integrations.kubermatic.reports import Reports
 from reconcilers.promises.passes import PoolPasses
@@ -53,6 +53,11 @@ class Kubermatic(AllKindsIntegration):
 
     @override
     def _work(self) -> Work:
+        """Set up the caches, the two controllers and the metrics; return the work that runs them.
+
+        One controller makes passes over IPAMPools; the other one writes the condition of Clusters
+        from what these passes report.
+        """
         self._log.info("Serving IPAMPools of KKP")
         extension = self._manager.extension()
         pools = extension.informer(POOLS, indexes=POOL_INDEXES)
@@ -83,21 +88,23 @@ class Kubermatic(AllKindsIntegration):
             concurrency=self._settings.concurrency,
         )
 
-        def in_datacenters(pool: IPAMPool) -> Iterable[Key]:
+        def list_clusters_of_pool(pool: IPAMPool) -> Iterable[Key]:
             for name in pool.spec.datacenters:
                 clusters = caches.clusters.by_index(DATACENTER_INDEX, name)
                 yield from (cluster.metadata.key for cluster in clusters)
 
-        def every_cluster(_: Key) -> Iterable[Key]:
+        def list_all_clusters(_: Key) -> Iterable[Key]:
+            # A pool that cannot be decoded may name any datacenter.
             return (cluster.metadata.key for cluster in caches.clusters)
 
         condition = extension.controller(
             "kubermatic-cluster",
             ClusterReconciler(client, caches, reports=reports, clock=self._clock).reconcile,
-            # A condition may wait for the pass over a pool that comes, or for one that goes.
+            # A condition waits until each pool of the datacenter has had a pass. So it may become
+            # due when a pool is deleted or no longer names the datacenter.
             watches=[
                 Watch(clusters, to_self, unreadable=lambda cluster: [cluster]),
-                Watch(pools, in_datacenters, spec_changed, unreadable=every_cluster),
+                Watch(pools, list_clusters_of_pool, spec_changed, unreadable=list_all_clusters),
             ],
             concurrency=settings.width,
         )
@@ -108,11 +115,13 @@ class Kubermatic(AllKindsIntegration):
         allocations.cache.subscribe(figures.note)
         allocations.cache.subscribe_unreadable(figures.note)
 
-        def note(change: Change[KkpCluster]) -> None:
-            if concerns(change):
+        def note_cluster(change: Change[KkpCluster]) -> None:
+            # Each note makes the figures be computed again, and KKP writes a Cluster's status
+            # often.
+            if may_affect_addresses(change):
                 figures.note(change)
 
-        clusters.cache.subscribe(note)
+        clusters.cache.subscribe(note_cluster)
         pool_gauges = PoolGauges(
             gauges.METRICS,
             "an IPAMPool",
@@ -129,18 +138,26 @@ class Kubermatic(AllKindsIntegration):
         allocations: Informer[IPAMAllocation],
         clusters: Informer[KkpCluster],
     ) -> list[Trigger]:
-        """Return the triggers: which changes lead to a pass over which pools."""
+        """Return the triggers of passes over pools.
 
-        def of_cluster(cluster: KkpCluster) -> Iterable[Key]:
+        - A pool: itself, and pools that share addresses with it.
+        - An allocation: its pool. If it cannot be decoded: each pool that it may belong to.
+        - A Cluster: the pools of its datacenter, and those that it has addresses of. If it cannot
+          be decoded: all pools.
+        """
+
+        def list_pools_of_cluster(cluster: KkpCluster) -> Iterable[Key]:
             yield from (pool.metadata.key for pool in caches.pools_in([cluster.datacenter]))
-            theirs = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
-            yield from (allocation.pool for allocation in theirs)
+            # A Cluster that has moved still has allocations of the pools of its old datacenter.
+            allocations = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
+            yield from (allocation.pool for allocation in allocations)
 
-        def of_unreadable(allocation: Key) -> Iterable[Key]:
-            names = (pool.metadata.key for pool in caches.pools)
-            return [pool for pool in names if may_be_of(allocation, pool.name)]
+        def list_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
+            keys = (pool.metadata.key for pool in caches.pools)
+            return [pool for pool in keys if may_belong_to(allocation, pool.name)]
 
-        def every_pool(_: Key) -> Iterable[Key]:
+        def list_all_pools(_: Key) -> Iterable[Key]:
+            # The datacenter of a Cluster that cannot be decoded is unknown.
             return (pool.metadata.key for pool in caches.pools)
 
         gather = self._settings.pool.gather
@@ -149,14 +166,23 @@ class Kubermatic(AllKindsIntegration):
             Watch(
                 allocations,
                 lambda allocation: [allocation.pool],
-                None,
+                None,  # every change of an allocation counts
                 gather,
-                unreadable=of_unreadable,
+                unreadable=list_pools_of_unreadable,
             ),
-            Watch(clusters, of_cluster, concerns, gather, unreadable=every_pool),
+            Watch(
+                clusters,
+                list_pools_of_cluster,
+                may_affect_addresses,
+                gather,
+                unreadable=list_all_pools,
+            ),
         ]
 
 
 def spec_changed(change: Change[IPAMPool]) -> bool:
-    """Return whether a pool came, went or has another spec; at the start each has its own pass."""
+    """Return whether a pool was created, deleted or got another spec after the first list.
+
+    The pools of the first list need no trigger: each gets a pass, which reports to its Clusters.
+    """
     return not change.initial and generation_changed(change)

@@ -40,14 +40,14 @@ class DatacenterSpace:
 
     def blocks(self, addresses: AddressRange) -> AddressRange | None:
         """Return the blocks that addresses touch; None if they are of the other family."""
-        holes = addresses.in_family(self.family)
-        if holes is None:
+        touched = addresses.in_family(self.family)
+        if touched is None:
             return None
-        return AddressRange(holes.first >> self.shift, holes.last >> self.shift, self.family)
+        return AddressRange(touched.first >> self.shift, touched.last >> self.shift, self.family)
 
     def addresses(self, blocks: AddressRange) -> AddressRange:
         """Return the addresses of blocks."""
-        last = (blocks.last + 1 << self.shift) - 1
+        last = (blocks.last + 1 << self.shift) - 1  # the address before the next block
         return AddressRange(blocks.first << self.shift, last, self.family)
 
     def has(self, addresses: AddressRange) -> bool:
@@ -68,6 +68,7 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
         InvalidPool: its settings cannot be served.
     """
     try:
+        # The prefix length counts in the family as written: ::ffff:10.0.0.0/104 has 128 bits.
         written = AddressRange.parse_cidr(datacenter.poolCidr)
         whole = parse_prefix(datacenter.poolCidr)
     except MalformedText:
@@ -75,33 +76,36 @@ def space_of(datacenter: Datacenter) -> DatacenterSpace:
     if datacenter.type == RANGE:
         if datacenter.allocationRange <= 0:
             raise InvalidPool(["allocation range should be greater than zero"])
-        holes = _read(datacenter.excludeRanges, parse_range)
-        layout = _block_layout(whole, holes, 0)
+        holes = _parse_exclusions(datacenter.excludeRanges, parse_range)
+        layout = _build_block_layout(whole, holes, 0)
         return DatacenterSpace(layout, 0, block_count=datacenter.allocationRange, prefixes=False)
     if datacenter.type != PREFIX:
         raise InvalidPool([f"unknown allocation type {quote_value(datacenter.type)}"])
     shift = BITS[written.family] - datacenter.allocationPrefix
+    # A block has at least one address, and at most all of the pool.
     if not 0 <= shift <= whole.size.bit_length() - 1:
         raise InvalidPool([INVALID_PREFIX])
-    holes = _read(datacenter.excludePrefixes, parse_prefix)
-    return DatacenterSpace(_block_layout(whole, holes, shift), shift, block_count=1, prefixes=True)
+    holes = _parse_exclusions(datacenter.excludePrefixes, parse_prefix)
+    return DatacenterSpace(
+        _build_block_layout(whole, holes, shift), shift, block_count=1, prefixes=True
+    )
 
 
 def parse_range(range_text: str) -> AddressRange:
     """Parse `a-b`, or `a` alone.
 
     Raises:
-        InvalidRange: it is neither; blanks around an address do not matter.
+        InvalidRange: the text is neither; blanks around an address do not matter.
     """
     start, dash, end = range_text.partition("-")
     return AddressRange.parse(plain(start.strip()), plain((end if dash else start).strip()))
 
 
 def parse_prefix(cidr: str) -> AddressRange:
-    """Read `address/length`; host bits do not matter.
+    """Parse `address/length`; host bits do not matter, and ::ffff:a.b.c.d counts as IPv4.
 
     Raises:
-        InvalidCIDR: it is none.
+        InvalidCIDR: the text is not of that form.
     """
     prefix = AddressRange.parse_cidr(cidr)
     return prefix.in_family(4) or prefix
@@ -113,7 +117,14 @@ def plain(address: str) -> str:
     return address if value is None else address_text(value, 4)
 
 
-def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[AddressRange]:
+def _parse_exclusions(
+    texts: Iterable[str], parse: Callable[[str], AddressRange]
+) -> list[AddressRange]:
+    """Parse all exclusions of a datacenter.
+
+    Raises:
+        InvalidPool: some cannot be parsed; it names all of these.
+    """
     parsed_ranges, wrong = [], []
     for range_text in texts:
         try:
@@ -125,7 +136,7 @@ def _read(texts: Iterable[str], parse: Callable[[str], AddressRange]) -> list[Ad
     return parsed_ranges
 
 
-def _block_layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int) -> Layout:
+def _build_block_layout(whole: AddressRange, holes: Iterable[AddressRange], shift: int) -> Layout:
     """Return the layout of a datacenter in blocks of 2**shift addresses.
 
     Args:

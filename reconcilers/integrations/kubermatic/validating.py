@@ -1,6 +1,6 @@
-"""Validates KKP's IPAMPools, whose rules are in the integration.
+"""Validate KKP's IPAMPools by the rules of `rules`.
 
-What is in use is read from the server, and only if an edit excludes more than before.
+Allocations are read from the API server, and only if an edit excludes more than before.
 """
 
 from controller.client import Client
@@ -26,8 +26,8 @@ class IPAMPoolValidator:
         self._spaces = spaces
 
     async def review_creation(self, new: IPAMPool) -> Verdict:
-        """Validate a new pool."""
-        if missing := rules.missing_datacenters(new) or rules.unnamed_datacenter(new):
+        """Validate a new pool; refuse it with the first fault, as KKP's webhook does."""
+        if missing := rules.find_missing_datacenters(new) or rules.find_unnamed_datacenter(new):
             return Verdict(refusal=missing, forbidden=True)
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)
@@ -35,7 +35,9 @@ class IPAMPoolValidator:
 
     async def review_update(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
         """Validate an edit; allocations are read only if it excludes more than before."""
-        if missing := rules.missing_datacenters(new, old) or rules.unnamed_datacenter(new, old):
+        if missing := rules.find_missing_datacenters(new, old) or rules.find_unnamed_datacenter(
+            new, old
+        ):
             return Verdict(refusal=missing, forbidden=True)
         for fault in rules.faults(new):
             return Verdict(refusal=fault, forbidden=True)
@@ -49,6 +51,7 @@ class IPAMPoolValidator:
                 try:
                     check_readable(new.metadata.name, page.unreadable)
                 except UnreadableHolders as unreadable:
+                    # Their addresses may be the ones that the edit excludes.
                     why = f"cannot tell whose addresses would be excluded: {unreadable}"
                     return Verdict(refusal=why, forbidden=True)
                 for conflict in rules.conflicts(new, old, page.items):
