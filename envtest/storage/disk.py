@@ -26,15 +26,6 @@ CREATE TABLE IF NOT EXISTS floors (place TEXT PRIMARY KEY, revision INTEGER) WIT
 CREATE TABLE IF NOT EXISTS facts (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 INSERT OR IGNORE INTO facts VALUES ('revision', 1), ('compacted', 1);
 """
-# Files of the first format held current objects only.
-_CONVERT_FIRST_FORMAT = """
-BEGIN IMMEDIATE;
-INSERT INTO versions SELECT place, key, revision, 0, 0, body FROM objects;
-UPDATE facts SET value = (SELECT value FROM facts WHERE name = 'revision')
-    WHERE name = 'compacted';
-DROP TABLE objects;
-COMMIT;
-"""
 _INSERT = "INSERT INTO versions VALUES (?, ?, ?, ?, ?, ?)"
 _LOAD = "SELECT place, key, revision, deleted, at, body FROM versions ORDER BY revision"
 _FORGET = "DELETE FROM versions WHERE place = ? AND key = ? AND revision = ?"
@@ -201,7 +192,5 @@ def _open_exclusively(path: Path) -> sqlite3.Connection:
         if fault != "ok":
             raise sqlite3.DatabaseError(": ".join(fault.split("\n")))
         database.executescript(_SCHEMA)
-        if database.execute("SELECT 1 FROM sqlite_master WHERE name = 'objects'").fetchone():
-            database.executescript(_CONVERT_FIRST_FORMAT)
         stack.pop_all()
     return database

@@ -1,7 +1,6 @@
 """History: what a watch can go on from after a restart, and what is compacted."""
 
 import json
-import sqlite3
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -170,29 +169,6 @@ def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     assert len(list(disk.load())) <= KEPT_EVENTS + 1
     disk.close()
-
-
-def test_a_folder_of_the_first_format_is_taken_over(tmp_path: Path) -> None:
-    with sqlite3.connect(tmp_path / "objects.sqlite") as old:
-        old.executescript("""
-            CREATE TABLE objects (place TEXT, key TEXT, revision INTEGER, body BLOB,
-                                  PRIMARY KEY (place, key)) WITHOUT ROWID;
-            CREATE TABLE facts (name TEXT PRIMARY KEY, value INTEGER) WITHOUT ROWID;
-            INSERT INTO facts VALUES ('revision', 9);
-            INSERT INTO objects VALUES ('things', 'a', 7, CAST('{"metadata":{}}' AS BLOB));
-        """)
-    old.close()
-    for _ in range(2):
-        store = Store(Disk(tmp_path))
-        stored = store.table("things").get("a")
-        assert stored is not None
-        assert (store.revision, stored.revision, list_events(store.table("things"), 0)) == (
-            9,
-            7,
-            [],
-        )
-        assert store.table("things").log.floor == 9
-        store.close()
 
 
 def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
