@@ -38,7 +38,7 @@ def name_of(name_prefix: str, address: AddressRange) -> str:
 def addresses_in(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
     """Return the addresses that a name may stand for: IPv4 first, then IPv6.
 
-    A burst asks for each name some ten times: for indexes, facts, statuses and repairs.
+    The results are cached, because each name is parsed about ten times while its claim is served.
 
     Args:
         name: of an IPAddress.
@@ -62,9 +62,10 @@ def addresses_in(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
 def prefixes_of(name: str) -> tuple[str, ...]:
     """Return each `namePrefix` of pools that could give this name to an IPAddress.
 
-    The address of the IPAddress does not matter: with another one it is in the way as well.
+    The address of the IPAddress does not matter: its name is taken all the same.
     """
     prefixes: list[str] = []
+    # Each dash may end the prefix, if the rest is short enough for an address.
     for match in _DASH.finditer(name, max(1, len(name) - MOST_OF_ADDRESS - 1)):
         prefix = name[: match.start()]
         is_address = _OF_ADDRESS.fullmatch(name, match.end()) is not None

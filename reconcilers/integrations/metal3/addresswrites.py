@@ -1,8 +1,8 @@
-"""IPAddresses of claims: created, adopted, repaired and deleted.
+"""Create, adopt, repair and delete the IPAddresses of claims.
 
-The name of an IPAddress has its address, so a create is a second lock: the name is taken if
-another claim of the kind has the address. A replica that froze before a create may create an
-IPAddress late. The annotation MADE_FOR tells it from an IPAddress that others left behind.
+The name of an IPAddress contains its address, so a create is a second lock: it fails if another
+claim of the kind has the address. A replica that froze before a create may create an IPAddress
+late. The annotation MADE_FOR distinguishes it from IPAddresses that other programs created.
 """
 
 from typing import Any, Generic
@@ -50,31 +50,32 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         it before `recreate` may replace it.
 
         Args:
-            claim: that has the address on record, in its status or in the journal.
-            pool: of which the address is.
+            claim: it has the address in its status, or the journal promises it.
+            pool: the pool of the address.
             space: what the pool may hand out.
-            address: a single one.
+            address: a single address.
 
         Raises:
-            AddressInTheWay: the name is taken.
+            AddressInTheWay: another IPAddress has the name.
             Conflict: an IPAddress changed meanwhile.
             ControllerError: a request failed.
         """
         kind, meta = self._side, claim.metadata
-        for known in self._caches.addresses_of(meta.key):
-            is_of_pool = kind.pool_of_address(known) == pool.metadata.key
-            if is_of_pool and parse_single(known.spec.address) == address:
-                return await self.repair(known, claim=claim, pool=pool)
+        for cached in self._caches.addresses_of(meta.key):
+            is_of_pool = kind.pool_of_address(cached) == pool.metadata.key
+            if is_of_pool and parse_single(cached.spec.address) == address:
+                return await self.repair(cached, claim=claim, pool=pool)
         body = body_of(kind, claim, pool=pool, space=space, address=address)
-        known, is_new = await self._objects.create(body)
+        ip_address, is_new = await self._objects.create(body)
         if is_new:
-            return known
-        is_same = parse_single(known.spec.address) == address
-        is_of_pool = kind.pool_of_address(known) == pool.metadata.key
-        if is_same and is_of_pool and kind.is_of(known, claim):
-            return await self.repair(known, claim=claim, pool=pool)
-        why = "is not of the claim" if is_same else f"is {known.spec.address!r}"
-        raise AddressInTheWay(f"IPAddress {known.metadata.key} exists and {why}")
+            return ip_address
+        # An IPAddress with the name exists. It may be this claim's, although the cache is behind.
+        is_same = parse_single(ip_address.spec.address) == address
+        is_of_pool = kind.pool_of_address(ip_address) == pool.metadata.key
+        if is_same and is_of_pool and kind.is_of(ip_address, claim):
+            return await self.repair(ip_address, claim=claim, pool=pool)
+        why = "is not of the claim" if is_same else f"is {ip_address.spec.address!r}"
+        raise AddressInTheWay(f"IPAddress {ip_address.metadata.key} exists and {why}")
 
     async def recreate(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
         """Replace an IPAddress that is being deleted by one that stays, with the same address."""
@@ -103,7 +104,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
 
         Args:
             address: as it was read.
-            reason: for the log.
+            reason: why the address is released, for the log.
 
         Raises:
             Conflict: it changed meanwhile.
@@ -120,18 +121,18 @@ def body_of(
     space: EntrySpace,
     address: AddressRange,
 ) -> dict[str, Any]:
-    """Return a new IPAddress of a claim.
+    """Return the body of a new IPAddress of a claim.
 
     Args:
         side: the kind of the claim.
-        claim: that it is for.
+        claim: the claim that gets it.
         space: what the pool may hand out.
-        address: a single one.
+        address: a single address.
     """
     settings = space.settings_of(address)
     spec = side.spec_of(claim, pool.metadata.key, address=address, settings=settings)
     return {
-        "metadata": _metadata_of(side, claim, pool=pool, name=space.name_of(address)),
+        "metadata": _build_metadata(side, claim, pool=pool, name=space.name_of(address)),
         "spec": spec,
     }
 
@@ -139,19 +140,23 @@ def body_of(
 def recreated_body(
     side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
 ) -> dict[str, Any]:
-    """Return an IPAddress that takes the place of one that is being deleted."""
+    """Return the body of the IPAddress that replaces one that is being deleted.
+
+    Name, address and settings stay, even if the pool's spec has other settings by now.
+    """
     settings = side.settings_of(address)
     parsed = parse_single(address.spec.address)
     assert parsed is not None, "its address is on record"
     return {
-        "metadata": _metadata_of(side, claim, pool=pool, name=address.metadata.name),
+        "metadata": _build_metadata(side, claim, pool=pool, name=address.metadata.name),
         "spec": side.spec_of(claim, pool.metadata.key, address=parsed, settings=settings),
     }
 
 
-def _metadata_of(
+def _build_metadata(
     side: ClaimSide[ClaimT, AddressT], claim: ClaimT, pool: Metal3Pool, name: str
 ) -> dict[str, Any]:
+    """Return the metadata of a new IPAddress, with the labels of its claim."""
     meta = claim.metadata
     metadata: dict[str, Any] = {
         "name": name,

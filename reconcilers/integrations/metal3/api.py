@@ -1,4 +1,4 @@
-"""The kinds of metal3's IPAM, as far as they are read and written here.
+"""The kinds of metal3's IPAM, with the fields that are read and written here.
 
 Their CustomResourceDefinitions are metal3's. Fields, finalizers, names and texts are those of its
 controller, because objects outlive the controller that wrote them.
@@ -64,7 +64,7 @@ class ObjectRef:
 
 @dataclass(frozen=True, slots=True)
 class PoolEntry:
-    """One entry of a pool: addresses in a row, and what their IPAddresses say."""
+    """One entry of a pool: a range of addresses, and the settings of their IPAddresses."""
 
     start: str = ""
     end: str = ""
@@ -179,7 +179,7 @@ KINDS = (POOLS, CLAIMS, ADDRESSES)
 
 
 def describe_invalid(requested: str) -> str:
-    """Return why a claim is refused whose annotation is no address, in metal3's words."""
+    """Return metal3's message for a claim whose annotation is not an address."""
     shortened = requested if len(requested) <= MOST_SHOWN else f"{requested[:MOST_SHOWN]}…"
     return f'Invalid ipAddress annotation "{shortened}": not a valid IP address'
 

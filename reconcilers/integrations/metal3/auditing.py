@@ -32,22 +32,22 @@ def audit(
     contents: Iterable[IPPoolContents],
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
-    """Yield everything that is wrong.
+    """Yield the troubles of all pools and claims.
 
     Args:
         caches: the objects.
         contents: the pools with their contents.
-        not_read: what the user may not read; an object that may be among it is not missing.
+        not_read: the objects that the user may not read; they do not count as missing.
     """
     for content in contents:
-        yield from _of_pool(content)
+        yield from _audit_pool(content)
         for side in caches.sides.values():
-            yield from side.visit(partial(_of_statuses, content, not_read))
+            yield from side.visit(partial(_audit_statuses, content, not_read))
     for side in caches.sides.values():
-        yield from side.visit(partial(_of_missing_pools, caches, not_read))
+        yield from side.visit(partial(_audit_missing_pools, caches, not_read))
 
 
-def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
+def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
     """Yield addresses that several claims hold, and addresses outside of the entries."""
     pool = PoolName(POOLS.kind, content.pool.metadata.key)
     if not content.space.entries:
@@ -57,7 +57,7 @@ def _of_pool(content: IPPoolContents) -> Iterator[Trouble]:
         yield from list_extent_troubles(pool, family.extents, f"; {_DELETE_ONE}")
 
 
-def _of_statuses(
+def _audit_statuses(
     content: IPPoolContents, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Trouble]:
     """Yield claims whose status names an IPAddress that is missing, or another claim's."""
@@ -65,13 +65,14 @@ def _of_statuses(
     for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
         name, key = side.side.address_name(claim), claim.metadata.key
         if not name or not side.side.holds(claim):
-            continue
+            continue  # it has no address
         kind, address_key = side.side.claims.kind, Key(key.namespace, name)
         address = side.addresses.get(address_key)
         is_unknown = address_key in side.addresses.unreadable or is_left_out(
             side.side.addresses, address_key, not_read
         )
         if address is None and not is_unknown:
+            # If the name tells the address, the controller recreates the IPAddress.
             if not content.space.addresses_named(name):
                 sentence = (
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
@@ -86,7 +87,7 @@ def _of_statuses(
             yield Trouble(OVERLAP, "error", subject=kind, key=key, sentence=sentence)
 
 
-def _of_missing_pools(
+def _audit_missing_pools(
     caches: Metal3Caches, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""

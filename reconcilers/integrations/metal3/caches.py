@@ -1,7 +1,9 @@
-"""What the reconcilers of this integration read: caches, and what they mean to one pool.
+"""The caches of this integration, and what claims and IPAddresses in them mean to one pool.
 
-A pool serves nobody while it is paused, or while its Cluster is paused or missing. A claim is left
-alone while it is paused itself. All reconcilers ask here.
+A side is one kind of claims with the kind of its IPAddresses: metal3's, or Cluster API's.
+
+A pool serves nobody while it is paused, or while its Cluster is paused or missing. Nothing is done
+about a claim while it is paused itself. All reconcilers use these rules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,34 +54,34 @@ def claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFuncti
     """Return the indexes of a cache of claims."""
 
     def spaces(claim: ClaimT) -> Iterable[str]:
-        return texts_of(side.pool_of_claim(claim))
+        return index_values_of(side.pool_of_claim(claim))
 
-    return {SPACE_INDEX: spaces, CLUSTER_INDEX: lambda claim: texts_of(cluster_of(claim))}
+    return {SPACE_INDEX: spaces, CLUSTER_INDEX: lambda claim: index_values_of(cluster_of(claim))}
 
 
 def address_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[AddressT]]:
     """Return the indexes of a cache of IPAddresses."""
     return {
-        SPACE_INDEX: lambda address: texts_of(side.pool_of_address(address)),
-        CLAIM_INDEX: lambda address: texts_of(side.claim_of_address(address)),
+        SPACE_INDEX: lambda address: index_values_of(side.pool_of_address(address)),
+        CLAIM_INDEX: lambda address: index_values_of(side.claim_of_address(address)),
         PREFIX_INDEX: lambda address: map(str, prefix_keys(address)),
     }
 
 
 POOL_INDEXES: Mapping[str, IndexFunction[Metal3Pool]] = {
     PREFIX_INDEX: lambda pool: [str(Key(pool.metadata.namespace, pool.spec.namePrefix))],
-    CLUSTER_INDEX: lambda pool: texts_of(pool.cluster),
+    CLUSTER_INDEX: lambda pool: index_values_of(pool.cluster),
 }
 """The indexes of a cache of pools."""
 
 
-def texts_of(key: Key | None) -> Sequence[str]:
-    """Return a key as the values of an index; none for None."""
+def index_values_of(key: Key | None) -> Sequence[str]:
+    """Return the index values of an object with this key; empty for None."""
     return () if key is None else (str(key),)
 
 
 def prefix_keys(address: EitherAddress) -> list[Key]:
-    """Return namespace and `namePrefix` of the pools that could give the name of an IPAddress."""
+    """Return the possible `namePrefix`es of an IPAddress, each as Key(namespace, prefix)."""
     meta = address.metadata
     return [Key(meta.namespace, prefix) for prefix in prefixes_of(meta.name)]
 
@@ -90,10 +92,10 @@ def cluster_of(claim: EitherClaim) -> Key | None:
 
 
 class SideWork(Protocol[Result_co]):
-    """What is done with either kind of claims, by a function that is generic in the kind."""
+    """A function that works for either kind of claims, because it is generic in the kind."""
 
     def __call__(self, side: "SideCaches[ClaimT, AddressT]", /) -> Result_co:
-        """Do it with one kind."""
+        """Do the work for one kind and return the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +121,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @override
     def pools_of_address(self, address: AddressT) -> Iterable[Key]:
+        """Return the pool of an IPAddress, and the pools that could give its name."""
         pool = self.side.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
         for prefix in prefix_keys(address):
@@ -141,7 +144,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @override
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
-        [part] = promise.ranges
+        [part] = promise.ranges  # a claim gets one address
         for address in addresses:
             owner = self.side.owning_claim(address)
             is_of_claim = owner is not None and owner.uid == promise.uid
@@ -160,10 +163,10 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return ReadSource(self)
 
     def visit(self, work: SideWork[ResultT]) -> ResultT:
-        """Return the result of a function that takes either kind, for this one.
+        """Return the result of a function that takes either kind, called with this kind.
 
-        Where both kinds stand in one collection, a claim of one kind must not meet the functions
-        of the other one. Within `work` both have the type of one kind.
+        In a collection of both kinds, the type checker cannot tell whether a claim and a side are
+        of the same kind. Within `work` it can, because `work` is generic in the kind.
         """
         return work(self)
 
@@ -225,7 +228,10 @@ class Metal3Caches:
         return is_paused(pool.metadata.annotations) or self._may_be_paused(pool.cluster)
 
     def why_claim_stops(self, claim: EitherClaim) -> str:
-        """Return why nothing is done about a claim; empty if it is served."""
+        """Return why nothing is done about a claim; empty if it is served.
+
+        A claim whose Cluster does not exist is served: it may be used without a Cluster.
+        """
         if is_paused(claim.metadata.annotations):
             return "the claim is paused by its annotation"
         cluster = cluster_of(claim)
@@ -233,7 +239,7 @@ class Metal3Caches:
         return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
     def address_is_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
-        """Return whether an IPAddress without claim is left alone for now."""
+        """Return whether an IPAddress without claim is left alone due to a pause."""
         is_pool_paused = pool is not None and self.pool_is_paused(pool)
         return is_pool_paused or self._may_be_paused(find_labelled_cluster(address))
 
@@ -250,29 +256,37 @@ def facts_of(
     claim: ClaimT | None,
     addresses: Iterable[AddressT],
 ) -> Facts | None:
-    """Return the facts of a claim and of the IPAddresses that name it for a pool; None for none.
+    """Return the ranges that a claim holds of a pool, and its place in the queue if it waits.
+
+    The claim holds the addresses of its IPAddresses, the addresses that their names stand for, and
+    the address that its status names if that IPAddress is missing.
 
     Args:
         side: the kind of the claim.
-        space: what it may hand out.
-        claim: the claim; None if there is none.
+        space: what the pool may hand out.
+        claim: the claim; None if it does not exist.
         addresses: the IPAddresses that name the claim, of any pool.
+
+    Returns:
+        The facts; None if the claim does not name the pool and has none of its addresses or names.
     """
     is_asker = claim is not None and side.pool_of_claim(claim) == pool
     of_pool: list[AddressT] = []
     parts: dict[PromisedRange, None] = {}
     for address in addresses:
-        in_the_way = _named_in_entries(address, pool, space)
-        if in_the_way or side.pool_of_address(address) == pool:
+        # The name of an IPAddress contains an address. While the name is taken, no IPAddress can
+        # be created for that address.
+        addresses_of_name = _named_in_entries(address, pool, space)
+        if addresses_of_name or side.pool_of_address(address) == pool:
             of_pool.append(address)
-            parts.update(dict.fromkeys(parts_of(space, in_the_way)))
+            parts.update(dict.fromkeys(parts_of(space, addresses_of_name)))
     if not is_asker and not of_pool:
         return None
     is_in_use, outside = False, None
     for address in of_pool:
         parsed = parse_single(address.spec.address)
         if parsed is None or side.pool_of_address(address) != pool:
-            continue
+            continue  # only its name is in the way
         part = space.part_of(parsed)
         parts[part] = None
         is_in_use = True
@@ -289,17 +303,19 @@ def facts_of(
         if created is not None and side.waits(claim):
             place = created, Holder(side.claim_kind, claim.metadata.key)
             has_wish = side.requested_address(claim) or claim.metadata.name in space.preallocations
+            # Claims of a row get the same answer, so claims with a wish or an IPAddress have none.
             row = None if has_wish or of_pool else (side.claim_kind, side.shown_error(claim))
     return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
 
 
 def _named_in_entries(address: EitherAddress, pool: Key, space: EntrySpace) -> list[AddressRange]:
-    """Return the addresses of a pool that cannot be handed out, as an IPAddress has their name.
+    """Return the addresses of a pool that the name of an IPAddress may stand for.
 
-    The IPAddress may have another address, or be of another pool.
+    They cannot be handed out while the name is taken, even if the IPAddress itself has another
+    address or is of another pool.
     """
     meta = address.metadata
     if meta.namespace != pool.namespace:
-        return []
+        return []  # names are unique only within a namespace
     addresses = addresses_in(meta.name, space.name_prefix)
     return [parsed for parsed in addresses if space.entry_of(parsed) is not None]

@@ -1,4 +1,4 @@
-"""One kind of claims as passes over IPPools serve it."""
+"""Serve one kind of claims in passes over IPPools."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -91,7 +91,8 @@ class ServedClaims(Protocol):
         """Write on claims of this kind why they get nothing, where that differs.
 
         Returns:
-            In how many seconds to write the claims whose write was refused; None without such.
+            In how many seconds the writes that the API server rejected are due again; None if it
+            rejected none.
         """
         ...
 
@@ -99,14 +100,16 @@ class ServedClaims(Protocol):
         """Write on each claim that waits for a pool why the pool serves no claim.
 
         Returns:
-            As `refuse`.
+            In how many seconds the writes that the API server rejected are due again; None if it
+            rejected none.
         """
         ...
 
     async def count_blockers(self, pool: Metal3Pool, journal: Journal) -> int:
         """Return how many holders of addresses the deletion of a pool has to wait for.
 
-        If none, what the pool may have promised to claims of this kind is void when this returns.
+        If there are none, promises of the pool to claims of this kind are voided before this
+        returns, by writes to the claims.
 
         Raises:
             UnreadableHolders: objects that may hold its addresses cannot be decoded.

@@ -71,7 +71,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     ) -> None:
         self._client = client
         self._caches = caches
-        self._of_side = side
+        self._side_caches = side
         self._side = side.side
         self._addresses = AddressWrites(client, side, caches.logged)
         self._reader = reader
@@ -85,11 +85,12 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddresses that name it."""
+        # The caches may show objects from before a restore of etcd.
         if not self._caches.history_confirmed:
             return Again(RETRY)
-        if key in self._of_side.claims.unreadable:
-            return Blocked("Unreadable")
-        claim = self._of_side.claims.get(key)
+        if key in self._side_caches.claims.unreadable:
+            return Blocked("Unreadable")  # the cache has an older version
+        claim = self._side_caches.claims.get(key)
 
         async def attempt(claim: ClaimT | None) -> Outcome:
             return await (self._reconcile_gone(key) if claim is None else self._reconcile(claim))
@@ -105,6 +106,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         is_paused = pool is not None and self._caches.pool_is_paused(pool)
         # `clusterctl move` removes finalizers and objects by itself.
         is_moved = meta.terminating and DELETE_FOR_MOVE in meta.annotations
+        # An event leads to the next pass when the pause ends.
         if is_paused or is_moved or self._caches.why_claim_stops(claim):
             return SETTLED
         if meta.terminating:
@@ -112,7 +114,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         elif pool_key is None:
             self._report_foreign_pool(claim)
         elif not has_finalizer(claim, self._side.claim_finalizer):
-            # The answer to this write is an event, which brings the next pass.
+            # The write leads to an event, and that to the next pass.
             await add_finalizer(self._client, self._side.claims, claim, self._side.claim_finalizer)
         elif self._side.address_name(claim):
             self._events.end(self._side.claims, meta.key)
@@ -126,36 +128,39 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         return SETTLED
 
     async def _reconcile_deleted(self, claim: ClaimT) -> None:
-        """Release the IPAddresses of a claim that is being deleted, then let the claim go."""
+        """Release the IPAddresses of a claim that is being deleted, then remove our finalizer."""
         meta, finalizer = claim.metadata, self._side.claim_finalizer
         self._events.end(self._side.claims, meta.key)
-        of_others = set(meta.finalizers) - {finalizer} - COLLECTOR_FINALIZERS
-        if finalizer not in meta.finalizers or of_others:
-            return  # with finalizers of others, its machine may still use the address
-        for address in await self._addresses_to_release(claim):
+        other_finalizers = set(meta.finalizers) - {finalizer} - COLLECTOR_FINALIZERS
+        # Without our finalizer the claim is released already. With finalizers of others, its
+        # machine may still use the address.
+        if finalizer not in meta.finalizers or other_finalizers:
+            return
+        for address in await self._find_addresses_to_release(claim):
             await self._addresses.remove(address, "its claim is deleted")
+            # That has logged the release, so the end of the claim is not logged again.
             self._caches.logged.add(meta.uid)
         await remove_finalizer(self._client, self._side.claims, claim, finalizer)
 
-    async def _addresses_to_release(self, claim: ClaimT) -> list[AddressT]:
-        """Return the IPAddresses of exactly this claim.
+    async def _find_addresses_to_release(self, claim: ClaimT) -> list[AddressT]:
+        """Return the IPAddresses of exactly this claim that a controller made or adopted.
 
-        Another replica may have created its IPAddress a moment ago, so an IPAddress that its
-        status names and the cache does not show is read from the server.
+        Another replica may have created the IPAddress a moment ago. So an IPAddress that the
+        claim's status names and that is not in the cache is read from the server.
         """
-        known = {
+        addresses_by_name = {
             address.metadata.name: address
-            for address in self._of_side.addresses_of(claim.metadata.key)
+            for address in self._side_caches.addresses_of(claim.metadata.key)
         }
         name = self._side.address_name(claim)
         key = Key(claim.metadata.namespace, name)
-        if name and name not in known and key not in self._of_side.addresses:
+        if name and name not in addresses_by_name and key not in self._side_caches.addresses:
             live = await self._client.find(self._side.addresses, key)
             if live is not None:
-                known[name] = live
+                addresses_by_name[name] = live
         return [
             address
-            for address in known.values()
+            for address in addresses_by_name.values()
             if self._side.is_of(address, claim) and self._side.is_made_for_claim(address)
         ]
 
@@ -167,8 +172,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """
         self._events.end(self._side.claims, key)
         waits: list[float] = []
-        for address in self._of_side.addresses_of(key):
+        for address in self._side_caches.addresses_of(key):
             pool_key = self._side.pool_of_address(address)
+            # It is of no IPPool, or a person created it for a claim to come.
             if pool_key is None or not self._side.is_made_for_claim(address):
                 continue
             is_moved = DELETE_FOR_MOVE in address.metadata.annotations
@@ -176,20 +182,23 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             if is_moved or self._caches.address_is_paused(address, pool):
                 continue
             if pool_key in self._caches.pools.unreadable:
-                continue
+                continue  # the pool may be paused
             remaining = seconds_of_restore(address.metadata, self._clock.now())
-            if remaining > 0:
+            if remaining > 0:  # a restore from a backup may still bring the claim
                 waits.append(remaining)
                 continue
             if await self._client.find(self._side.claims.metadata_only, key) is not None:
-                return Again(RETRY)  # the cache does not show it yet
+                return Again(RETRY)  # the claim exists, but is not in the cache yet
             await self._addresses.remove(address, "its claim is gone")
         return Again(min(waits)) if waits else SETTLED
 
     async def _keep_address(self, claim: ClaimT, pool: Metal3Pool) -> None:
-        """Recreate or repair the IPAddress of a claim that has its address, and its status."""
+        """Recreate or repair the IPAddress of a claim that has its address, then its status.
+
+        Nothing is written to the status if the IPAddress does not exist and cannot be recreated.
+        """
         name, key = self._side.address_name(claim), claim.metadata.key
-        of_claim = self._of_side.addresses_of(key)
+        of_claim = self._side_caches.addresses_of(key)
         current = next((address for address in of_claim if address.metadata.name == name), None)
         if current is None or current.metadata.terminating:
             current = await self._recreate_address(claim, pool, current)
@@ -200,7 +209,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         now = self._clock.now()
         if current.metadata.name == name:
             correction = self._side.correction(claim, current, now)
-        else:  # metal3 wrote the name that it would have given
+        else:  # the status has a name from metal3, but the IPAddress has another name
             correction = self._side.status_of_grant(claim, current, now)
         if correction:
             write = partial(self._client.patch_status, self._side.claims, claim, correction)
@@ -213,30 +222,30 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
         Returns:
             The IPAddress; None if its name does not tell the address, or if another claim has the
-            name or the address. `check` reports these claims.
+            name or the address. The command `check` reports these claims.
         """
         space = self._spaces.of(pool)
         name, key = self._side.address_name(claim), claim.metadata.key
         recorded = space.addresses_named(name)
-        if current is not None:
+        if current is not None:  # it is being deleted
             address = parse_single(current.spec.address)
             address = address if address in recorded else None
-        elif Key(key.namespace, name) in self._of_side.addresses:
-            return None
+        elif Key(key.namespace, name) in self._side_caches.addresses:
+            return None  # the IPAddress with the name is of another claim
         else:
             address = next(iter(recorded), None)
         if address is None:
-            return None
+            return None  # the name does not tell which address the claim has
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
-        holder, part = holder_of_claim(self._of_side, claim), space.part_of(address)
+        holder, part = holder_of_claim(self._side_caches, claim), space.part_of(address)
         if holdings.other_holder(address, holder, part.space) is not None:
-            return None
+            return None  # another claim has the address
         if current is not None:
             return await self._addresses.recreate(current, claim=claim, pool=pool)
         try:
             return await self._addresses.ensure(claim, pool, space, address)
         except AddressInTheWay:
-            return None
+            return None  # another claim has the name, and the cache did not show it yet
 
     async def _collect_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Outcome:
         """Delete IPAddresses that a frozen replica created late for a claim.
@@ -244,24 +253,24 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         The status of the claim names another IPAddress, or another claim has the address.
         """
         waits: list[float] = []
-        for address in self._leftovers_of(claim, pool):
+        for address in self._find_leftovers(claim, pool):
             is_unnamed = partial(self._is_unnamed, address, claim)
             reason = "no promise and no claim names it"
             remove = partial(self._addresses.remove, address, reason)
             waits.append(await self._leftovers.remove_in_time(address, is_unnamed, remove))
         return Again(min(waits)) if waits else SETTLED
 
-    def _leftovers_of(self, claim: ClaimT, pool: Metal3Pool) -> Sequence[AddressT]:
-        """Return the IPAddresses that name a claim and that it does not use.
+    def _find_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Sequence[AddressT]:
+        """Return the IPAddresses that name a claim and that the claim does not use.
 
-        They were created for the claim, or for an earlier claim of its name. While the status of
-        the claim names none, it can still get one of its pool. Of these, only those count whose
-        address another claim has.
+        They were created for the claim, or for an earlier claim of its name. If the status of the
+        claim names no IPAddress yet, the claim may still get one of them that is of its pool. So
+        of these, only IPAddresses count whose address another claim has.
         """
         name, uid = self._side.address_name(claim), claim.metadata.uid
         addresses = [
             address
-            for address in self._of_side.addresses_of(claim.metadata.key)
+            for address in self._side_caches.addresses_of(claim.metadata.key)
             if address.metadata.name != name
             and (
                 address.metadata.annotations.get(MADE_FOR) == uid
@@ -269,7 +278,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             )
         ]
         if name or not addresses:
-            return addresses
+            return addresses  # the claim has its IPAddress and needs none of these
         of_pool = [
             address
             for address in addresses
@@ -278,7 +287,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         of_others = [address for address in addresses if address not in of_pool]
         space = self._spaces.of(pool)
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
-        holder = holder_of_claim(self._of_side, claim)
+        holder = holder_of_claim(self._side_caches, claim)
         in_the_way = [
             address
             for address in of_pool
@@ -295,13 +304,20 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         return is_stale and is_ours and self._side.is_made_for_claim(address)
 
     async def _is_unnamed(self, address: AddressT, claim: ClaimT) -> bool:
-        """Return whether neither a promise of its pool nor the claim names an IPAddress, live."""
+        """Return whether neither a promise of its pool nor the claim names an IPAddress.
+
+        The pool and the claim are read from the server, because the IPAddress is deleted then.
+        False if the pool is paused or the claim was recreated: then another pass decides.
+        """
         pool_key = self._side.pool_of_address(address)
         assert pool_key is not None, "it is of an IPPool"
         pool = await self._client.find(POOLS, pool_key)
         if pool is not None and self._caches.pool_is_paused(pool):
             return False
-        parsed, holder = parse_single(address.spec.address), holder_of_claim(self._of_side, claim)
+        parsed, holder = (
+            parse_single(address.spec.address),
+            holder_of_claim(self._side_caches, claim),
+        )
         for promise in JOURNALS.read(pool).promises if pool is not None else ():
             if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
                 return False
@@ -311,7 +327,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         return self._side.address_name(live) != address.metadata.name
 
     async def _report_pool(self, claim: ClaimT, key: Key, pool: Metal3Pool | None) -> None:
-        """Report that the pool of a claim does not exist, is being deleted, or waits."""
+        """Report on a claim why its pool does not serve it; end the report if the pool does."""
         why = "it does not exist" if pool is None else self._caches.why_pool_stops(pool)
         if not why:
             self._events.end(self._side.claims, claim.metadata.key)
@@ -325,7 +341,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         self._report(claim, problem.message)
 
     def _report_foreign_pool(self, claim: ClaimT) -> None:
-        """Report that an IPClaim names a pool that it cannot get an address of."""
+        """Report that an IPClaim names a pool of another kind or namespace."""
+        # An IPAddressClaim of another pool is for another provider. The webhook refuses a claim
+        # that names no pool.
         if not isinstance(claim, Metal3Claim) or not claim.spec.pool.name:
             return
         reference = claim.spec.pool

@@ -1,6 +1,6 @@
-"""What claims of both kinds hold of IPPools, to be shown and audited.
+"""List what claims of both kinds hold of IPPools, for views and audits.
 
-It is read from the objects, because `status.indexes` may be a moment behind.
+It is read from the claims and IPAddresses, because `status.indexes` may be behind.
 """
 
 from collections.abc import Iterator, Sequence
@@ -42,9 +42,9 @@ class HeldAddress:
     """An address that a claim of a pool holds or is promised.
 
     Args:
-        address: a single one.
-        holder: the claim, or an IPAddress without a claim.
-        is_promised: whether it is not written to the claim yet.
+        address: a single address.
+        holder: the claim, which may not exist while IPAddresses name it.
+        is_promised: whether the journal promises it and it is not written to the claim yet.
     """
 
     address: AddressRange
@@ -58,7 +58,7 @@ class WaitingClaim:
 
     Args:
         kind: of the claim, as people read it.
-        error: that the claim shows; empty for none.
+        error: the error that the claim shows; empty for none.
     """
 
     kind: str
@@ -93,13 +93,14 @@ class IPPoolContents:
                 yield HeldAddress(part.range, promise.holder, is_promised=True)
 
     def list_waiting(self) -> Iterator[WaitingClaim]:
-        """Yield the claims without an address, but for those that are paused."""
+        """Yield the claims without an address; paused claims do not wait."""
         if self.caches.pool_is_paused(self.pool):
-            return
+            return  # a paused pool pauses all its claims
         for side in self.caches.sides.values():
             yield from side.visit(self._list_waiting_of)
 
     def _list_waiting_of(self, side: SideCaches[ClaimT, AddressT], /) -> Iterator[WaitingClaim]:
+        """Yield the claims of one kind without an address that are neither paused nor deleted."""
         for claim in side.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
             is_paused = bool(self.caches.why_claim_stops(claim))
             is_terminating = claim.metadata.terminating
@@ -117,7 +118,7 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
 
     Args:
         caches: the objects.
-        is_wanted: which pools.
+        is_wanted: returns whether to yield a pool.
     """
     for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
         key = pool.metadata.key
@@ -150,7 +151,7 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
 
 
 def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
-    """Return objects as reconcilers read them.
+    """Return caches of objects, in the form in which reconcilers read them.
 
     Args:
         objects: of metal3's kinds.
@@ -168,7 +169,7 @@ def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
 def _caches_of_side(
     side: ClaimSide[ClaimT, AddressT], objects: ObjectsByKind, pools: Cache[Metal3Pool]
 ) -> SideCaches[ClaimT, AddressT]:
-    """Return the claims of one kind and their IPAddresses as reconcilers read them."""
+    """Return the caches of one kind of claims and of their IPAddresses."""
     return SideCaches(
         side,
         objects.cache(side.claims, indexes=claim_indexes(side)),

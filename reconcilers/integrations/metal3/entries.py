@@ -1,7 +1,8 @@
-"""What an IPPool hands out: its entries in their order, holes, and pre-allocations.
+"""Parse what an IPPool hands out: its entries in their order, holes, and pre-allocations.
 
-Each entry is a space of its own, with the addresses that no earlier entry has. Nothing is worked
-out address by address, so an entry may be a whole /64. What cannot be parsed hands out nothing.
+Each entry is a space of its own, with the addresses that no earlier entry has. A hole is an
+address that no claim gets unless it asks for it. Addresses are not listed one by one, so an entry
+may be a whole /64. An entry that cannot be parsed hands out nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,8 +18,8 @@ from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import PromisedRange
 
 NEVER = (AddressRange(0, 0, 6), AddressRange(0xFFFF << 32, (0x10000 << 32) - 1, 6))
-"""Addresses of no entry: `::`, whose name is no name, and IPv4-mapped ones, which metal3's
-definitions refuse."""
+"""Addresses that are never handed out: `::`, which leaves no text for a name, and
+IPv4-mapped addresses, which the definitions of metal3's kinds do not allow."""
 OUTSIDE = "outside"
 """The space of addresses that lie in no entry."""
 
@@ -44,7 +45,7 @@ class EntrySpan:
 
     Args:
         space: the name of its space.
-        addresses: in a row.
+        addresses: from its first to its last address.
         settings: of its IPAddresses.
     """
 
@@ -61,10 +62,10 @@ class EntrySpace:
         name_prefix: of the names of IPAddresses.
         entries: the entries that can be parsed, in their order.
         layouts: what each entry hands out, by the name of its space, in that order.
-        defaults: what IPAddresses say whose address lies in no entry.
+        defaults: the settings of an IPAddress whose address lies in no entry.
         preallocations: the addresses that are kept for claims, by the names of the claims; None
             for a text that is no address.
-        preallocated: the addresses among them.
+        preallocated: the addresses in `preallocations`.
         is_random: whether a random address of an entry is taken, not the lowest.
     """
 
@@ -102,7 +103,7 @@ class EntrySpace:
     def addresses_named(self, name: str) -> tuple[AddressRange, ...]:
         """Return the addresses that the name of an IPAddress may stand for.
 
-        They are the addresses in entries, if there are such; otherwise the first one.
+        If some of them lie in entries, only these are returned, else the first one alone.
         """
         addresses = addresses_in(name, self.name_prefix)
         in_entries = tuple(address for address in addresses if self.entry_of(address) is not None)
@@ -115,7 +116,7 @@ def is_never_given(address: AddressRange) -> bool:
 
 
 def parse_single(address: str) -> AddressRange | None:
-    """Return an address as a range; None if the text is none."""
+    """Return an address as a range; None if the text is not an address."""
     return parse_ends(address, address) if address else None
 
 
@@ -124,21 +125,22 @@ def span_of(entry: PoolEntry) -> AddressRange | None:
 
     With only a subnet, the first address is the one after the address as it is written.
     """
-    subnet = _subnet_of(entry)
+    subnet = _parse_subnet(entry)
     start, end = parse_single(entry.start), parse_single(entry.end)
+    # A field that cannot be parsed makes the whole entry invalid.
     if (entry.start and start is None) or (entry.end and end is None):
         return None
     if entry.subnet and subnet is None:
         return None
     if start is None:
         if subnet is None:
-            return None
+            return None  # only an end: nothing says where the entry begins
         written = parse_single(entry.subnet.partition("/")[0])
         assert written is not None, "the subnet was parsed"
         first, family = written.first + 1, written.family
     else:
         first, family = start.first, start.family
-    last = (1 << BITS[family]) - 1
+    last = (1 << BITS[family]) - 1  # of the whole family, if neither end nor subnet bounds it
     for bound in (end, subnet):
         if bound is not None:
             if bound.family != family:
@@ -156,22 +158,22 @@ def space_of(spec: Metal3PoolSpec) -> EntrySpace:
     }
     spans = [(entry, span_of(entry)) for entry in spec.pools]
     entries = tuple(
-        EntrySpan(str(index), span, _settings_of(spec, entry))
+        EntrySpan(str(index), span, _build_settings(spec, entry))
         for index, (entry, span) in enumerate(spans)
         if span is not None
     )
     preallocated = frozenset(filter(None, preallocations.values()))
-    kept_free = [*_gateways(spec), *preallocated]
+    kept_free = [*_list_gateways(spec), *preallocated]
     broadcasts = {
-        str(index): _broadcast_of(entry)
+        str(index): _find_broadcast(entry)
         for index, (entry, span) in enumerate(spans)
         if span is not None
     }
     layouts: dict[str, Layout] = {}
-    for at, entry in enumerate(entries):
-        earlier = (other.addresses for other in entries[:at])
+    for index, entry in enumerate(entries):
+        earlier = (other.addresses for other in entries[:index])
         holes = [*NEVER, *earlier, *kept_free, *filter(None, [broadcasts[entry.space]])]
-        layouts[entry.space] = _layout(entry.addresses, holes)
+        layouts[entry.space] = _build_layout(entry.addresses, holes)
     return EntrySpace(
         spec.namePrefix,
         entries,
@@ -184,7 +186,7 @@ def space_of(spec: Metal3PoolSpec) -> EntrySpace:
 
 
 class PoolSpaces:
-    """What pools hand out, worked out once for each spec."""
+    """The spaces of pools, each parsed once for a spec."""
 
     def __init__(self) -> None:
         self._kept: dict[Key, tuple[Metal3PoolSpec, EntrySpace]] = {}
@@ -192,6 +194,7 @@ class PoolSpaces:
     def of(self, pool: Metal3Pool) -> EntrySpace:
         """Return the space of a pool."""
         kept = self._kept.get(pool.metadata.key)
+        # Most passes see the very same spec, so identity is tried before the costly comparison.
         if kept is None or (kept[0] is not pool.spec and kept[0] != pool.spec):
             kept = self._kept[pool.metadata.key] = (pool.spec, space_of(pool.spec))
         return kept[1]
@@ -207,32 +210,36 @@ def parts_of(space: EntrySpace, addresses: Iterable[AddressRange]) -> Iterator[P
 
 
 def reserved_of(spec: Metal3PoolSpec) -> list[AddressRange]:
-    """Return the addresses that only a claim gets that asks for them, pre-allocations excepted."""
-    broadcasts = (_broadcast_of(entry) for entry in spec.pools)
-    return [*_gateways(spec), *filter(None, broadcasts)]
+    """Return the holes of a pool that are no pre-allocations: gateways and broadcast addresses."""
+    broadcasts = (_find_broadcast(entry) for entry in spec.pools)
+    return [*_list_gateways(spec), *filter(None, broadcasts)]
 
 
-def _subnet_of(entry: PoolEntry) -> AddressRange | None:
+def _parse_subnet(entry: PoolEntry) -> AddressRange | None:
+    """Return the subnet of an entry; None if it has none or it cannot be parsed."""
     try:
         return AddressRange.parse_cidr(entry.subnet) if entry.subnet else None
     except AllocatorError:
         return None
 
 
-def _broadcast_of(entry: PoolEntry) -> AddressRange | None:
-    """Return the broadcast address of an IPv4 entry with only a subnet; None for none."""
-    subnet = _subnet_of(entry)
+def _find_broadcast(entry: PoolEntry) -> AddressRange | None:
+    """Return the broadcast address of an IPv4 entry without start; None if it has none."""
+    subnet = _parse_subnet(entry)
+    # An entry with a start says itself which addresses it has; a /31 or /32 has no broadcast.
     if subnet is None or entry.start or subnet.family != 4 or subnet.size <= 2:
         return None
     return AddressRange(subnet.last, subnet.last, subnet.family)
 
 
-def _gateways(spec: Metal3PoolSpec) -> list[AddressRange]:
+def _list_gateways(spec: Metal3PoolSpec) -> list[AddressRange]:
+    """Return the gateways of a pool and of its entries that can be parsed."""
     gateways = (spec.gateway, *(entry.gateway for entry in spec.pools))
     return [address for gateway in gateways if (address := parse_single(gateway)) is not None]
 
 
-def _settings_of(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
+def _build_settings(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
+    """Return the settings of an entry; those that it lacks are the pool's."""
     return AddressSettings(
         entry.prefix or spec.prefix,
         entry.gateway or spec.gateway,
@@ -240,6 +247,7 @@ def _settings_of(spec: Metal3PoolSpec, entry: PoolEntry) -> AddressSettings:
     )
 
 
-def _layout(addresses: AddressRange, holes: Iterable[AddressRange]) -> Layout:
+def _build_layout(addresses: AddressRange, holes: Iterable[AddressRange]) -> Layout:
+    """Return the layout of an entry without the holes that overlap it."""
     inside = [hole for hole in holes if hole.overlaps(addresses)]
     return Layout(addresses, tuple(inside), (addresses,))

@@ -1,4 +1,4 @@
-"""What log lines say of claims of IPPools that give their address back."""
+"""Build the log lines about claims of IPPools whose addresses are released."""
 
 from collections.abc import Mapping
 from typing import Generic
@@ -22,11 +22,11 @@ def release_fields(
 
 
 class Metal3GoneLines(Generic[ClaimT, AddressT]):
-    """What the lines say of claims and IPAddresses of one kind that others removed.
+    """Builds the log lines about claims and IPAddresses of one kind that others removed.
 
     Args:
         side: the kind.
-        spaces: what pools hand out: the name of an IPAddress tells its address.
+        spaces: the spaces of pools, to derive an address from the name of its IPAddress.
     """
 
     def __init__(
@@ -45,6 +45,7 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         """Return the fields of the line about a claim; None if its address is not known."""
         key, meta = self._side.pool_of_claim(gone), gone.metadata
         pool = None if key is None else self._caches.pools.get(key)
+        # `clusterctl move` deletes a claim here and keeps its address in the other cluster.
         if pool is None or DELETE_FOR_MOVE in meta.annotations:
             return None
         addresses = self._spaces.of(pool).addresses_named(self._side.address_name(gone))

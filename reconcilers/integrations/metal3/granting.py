@@ -1,8 +1,8 @@
-"""What passes over IPPools write to claims, and the IPAddresses that they write before.
+"""Write what passes over IPPools decide about claims: first the IPAddress, then the status.
 
-`core/claimwrites.py` has the order of the writes. A promise is voided by an annotation of the
-claim: an errorMessage makes its reader give up, and a status that does not change is no new
-version.
+`core/claimwrites.py` has the order of the writes. To void a promise is to write the claim once,
+because the promise names its version. That is an annotation with the time: an errorMessage would
+make the reader of the claim give up, and an equal status would make no new version.
 """
 
 from controller.client import Client
@@ -38,7 +38,7 @@ def make_claim_writes(
     async def ensure_address(
         claim: ClaimT, promise: Promise, pool: Metal3Pool, space: EntrySpace
     ) -> AddressT:
-        [part] = promise.ranges
+        [part] = promise.ranges  # a claim gets one address
         return await addresses.ensure(claim, pool, space, part.range)
 
     async def void(claim: ClaimT) -> ClaimT:

@@ -1,4 +1,4 @@
-"""IPPools, kept current by watches, to be shown."""
+"""Keep the views of IPPools current by watches."""
 
 from collections.abc import Collection, Sequence
 from functools import partial
@@ -35,7 +35,7 @@ from reconcilers.integrations.metal3.sides import (
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the pools; None where a kind of metal3 is not served."""
+    """Return the live views of IPPools; None if a kind of metal3 is not served."""
     metal3_kinds: Sequence[Resource[Object]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
         return None
@@ -55,7 +55,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     caches = make_caches(pools.cache, *side_caches)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
-        del not_read  # a claim says itself whether it waits
+        del not_read  # the status of a claim alone tells whether the claim waits
         return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 
     return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)

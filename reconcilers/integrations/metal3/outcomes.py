@@ -1,4 +1,4 @@
-"""What became of the claims of IPPools among manifests, once controllers have worked on them."""
+"""Tell the outcome of each claim of an IPPool among manifests after controllers have run."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -19,10 +19,10 @@ def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
         after: the objects as the controllers left them.
     """
     for side in before.sides.values():
-        yield from side.visit(partial(_outcomes_of_kind, after))
+        yield from side.visit(partial(_list_outcomes_of_kind, after))
 
 
-def _outcomes_of_kind(
+def _list_outcomes_of_kind(
     after: Metal3Caches, before: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Planned]:
     """Yield the outcome of each claim of one kind that had no address."""
@@ -32,15 +32,16 @@ def _outcomes_of_kind(
         if pool is None or side.address_name(claim) or claim.metadata.terminating:
             continue
         current = after.sides[before.claim_kind].claims.get(key)
+        # For the type checker, which cannot know the kind; a missing claim is as before.
         if not isinstance(current, side.claims.type):
             current = claim
-        gets = _address_of(after, side, current)
-        reason = "" if gets else _reason(after, side, current)
+        gets = _find_address(after, side, current)
+        reason = "" if gets else _find_reason(after, side, current)
         group, kind_name = side.claims.group, side.claims.kind
         yield Planned(group, kind_name, key=key, pool=f"{POOL} {pool}", gets=gets, reason=reason)
 
 
-def _address_of(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
+def _find_address(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
     """Return the address of a claim; empty if it has none."""
     pool_key = side.pool_of_claim(claim)
     pool = None if pool_key is None else caches.pools.get(pool_key)
@@ -50,14 +51,15 @@ def _address_of(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: 
     return addresses[0].start_text if addresses else ""
 
 
-def _reason(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
+def _find_reason(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
     """Return why a claim has no address: its error, or why its pool serves nobody."""
     pool_key = side.pool_of_claim(claim)
     assert pool_key is not None, "it names a pool"
     pool = caches.pools.get(pool_key)
     if pool is None:
         return describe_not_ready(POOL, pool_key.name, "it does not exist")
-    # The caches have no Clusters, so what the claim says comes before what they say of its pool.
+    # The caches have no Clusters, so a pool may seem to have a missing Cluster. So the claim's own
+    # error comes first.
     if known := caches.why_claim_stops(claim) or side.error_of(claim):
         return known
     why = caches.why_pool_stops(pool)

@@ -1,4 +1,8 @@
-"""The picture of an IPPool, from claims of both kinds and their IPAddresses."""
+"""Build the picture of an IPPool, from claims of both kinds and their IPAddresses.
+
+A hole is an address of an entry that is handed out only to a claim that asks for it: a gateway, a
+broadcast address, or a pre-allocated address.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -28,17 +32,19 @@ NOTHING = "no entry of its spec has an address"
 
 def picture_of(contents: IPPoolContents) -> PoolPicture:
     """Return the picture of a pool."""
-    pool, families = contents.pool, _families(contents)
+    pool = contents.pool
+    families = _build_families(contents)
     why = "it is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
     why = "it is being deleted" if pool.metadata.terminating else why
-    if not families:
+    if not families:  # a picture has at least one family, here one that says what is wrong
         offers = describe_entries(pool.spec)
-        families, why = [PoolFamily(offers, offers, fault=NOTHING)], NOTHING
+        families = [PoolFamily(offers, offers, fault=NOTHING)]
+        why = NOTHING
     return PoolPicture(
         PoolName(POOLS.kind, pool.metadata.key),
         POOLS.group,
         families=families,
-        waiting=order_requests(_waiting(contents)),
+        waiting=order_requests(_list_requests(contents)),
         ready="False" if why else "True",
         reason=why,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
@@ -46,7 +52,7 @@ def picture_of(contents: IPPoolContents) -> PoolPicture:
 
 
 def describe_entries(spec: Metal3PoolSpec) -> str:
-    """Return the entries of a pool for people."""
+    """Return the entries of a pool as text: their subnets, or first and last addresses."""
     return ", ".join(
         entry.subnet if not (entry.start or entry.end) else f"{entry.start}-{entry.end}"
         for entry in spec.pools
@@ -56,7 +62,7 @@ def describe_entries(spec: Metal3PoolSpec) -> str:
 def list_held(contents: IPPoolContents) -> Iterator[HeldAddresses]:
     """Yield the addresses that claims hold or were promised."""
     for held_address in contents.list_held():
-        holder = _holder(contents, held_address.holder, is_promised=held_address.is_promised)
+        holder = _build_holder(contents, held_address.holder, is_promised=held_address.is_promised)
         yield HeldAddresses(holder, held_address.address)
 
 
@@ -65,6 +71,7 @@ def capacity_of(contents: IPPoolContents, family: Family) -> Capacity:
     holdings, held_addresses = contents.holdings, list(contents.list_held())
     promised = [entry.address for entry in held_addresses if entry.is_promised]
     total = free = largest = 0
+    # The trial ends with the block, so that promised addresses stay out of the holdings.
     with holdings.trial():
         for address in promised:
             part = contents.space.part_of(address)
@@ -75,8 +82,8 @@ def capacity_of(contents: IPPoolContents, family: Family) -> Capacity:
                 space = holdings.space(name)
                 total, free = total + space.total, free + space.free
                 largest = max(largest, space.largest_free)
-    # A claim that asks for a hole gets it, and then it counts.
-    total += len(_granted_holes(contents, family))
+    # A hole that a claim has got counts as an address in use; other holes do not count.
+    total += len(_find_granted_holes(contents, family))
     fragmentation = 100 - 100 * largest // free if free else 0
     return Capacity(
         total,
@@ -87,8 +94,8 @@ def capacity_of(contents: IPPoolContents, family: Family) -> Capacity:
     )
 
 
-def _granted_holes(contents: IPPoolContents, family: Family) -> set[AddressRange]:
-    """Return the addresses of entries that claims hold, and that no other claim would get."""
+def _find_granted_holes(contents: IPPoolContents, family: Family) -> set[AddressRange]:
+    """Return the holes that claims have got, because they asked for them."""
     return {
         address
         for address in {held_address.address for held_address in contents.list_held()}
@@ -98,14 +105,15 @@ def _granted_holes(contents: IPPoolContents, family: Family) -> set[AddressRange
     }
 
 
-def _families(contents: IPPoolContents) -> list[PoolFamily]:
+def _build_families(contents: IPPoolContents) -> list[PoolFamily]:
+    """Return the address families of a pool's entries with their addresses: IPv4 first."""
     families: dict[Family, None] = {}
     for layout in contents.space.layouts.values():
         families[layout.family] = None
-    return [_family(contents, family) for family in sorted(families)]
+    return [_build_family(contents, family) for family in sorted(families)]
 
 
-def _family(contents: IPPoolContents, family: Family) -> PoolFamily:
+def _build_family(contents: IPPoolContents, family: Family) -> PoolFamily:
     """Return the addresses of one family that a pool offers, with what is held of them."""
     blocks = [
         (block.first, block.last)
@@ -113,7 +121,7 @@ def _family(contents: IPPoolContents, family: Family) -> PoolFamily:
         if layout.family == family
         for block in layout.blocks
     ]
-    holes = [(hole.first, hole.last) for hole in _granted_holes(contents, family)]
+    holes = [(hole.first, hole.last) for hole in _find_granted_holes(contents, family)]
     usable = [AddressRange(*span, family) for span in union(sorted([*blocks, *holes]))]
     spans = [
         entry.addresses for entry in contents.space.entries if entry.addresses.family == family
@@ -140,25 +148,26 @@ def _family(contents: IPPoolContents, family: Family) -> PoolFamily:
 def _list_holes(
     contents: IPPoolContents, family: Family, cidr: AddressRange
 ) -> Iterator[Reserved]:
-    """Yield the addresses that only a claim gets that asks for them."""
+    """Yield the holes that no claim has got, with the reason why each is a hole."""
     holes = dict.fromkeys(reserved_of(contents.pool.spec), "gateway or broadcast")
     for claim, written in contents.pool.spec.preAllocations.items():
         address = parse_single(written)
         if address is not None:
             holes[address] = f"pre-allocated to {claim}"
-    granted = _granted_holes(contents, family)
+    granted = _find_granted_holes(contents, family)
     for hole, note in sorted(holes.items(), key=lambda item: (item[0].family, item[0].first)):
         if hole.family == family and cidr.contains(hole) and hole not in granted:
             yield Reserved(hole, note)
 
 
-def _holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool) -> AddressHolder:
+def _build_holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool) -> AddressHolder:
+    """Return a holder as a view shows it; a missing claim is shown by its key alone."""
     claim = contents.find_claim(holder)
     meta = None if claim is None else claim.metadata
     return AddressHolder(
-        _kind(contents, holder),
+        _describe_kind(contents, holder),
         holder.key,
-        tenant=str(holder.key) if claim is None else _tenant(claim),
+        tenant=str(holder.key) if claim is None else _find_tenant(claim),
         purpose=PURPOSE,
         promised=is_promised,
         releasing=meta is not None and meta.terminating,
@@ -166,21 +175,22 @@ def _holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool) -> A
     )
 
 
-def _kind(contents: IPPoolContents, holder: Holder) -> str:
+def _describe_kind(contents: IPPoolContents, holder: Holder) -> str:
     """Return the kind of a holder as people read it."""
-    side = contents.caches.sides.get(holder.kind)
-    return holder.kind if side is None else side.side.claims.kind
+    caches = contents.caches.sides.get(holder.kind)
+    # A journal may name a kind that is not served here; its full name is shown.
+    return holder.kind if caches is None else caches.side.claims.kind
 
 
-def _tenant(claim: EitherClaim) -> str:
+def _find_tenant(claim: EitherClaim) -> str:
     """Return the cluster of a claim by its label, or else the claim itself."""
     meta = claim.metadata
     name = meta.labels.get(CLUSTER_LABEL)
     return f"{meta.namespace}/{name}" if name else str(meta.key)
 
 
-def _waiting(contents: IPPoolContents) -> Iterator[PoolRequest]:
-    """Yield the claims without an address."""
+def _list_requests(contents: IPPoolContents) -> Iterator[PoolRequest]:
+    """Yield the request of each claim that waits for an address."""
     families: Sequence[Family] = sorted(
         {layout.family for layout in contents.space.layouts.values()}
     )
@@ -189,7 +199,7 @@ def _waiting(contents: IPPoolContents) -> Iterator[PoolRequest]:
         yield PoolRequest(
             waiting.kind,
             meta.key,
-            tenant=_tenant(waiting.claim),
+            tenant=_find_tenant(waiting.claim),
             purpose=PURPOSE,
             since=meta.creationTimestamp,
             reason=waiting.error or "not looked at yet",

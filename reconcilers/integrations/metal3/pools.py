@@ -1,10 +1,10 @@
 """One pass over one IPPool, from which claims of both kinds are served.
 
-being deleted?     hand out nothing; go when nothing names it and nothing is promised
+being deleted?     hand out nothing; remove the finalizer once nothing names it or is promised
 of a Cluster?      write labels and owner, as metal3 does
 paused, or its Cluster missing?   hand out nothing
 no finalizer?      add it
-no memory?         fence it: void whatever was promised before
+no journal?        fence it: void whatever was promised before
 otherwise          read, choose, write the journal, write IPAddresses and claims, then the status
 """
 
@@ -75,23 +75,26 @@ class ServedKinds:
         """Whether discovery has answered since a definition changed."""
 
     def check(self, pool: Key, journal: Journal) -> None:
-        """Check that no other replica serves a kind that this one does not see.
+        """Check that no other replica serves a kind of claims that this process does not serve.
+
+        A journal with entries of such a kind is the sign of another replica.
 
         Args:
             journal: of the pool.
 
         Raises:
-            Behind: another replica may serve such a kind.
+            Behind: another replica may serve such a kind, or the kinds are not known.
         """
         if not self.is_known:
             raise Behind(UNKNOWN_RETRY, "it is not known which kinds of claims are served")
-        kinds = {kind.claim_kind for kind in self.kinds}
-        missing = {JOURNALS.kind, *(kind for kind, _ in JOURNALS.others)} - kinds
+        served_kinds = {kind.claim_kind for kind in self.kinds}
+        missing = {JOURNALS.kind, *(kind for kind, _ in JOURNALS.others)} - served_kinds
         revisions = [(kind, journal.revisions[kind]) for kind in missing & set(journal.revisions)]
         promises = [promise for promise in journal.promises if promise.kind in missing]
         if not revisions and not promises:
             self._absent.forget(pool)
             return
+        # If these entries change, another replica works on the pool.
         entry = tuple(sorted(revisions)), tuple(promises)
         self._absent.check(pool, entry, ", ".join(sorted(missing)))
 
@@ -146,11 +149,11 @@ class Metal3Pools(
         if pool.metadata.terminating:
             return pool, await self._reconcile_deleted(pool)
         is_paused, why = self._caches.pool_is_paused(pool), self._caches.why_pool_stops(pool)
-        patch = self._missing_metadata(pool, add_finalizer=not why)
+        patch = self._build_metadata_patch(pool, add_finalizer=not why)
         if patch:
             with writing_pool():
-                at = Version.from_object(pool)
-                pool = await self._client.patch(POOLS, at, {"metadata": patch})
+                version = Version.from_object(pool)
+                pool = await self._client.patch(POOLS, version, {"metadata": patch})
         if is_paused:
             # Nothing is handed out, so a fence waits for the end of the pause.
             return pool, SETTLED
@@ -228,8 +231,14 @@ class Metal3Pools(
         waits = [await kind.refuse_waiting(pool, why) for kind in self._served.kinds]
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
-    def _missing_metadata(self, pool: Metal3Pool, *, add_finalizer: bool) -> dict[str, Any]:
-        """Return a patch of labels, owner and finalizer that a pool lacks; empty for nothing."""
+    def _build_metadata_patch(self, pool: Metal3Pool, *, add_finalizer: bool) -> dict[str, Any]:
+        """Return the metadata patch that a pool needs; empty if it needs none.
+
+        The patch has the finalizer, and for a pool of a Cluster its labels and its owner.
+
+        Args:
+            add_finalizer: whether the pool hands out addresses, so that it needs the finalizer.
+        """
         meta, patch = pool.metadata, dict[str, Any]()
         if add_finalizer and POOL_FINALIZER not in meta.finalizers:
             patch["finalizers"] = [*meta.finalizers, POOL_FINALIZER]
@@ -249,15 +258,16 @@ class Metal3Pools(
         return patch
 
     async def _reconcile_deleted(self, pool: Metal3Pool) -> Outcome:
-        """Take the finalizer off when nothing names the pool and nothing is promised.
+        """Remove the finalizer once nothing names the pool and nothing is promised.
 
-        What may still be promised is voided before, so that no late write can come after.
+        Open promises are voided first, so that no late write gives an address of a deleted pool.
         """
+        # `clusterctl move` removes finalizers and objects by itself.
         is_moved = DELETE_FOR_MOVE in pool.metadata.annotations
         if not has_finalizer(pool, POOL_FINALIZER) or is_moved:
             return SETTLED
         if self._caches.pool_is_paused(pool):
-            return SETTLED
+            return SETTLED  # an event leads to the next pass when the pause ends
         journal = JOURNALS.read(pool)
         self._served.check(pool.metadata.key, journal)
         kinds = self._served.kinds
@@ -275,7 +285,10 @@ class Metal3Pools(
 def _owners_with_cluster(
     pool: Metal3Pool, cluster: Cluster, kind: Resource[Cluster]
 ) -> list[dict[str, Any]] | None:
-    """Return the owners of a pool with its Cluster among them; None if they are right."""
+    """Return the owners of a pool with its Cluster added; None if the Cluster is one already.
+
+    An earlier Cluster of the same name is removed.
+    """
     meta = cluster.metadata
     reference = OwnerReference(kind.api_version, kind.kind, meta.name, meta.uid, controller=False)
     others: list[OwnerReference] = []

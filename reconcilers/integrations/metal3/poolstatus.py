@@ -1,10 +1,10 @@
-"""The status of an IPPool: which claims have which addresses, in metal3's form.
+"""Write the status of an IPPool: which claims have which addresses, in metal3's form.
 
-It is for metal3's webhook, for people and for a return to its controller. It is never read back.
-It has no conditions: the definition of the kind prunes them.
+The status is for metal3's webhook, for people and for a return to metal3's controller. Decisions
+never depend on it. It has no conditions, because the definition of the kind prunes them.
 
-The addresses of a pool are kept from pass to pass, and only those of claims that changed are read
-again: otherwise each pass of a release would cost as much as the pool is large.
+The addresses of a pool are kept from pass to pass. Only those of claims that have changed are read
+again; otherwise each pass would cost as much as the pool is large.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,9 +30,9 @@ class _KeptIndexes:
     """The addresses of a pool by the names of their claims, as the caches showed them.
 
     Args:
-        space: what the pool may hand out; with another one all addresses are read again.
+        space: what the pool may hand out; if that changes, all addresses are read again.
         indexes: the addresses.
-        changed: the names of claims that changed since.
+        changed: the names of claims that have changed since the addresses were read.
     """
 
     space: EntrySpace
@@ -57,7 +57,7 @@ class PoolIndexes:
             side.visit(self._follow)
 
     async def write(self, pool: Metal3Pool, space: EntrySpace) -> Metal3Pool:
-        """Write which claims have which addresses, if the pool shows something else.
+        """Write which claims have which addresses, if the pool's status differs.
 
         Args:
             pool: as it was written last.
@@ -73,7 +73,7 @@ class PoolIndexes:
         changed: dict[str, str | None] = {
             claim: address for claim, address in current.items() if previous.get(claim) != address
         }
-        changed |= dict.fromkeys(previous.keys() - current.keys())
+        changed |= dict.fromkeys(previous.keys() - current.keys())  # None deletes an entry
         status: Mapping[str, Any] = {"indexes": changed, "lastUpdated": rfc3339(self._clock.now())}
         return await self._client.patch_status(POOLS, pool, status)
 
@@ -85,15 +85,15 @@ class PoolIndexes:
         """Return the addresses of a pool by the names of their claims, as the caches show them.
 
         If claims of both kinds have one name, the address of the IPClaim is returned. Texts that
-        are no address, and addresses that the definition of the kind refuses, are left out: they
-        would make the API server refuse the whole status.
+        are no address, and addresses that the definition of the kind does not allow, are left out:
+        the API server would reject the whole status.
         """
-        # Taken out until all is up to date: should anything raise, the next call reads all anew.
+        # Removed until all is up to date: if anything raises, the next call reads all addresses.
         kept = self._kept.pop(pool, None)
         if kept is None or kept.space is not space:
-            kept = _KeptIndexes(space, {}, self._names_in(pool))
+            kept = _KeptIndexes(space, {}, self._list_names(pool))
         for name in kept.changed:
-            addresses = self._addresses_of(pool, space, name)
+            addresses = self._list_addresses(pool, space, name)  # the best one comes first
             if (address := next(addresses, None)) is not None:
                 kept.indexes[name] = address
             else:
@@ -102,14 +102,14 @@ class PoolIndexes:
         self._kept[pool] = kept
         return kept.indexes
 
-    def _names_in(self, pool: Key) -> set[str]:
+    def _list_names(self, pool: Key) -> set[str]:
         """Return the names of all claims of a pool, and of those that its IPAddresses name."""
         names: set[str] = set()
         for side in self._caches.sides.values():
             names.update(side.visit(partial(_names_of_kind, pool)))
         return names
 
-    def _addresses_of(self, pool: Key, space: EntrySpace, name: str) -> Iterator[str]:
+    def _list_addresses(self, pool: Key, space: EntrySpace, name: str) -> Iterator[str]:
         """Yield the addresses of claims of a name, those of the IPClaim first.
 
         Of several IPAddresses of a claim, the one that its status names comes first.
@@ -118,15 +118,18 @@ class PoolIndexes:
             yield from side.visit(partial(_addresses_of_kind, pool, space, name))
 
     def _follow(self, side: SideCaches[ClaimT, AddressT], /) -> None:
+        """Note each change of the claims and IPAddresses of one kind."""
         side.claims.subscribe(partial(self._note_claim, side))
         side.addresses.subscribe(partial(self._note_address, side))
 
     def _note_claim(self, side: SideCaches[ClaimT, AddressT], change: Change[ClaimT]) -> None:
+        """Note a changed claim in its pool, and in the pool that it named before."""
         for claim in (change.old, change.new):
             if claim is not None:
                 self._note(side.side.pool_of_claim(claim), claim.metadata.name)
 
     def _note_address(self, side: SideCaches[ClaimT, AddressT], change: Change[AddressT]) -> None:
+        """Note the claim of a changed IPAddress, as it names it now and as it did before."""
         for address in (change.old, change.new):
             if address is not None:
                 claim = side.side.claim_of_address(address)
@@ -134,6 +137,7 @@ class PoolIndexes:
                     self._note(side.side.pool_of_address(address), claim.name)
 
     def _note(self, pool: Key | None, name: str) -> None:
+        """Note that claims of a name have changed; a pool without entry reads all anyway."""
         kept = None if pool is None else self._kept.get(pool)
         if kept is not None:
             kept.changed.add(name)
@@ -152,7 +156,11 @@ def _names_of_kind(pool: Key, side: SideCaches[ClaimT, AddressT], /) -> Iterator
 def _addresses_of_kind(
     pool: Key, space: EntrySpace, name: str, side: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[str]:
-    """Yield the addresses of a claim of one kind, as `PoolIndexes` orders them."""
+    """Yield the addresses of a claim of one kind in the order in which they are preferred.
+
+    First comes the IPAddress that the status names, then other IPAddresses by name, then the
+    address that the name in the status stands for, whose IPAddress may be missing.
+    """
     key = Key(pool.namespace, name)
     claim = side.claims.get(key)
     is_of_pool = claim is not None and side.side.pool_of_claim(claim) == pool

@@ -1,7 +1,7 @@
-"""What is refused of metal3's objects, in the words of its webhooks. Pure functions.
+"""The rules for metal3's objects, with the messages of metal3's webhooks. Pure functions.
 
-An address that lay outside of the entries before an edit is no fault of the edit. What is in use
-is read from the server by the caller, and not from `status.indexes`, which is a moment behind.
+An address that lay outside of the entries before an edit is no fault of the edit. The caller reads
+the addresses in use from the API server, because `status.indexes` may be behind.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from reconcilers.integrations.metal3.api import (
 from reconcilers.integrations.metal3.entries import parse_single, space_of, span_of
 
 MOST_RANDOM = 2**63
-"""An entry of a random pool has fewer addresses."""
+"""An entry of a pool with random addresses must have fewer addresses than this."""
 EMPTY = "cannot be empty"
 NO_ADDRESS = "is not a valid IP address"
 UNCHANGEABLE = "cannot be modified"
@@ -65,7 +65,7 @@ def find_lost_addresses(
     for used in sorted(set(in_use)):
         address = parse_single(used)
         if address is None or after.entry_of(address) is not None:
-            continue
+            continue  # the edit leaves no such address out
         if before is None or before.entry_of(address) is not None:
             yield _invalid("spec.pools", used, "is in use but out of bounds of the pools given")
 
@@ -112,6 +112,12 @@ def find_address_changes(new: Metal3Address, old: Metal3Address) -> Iterator[Cau
 
 
 def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iterator[Cause]:
+    """Yield the faults of an entry of a pool.
+
+    Args:
+        field: its path, for the messages.
+        is_random: whether the pool hands out random addresses, so that an entry needs bounds.
+    """
     if not (entry.start or entry.end or entry.subnet):
         message = "pool entry must specify at least one of start, end, or subnet"
         yield _invalid(field, "", message)
@@ -130,27 +136,32 @@ def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iter
 
 
 def _is_after(start: AddressRange, end: AddressRange) -> bool:
+    """Return whether a start lies after an end; False if their families differ."""
     return start.family == end.family and start.first > end.first
 
 
 def _find_preallocation_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
-    space, claims = space_of(spec), dict[AddressRange, str]()
-    word = "bonds" if is_new else "bounds"  # the first is metal3's, and people search for it
+    """Yield the pre-allocations outside of the entries, and those of one address to two claims."""
+    space = space_of(spec)
+    claims = dict[AddressRange, str]()
+    word = "bonds" if is_new else "bounds"  # metal3's webhook writes "bonds" for a new pool
     for claim, written in spec.preAllocations.items():
         field, address = f"spec.preAllocations[{claim}]", space.preallocations[claim]
         if address is None or space.entry_of(address) is None:
             yield _invalid(field, written, f"is out of {word} of the pools given")
             continue
-        other = claims.setdefault(address, claim)
+        other = claims.setdefault(address, claim)  # the first claim with this address
         if other != claim:
             message = f'IP address is already pre-allocated to claim "{other}"'
             yield _invalid(field, written, message)
 
 
 def _invalid_random(field: str, value: str, why: str) -> Cause:
+    """Return the fault of a value that a pool with random addresses cannot have."""
     message = f'cannot be used with allocationStrategy "random": {why}'
     return _invalid(field, value, message)
 
 
 def _invalid(field: str, value: object, message: str) -> Cause:
+    """Return the fault of a field in the form of the API server's `field.Invalid`."""
     return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {message}")

@@ -55,8 +55,8 @@ class ServedMetal3Kinds:
     """Which of the kinds are served.
 
     Args:
-        is_complete: whether all three kinds of metal3 are.
-        contract: the kinds of Cluster API's contract.
+        is_complete: whether all three kinds of metal3 are served.
+        contract: the served kinds of Cluster API's contract.
     """
 
     is_complete: bool
@@ -86,12 +86,14 @@ class Metal3(Integration[ServedMetal3Kinds]):
 
     @override
     def _suffices(self, kinds_served: ServedMetal3Kinds) -> bool:
+        """Return whether all kinds are served, also the optional ones of Cluster API."""
         contract = kinds_served.contract
         kinds = (contract.claims, contract.addresses, contract.clusters)
         return kinds_served.is_complete and None not in kinds
 
     @override
     def _end(self) -> None:
+        # Passes that still run must not serve claims before discovery has answered again.
         if self._kinds is not None:
             self._kinds.is_known = False
 
@@ -186,13 +188,14 @@ class Metal3(Integration[ServedMetal3Kinds]):
                 f"metal3-{side.side.claims.kind.lower()}",
                 side.visit(reconcile_claims),
                 watches=watches.of_claims(name),
-                # Half: the finalizers of a burst must not hold up its first addresses.
+                # Half of the width: the writes of finalizers for many new claims must not delay
+                # the first addresses.
                 concurrency=max(1, settings.width // 2),
                 group=lambda key: key.namespace,
             )
         figures = KeptFigures(partial(list_figures, caches))
         pools.cache.subscribe(figures.note)
-        if clusters is not None:  # their pauses decide who waits
+        if clusters is not None:  # claims of a paused Cluster do not count as waiting
             clusters.cache.subscribe(figures.note)
         for side in sides.values():
             side.claims.subscribe(figures.note)

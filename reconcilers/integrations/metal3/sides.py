@@ -78,7 +78,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @abstractmethod
     def shown_error(self, claim: ClaimT) -> Hashable:
-        """Return the error of a claim, in a form that is equal for claims with equal errors."""
+        """Return the error that a claim shows, as a value to group claims with equal errors by."""
 
     @abstractmethod
     def error_of(self, claim: ClaimT) -> str:
@@ -86,7 +86,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @abstractmethod
     def shows(self, claim: ClaimT, problem: ClaimProblem) -> bool:
-        """Return whether nothing has to be written for a claim to show a problem."""
+        """Return whether a claim shows a problem already, or should not show it at all."""
 
     @abstractmethod
     def status_of_problem(
@@ -96,8 +96,8 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
         Args:
             claim: as it was read.
-            problem: why.
-            now: the time.
+            problem: why it has no address.
+            now: the time, for conditions.
         """
 
     @abstractmethod
@@ -114,15 +114,17 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @abstractmethod
     def correction(self, claim: ClaimT, address: AddressT, now: datetime) -> Mapping[str, Any]:
-        """Return the patch of the status of a claim that shows more than its IPAddress, or less.
+        """Return the patch that corrects the status of a claim that has its IPAddress.
+
+        An IPClaim may still show an error; an IPAddressClaim may lack its condition Ready.
 
         Args:
-            claim: whose status names the IPAddress.
+            claim: its status names the IPAddress.
             address: the IPAddress.
-            now: the time.
+            now: the time, for conditions.
 
         Returns:
-            Empty if the status is as it should be.
+            The patch; empty if the status is right.
         """
 
     @abstractmethod
@@ -136,14 +138,14 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """Return the spec of a new IPAddress.
 
         Args:
-            claim: that it is for.
-            address: a single one.
-            settings: what it says beside its address.
+            claim: the claim that gets the IPAddress.
+            address: a single address.
+            settings: the gateway, prefix and DNS servers of the IPAddress.
         """
 
     @abstractmethod
     def settings_of(self, address: AddressT) -> AddressSettings:
-        """Return the settings of an IPAddress: all that it says beside its address."""
+        """Return the gateway, prefix and DNS servers of an IPAddress."""
 
     def is_claim_reference(self, owner: OwnerReference) -> bool:
         """Return whether an owner is of the kind of claims."""
@@ -151,7 +153,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         return (group, owner.kind) == (self.claims.group, self.claims.kind)
 
     def is_owner_kind(self, owner: OwnerReference) -> bool:
-        """Return whether an owner is of a kind of which an IPAddress has just one owner."""
+        """Return whether an owner is an IPPool or a claim: an IPAddress has one owner of each."""
         return is_pool_reference(owner) or self.is_claim_reference(owner)
 
     def owning_claim(self, address: AddressT) -> OwnerReference | None:
@@ -162,8 +164,9 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
     def is_made_for_claim(self, address: AddressT) -> bool:
         """Return whether a controller made or adopted an IPAddress, so that it may be deleted.
 
-        A person may create an IPAddress before its claim: that has no claim as owner. It may have
-        the pool as owner, to be moved with it, so with a pool alone the finalizer decides.
+        A person may create an IPAddress before its claim. Such an IPAddress has no claim as owner.
+        It may have the pool as owner, so that `clusterctl move` takes it along. So if the pool is
+        the only owner, our finalizer tells whether a controller made it.
         """
         if self.owning_claim(address) is not None:
             return True
@@ -172,9 +175,9 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         return has_finalizer and any(map(is_pool_reference, owners))
 
     def is_of(self, address: AddressT, claim: ClaimT) -> bool:
-        """Return whether an IPAddress is for exactly this claim, or for no claim of its name yet.
+        """Return whether an IPAddress names this claim and no other claim of the name owns it.
 
-        Its claim has this name, and is among its owners by uid, or no claim is.
+        An owner with another uid is an earlier claim of the same name.
         """
         if self.claim_of_address(address) != claim.metadata.key:
             return False
@@ -188,6 +191,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @override
     def waits(self, claim: ClaimT) -> bool:
+        # Without finalizer, the claim could be deleted without releasing its address.
         meta = claim.metadata
         has_finalizer = self.claim_finalizer in meta.finalizers
         return has_finalizer and not meta.terminating and not self.address_name(claim)
@@ -247,7 +251,8 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
 
     @override
     def shows(self, claim: Metal3Claim, problem: ClaimProblem) -> bool:
-        # An errorMessage is for good in the eyes of its reader: none for a pool that is not ready.
+        # The reader of an errorMessage gives up for good, so a pool that is not ready yet is
+        # reported by an event alone.
         is_silent = problem.reason == POOL_NOT_READY
         return is_silent or claim.status.errorMessage == problem.message
 

@@ -1,7 +1,8 @@
-"""What a claim gets of its pool.
+"""Choose the address that a claim gets of its pool.
 
-In this order: the IPAddress that names it, its pre-allocation, the address of its annotation, or a
-free address of the first entry that has one. Passes over pools carry it out.
+A claim gets the first of these: the address of an IPAddress that names the claim, its
+pre-allocation, the address of its annotation, a free address of the first entry that has one.
+Passes over pools write the choice.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,13 +35,14 @@ from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, PromisedRange
 
 RANDOM_TRIES = 8
-"""So many random addresses are tried before the free ones are looked through."""
+"""How many random addresses are tried before the free ranges are listed."""
 
 
 class TakenAddresses:
     """The addresses that are promised, or chosen in this pass, for claims of all kinds.
 
-    Holdings do not show them, and a hole of an entry is in no space that could.
+    The holdings show only addresses that are written to claims. A space cannot keep these, because
+    some are holes of an entry, which are in no space.
 
     Args:
         promises: the open promises of the pool.
@@ -100,31 +102,32 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         return self._side.shows(asker, ClaimProblem(refused.reason, refused.message))
 
     def take(self, asker: ClaimT) -> Taken | None:
-        """Take the address to promise to a claim; None if it must not be served now.
+        """Take the address to promise to a claim; None if the claim must not be served now.
 
         Raises:
-            Refused: there is none for it.
+            Refused: the pool has no address for the claim.
         """
         if self._caches.why_claim_stops(asker):
-            return None
-        addresses = self._own_addresses(asker)
+            return None  # the claim or its Cluster is paused
+        addresses = self._list_addresses_of(asker)
         if addresses:
-            adopted = self._adopt(asker, addresses)
+            adopted = self._choose_existing(asker, addresses)
             if adopted is None:
                 return None
             address = adopted
         elif self._restores(asker) > 0:
-            return None
+            return None  # a restore from a backup may still bring its IPAddress
         else:
             address = self._take_new(asker)
         self._unavailable.add(address)
-        return Taken((PromisedRange(address),))  # entries may be edited, promises stay
+        # Without the name of a space: the entries may be edited before the promise is kept.
+        return Taken((PromisedRange(address),))
 
-    def _own_addresses(self, claim: ClaimT) -> list[AddressT]:
+    def _list_addresses_of(self, claim: ClaimT) -> list[AddressT]:
         """Return the IPAddresses of this pool that name a claim.
 
-        An IPAddress that the claim owns comes first: only a person's deletion of the status lets a
-        claim wait that owns one. IPAddresses without a claim as owner come next.
+        An IPAddress that the claim owns comes first: such a claim waits only because a person has
+        deleted its status. IPAddresses without a claim as owner come next.
         """
         side = self._side
         addresses = [
@@ -140,23 +143,29 @@ class EntryTaker(Generic[ClaimT, AddressT]):
 
         return sorted(addresses, key=order)
 
-    def _adopt(self, claim: ClaimT, addresses: Sequence[AddressT]) -> AddressRange | None:
-        """Return the address of one of the IPAddresses that name a claim.
+    def _choose_existing(
+        self, claim: ClaimT, addresses: Sequence[AddressT]
+    ) -> AddressRange | None:
+        """Return the address of the first IPAddress whose address no other claim has.
+
+        Args:
+            addresses: the IPAddresses that name the claim, in the order of `_list_addresses_of`.
 
         Returns:
-            None if one is in the way that a frozen replica created late: passes over claims delete
-            it (`claims.py`), and an error would make the reader of the claim give up.
+            The address; None if other claims have all of them, and a replica that was frozen
+            created one of the IPAddresses late. Passes over claims delete that one (`claims.py`).
+            An error would make the reader of the claim give up before that.
 
         Raises:
-            Refused: other claims have all of them, too.
+            Refused: other claims have all of them.
         """
         for address in addresses:
             parsed = parse_single(address.spec.address)
             if parsed is not None and self._is_free(parsed, claim):
                 return parsed
         if any(
-            known.metadata.annotations.get(names.ANNOTATION_MADE_FOR) == claim.metadata.uid
-            for known in addresses
+            address.metadata.annotations.get(names.ANNOTATION_MADE_FOR) == claim.metadata.uid
+            for address in addresses
         ):
             return None
         name = addresses[0].metadata.key
@@ -167,7 +176,12 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         )
 
     def _take_new(self, claim: ClaimT) -> AddressRange:
-        """Take the address of a claim that no IPAddress names."""
+        """Take the pre-allocation, the wish, or a free address for a claim without IPAddress.
+
+        Raises:
+            Refused: the wish is no address, is outside the entries, is held, or differs from the
+                pre-allocation; or no address is free.
+        """
         name, wish = claim.metadata.name, self._side.requested_address(claim)
         requested = parse_single(wish)
         if wish and requested is None:
@@ -183,7 +197,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             return self._take_free()
         if self._space.entry_of(requested) is None:
             raise Refused(ALLOCATION_FAILED, REQUESTED_OUTSIDE)
-        if requested in self._space.preallocated:
+        if requested in self._space.preallocated:  # for another claim
             raise Refused(ALLOCATION_FAILED, REQUESTED_HELD)
         return self._take_exactly(requested, claim, REQUESTED_HELD)
 
@@ -196,13 +210,14 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         return address
 
     def _is_name_taken(self, claim: ClaimT, address: AddressRange) -> bool:
-        """Return whether an IPAddress of the claim, of another pool, has the name of an address.
+        """Return whether another IPAddress of the claim has the name that this address needs.
 
-        The claim is its holder, so its holdings do not show that the name is taken.
+        In the holdings the claim itself holds such an address, so `_is_free` does not find that.
         """
         name = self._space.name_of(address)
         return any(
-            known.metadata.name == name for known in self._view.addresses_of(claim.metadata.key)
+            ip_address.metadata.name == name
+            for ip_address in self._view.addresses_of(claim.metadata.key)
         )
 
     def _is_free(self, address: AddressRange, claim: ClaimT) -> bool:
@@ -224,7 +239,11 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         raise Refused(POOL_EXHAUSTED, EXHAUSTED)
 
     def _take_random(self, space: Space) -> AddressRange:
-        """Take a random free address: of a random one upwards, the first that is free."""
+        """Take a random free address.
+
+        A few random addresses are tried. If none of them is free, the first free address at or
+        above the last one is taken, or else the lowest free address.
+        """
         span = space.layout.cidr
         start = span.first
         for _ in range(RANDOM_TRIES):
@@ -234,7 +253,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             except RequestRefused:
                 continue
         extents = list(space.free_extents())
-        after = (extent for extent in extents if extent.last >= start)
-        extent = next(after, extents[0])
+        extents_above = (extent for extent in extents if extent.last >= start)
+        extent = next(extents_above, extents[0])
         address = max(extent.first, start) if extent.last >= start else extent.first
         return space.pin(AddressRange(address, address, span.family))

@@ -1,7 +1,7 @@
-"""Validates metal3's objects, whose rules are in the integration.
+"""Validate metal3's objects by the rules of `rules`.
 
-What is in use of a pool is read from the server: `status.indexes` may be a moment behind, and
-edits that give up addresses are rare.
+The addresses of a pool that are in use are read from the API server, because `status.indexes` may
+be behind. Edits that remove addresses are rare, so that this costs little.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -45,8 +45,13 @@ class Metal3PoolValidator:
         return self._verdict(new, is_new=True)
 
     async def review_update(self, new: Metal3Pool, old: Metal3Pool | None) -> Verdict:
-        """Validate an edit; IPAddresses are read only if the pool may lose some."""
-        verdict, before = self._verdict(new, is_new=False), None if old is None else old.spec
+        """Validate an edit; IPAddresses are read only if the pool may lose addresses.
+
+        Args:
+            old: the pool before; None if it cannot be decoded.
+        """
+        verdict = self._verdict(new, is_new=False)
+        before = None if old is None else old.spec
         if before is not None:
             causes = (*verdict.causes, *rules.find_pool_changes(new.spec, before))
             verdict = Verdict(causes, verdict.warnings)
@@ -61,6 +66,7 @@ class Metal3PoolValidator:
         return NOTHING
 
     def _verdict(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
+        """Return the faults of a pool, with a warning if other pools share its addresses."""
         warnings: list[str] = []
         if sentence := self._spaces.sharing(offers_of(new)).sentence:
             warnings.append(f"spec.pools: {sentence}")

@@ -1,4 +1,7 @@
-"""Which changes of claims, IPAddresses, pools and Clusters enqueue what."""
+"""Enqueue pools and claims when claims, IPAddresses, pools or Clusters change.
+
+A side is one kind of claims with the kind of its IPAddresses.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,11 +23,12 @@ from reconcilers.spaces.announcing import OverlapAnnouncer
 
 @dataclass(frozen=True, slots=True)
 class SideInformers(Generic[ClaimT, AddressT]):
-    """The informers of one kind of claims, and which changes of them enqueue what.
+    """The informers of one kind of claims, and the pools and claims that their changes enqueue.
 
     Args:
         side: the caches of the kind.
-        addresses: its IPAddresses.
+        claims: the claims.
+        addresses: the IPAddresses of these claims.
     """
 
     side: SideCaches[ClaimT, AddressT]
@@ -37,10 +41,10 @@ class SideInformers(Generic[ClaimT, AddressT]):
         """Return the watches of the controller of IPPools.
 
         Args:
-            gather: seconds that changes wait to be taken in by one pass over their pool.
-            pools_near: returns the pools that an object may concern that cannot be decoded.
+            gather: seconds to gather changes before one pass over their pool.
+            pools_near: returns the pools that an undecodable object may concern.
         """
-        return (
+        return (  # None: every change counts
             Watch(self.claims, self.pools_of_claim, None, gather, unreadable=pools_near),
             Watch(self.addresses, self._pools_of_address, None, gather, unreadable=pools_near),
         )
@@ -48,12 +52,12 @@ class SideInformers(Generic[ClaimT, AddressT]):
     def of_claims(self) -> Sequence[Trigger]:
         """Return the watches of the controller of the claims."""
         return (
-            Watch(self.claims, to_self, self._concerns_claim, unreadable=lambda claim: [claim]),
-            Watch(self.addresses, self._claims_of_address, self._concerns_claim_of),
+            Watch(self.claims, to_self, self._needs_pass, unreadable=lambda claim: [claim]),
+            Watch(self.addresses, self._claims_of_address, self._needs_pass_over_claim),
         )
 
     def claims_of_pool(self, pool: Key) -> set[Key]:
-        """Return the claims that name a pool, and those of its IPAddresses."""
+        """Return the claims that name a pool, and the claims that its IPAddresses name."""
         keys = {claim.metadata.key for claim in self.side.claims.by_index(SPACE_INDEX, str(pool))}
         for address in self.side.addresses.by_index(SPACE_INDEX, str(pool)):
             keys.update(self._claims_of_address(address))
@@ -75,30 +79,38 @@ class SideInformers(Generic[ClaimT, AddressT]):
         return () if pool is None else (pool,)
 
     def _pools_of_address(self, address: AddressT) -> Iterable[Key]:
+        """Return the pool of an IPAddress, and the pools that could give its name."""
         return list(self.side.pools_of_address(address))
 
     def _claims_of_address(self, address: AddressT) -> Iterable[Key]:
+        """Return the claim that an IPAddress names; empty if it names none."""
         claim = self.side.side.claim_of_address(address)
         return () if claim is None else (claim,)
 
-    def _concerns_claim(self, change: Change[ClaimT]) -> bool:
-        """Return whether anything may have to be done about a claim itself.
+    def _needs_pass(self, change: Change[ClaimT]) -> bool:
+        """Return whether a change of a claim needs a pass over the claim.
 
-        Not if only its status changed, unless the status named an IPAddress before.
+        - A new claim needs its finalizer, and changed metadata may pause or delete the claim.
+        - If only the status has changed and named no IPAddress before, a pass over the pool has
+          written it: nothing is left to do.
+        - If it named an IPAddress before, others may have changed it, and it may need correction.
         """
         old = change.old
         if old is None or metadata_changed(change):
             return True
         return bool(self.side.side.address_name(old))
 
-    def _concerns_claim_of(self, change: Change[AddressT]) -> bool:
-        """Return whether anything may have to be done about the claim of an IPAddress.
+    def _needs_pass_over_claim(self, change: Change[AddressT]) -> bool:
+        """Return whether a change of an IPAddress needs a pass over its claim.
 
-        Not if it was created just now for a claim that exists.
+        Passes over pools create IPAddresses for claims that wait; such a creation needs none. All
+        other changes do, and so does an IPAddress whose claim is gone, is being deleted, or names
+        an IPAddress already.
         """
-        new, side = change.new, self.side.side
+        new = change.new
+        side = self.side.side
         if new is None or change.old is not None or not side.is_made_for_claim(new):
-            return True
+            return True  # deleted, changed, or created by a person
         key = side.claim_of_address(new)
         claim = None if key is None else self.side.claims.get(key)
         return claim is None or claim.metadata.terminating or bool(side.address_name(claim))
@@ -112,13 +124,13 @@ EitherInformers = (
 
 @dataclass(frozen=True, slots=True)
 class Metal3Watches:
-    """Which changes enqueue what.
+    """The watches of the controllers of IPPools and of claims.
 
     Args:
         pools: IPPools.
         sides: the kinds of claims, by the full name of the kind.
         clusters: Clusters; None where they are not served.
-        gather: seconds that changes wait to be taken in by one pass over their pool.
+        gather: seconds to gather changes before one pass over their pool.
         overlaps: announces pools whose overlaps with others have changed.
     """
 
@@ -144,6 +156,7 @@ class Metal3Watches:
 
         def claims_of_cluster(cluster: Key) -> Iterable[Key]:
             keys = informers.claims_of_cluster(cluster)
+            # A paused Cluster pauses its pools, and these pause their claims.
             for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster)):
                 keys.update(informers.claims_of_pool(pool.metadata.key))
             return keys
@@ -157,11 +170,12 @@ class Metal3Watches:
         return watches
 
     def _pools_near(self, key: Key) -> Iterable[Key]:
-        """Return the pools that an object may concern that cannot be decoded."""
+        """Return the pools of a namespace: one of its undecodable objects may concern any."""
         keys = (pool.metadata.key for pool in self.caches.pools)
         return [pool for pool in keys if pool.namespace == key.namespace]
 
     def _pools_of_cluster(self, cluster: Key) -> Iterable[Key]:
+        """Return the pools that belong to a Cluster, and those that its claims name."""
         keys = {
             pool.metadata.key for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster))
         }
