@@ -31,10 +31,11 @@ from controller.slices import SLICE, batches, exhaust
 from controller.unreadables import UnreadableObjects
 
 T = TypeVar("T", bound=Object)
+T_co = TypeVar("T_co", bound=Object, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Change(Generic[T]):
+class Change(Generic[T_co]):
     """How one object changed in the cache.
 
     Args:
@@ -46,8 +47,8 @@ class Change(Generic[T]):
             state of the object.
     """
 
-    old: T | None
-    new: T | None
+    old: T_co | None
+    new: T_co | None
     initial: bool = False
     final_state_unknown: bool = False
 

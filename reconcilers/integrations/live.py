@@ -5,17 +5,18 @@ definitions. A platform that is not served shows nothing. Of pools of which a ki
 only the total is known.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TypeVar
 
 import anyio
 
-from controller.cache import Cache, Change
+from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
 from controller.errors import ControllerError, Forbidden, NotFound
+from controller.indexes import IndexFunction
 from controller.informer import Informer
 from controller.jobs import run_in_background
 from controller.meta import Key, Object
@@ -23,7 +24,7 @@ from controller.resource import Resource
 from controller.transport import Transport
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.integrationnames import INTEGRATIONS
-from reconcilers.integrations.core.live import Indexes, Live, PlatformSource, WatchedResource
+from reconcilers.integrations.core.live import Live, PlatformSource, WatchedResource
 from reconcilers.integrations.core.platforms import Platform
 from reconcilers.integrations.core.scopedlists import NotRead, readable_namespace
 from reconcilers.integrations.core.views import Views, Wanted, every_pool, merge_views
@@ -39,6 +40,7 @@ FIRST_SECONDS = 3.0
 """What has not been listed by then is not waited for."""
 
 Changed = Callable[[Collection[PoolName]], None]
+ObjectT = TypeVar("ObjectT", bound=Object)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class _Session:
     not_read: Sequence[NotRead]
 
     @property
-    def watched(self) -> Sequence[WatchedResource]:
+    def watched(self) -> Sequence[WatchedResource[Object]]:
         return self.live.watched if self.live is not None else ()
 
     @property
@@ -64,7 +66,7 @@ class _Session:
         return self.live if is_answered and not any(map(_is_gone, informers)) else None
 
     @property
-    def readable(self) -> Sequence[WatchedResource]:
+    def readable(self) -> Sequence[WatchedResource[Object]]:
         """The kinds that the user may read, at least in one namespace."""
         return [
             watched
@@ -74,27 +76,22 @@ class _Session:
 
     def list_concerned_pools(self) -> set[PoolName]:
         """Return the pools that the platform's objects concern."""
-        return {
-            name
-            for watched in self.watched
-            for obj in watched.informer.cache
-            for name in watched.concerned(Change(None, obj))
-        }
+        return {name for watched in self.watched for name in watched.list_concerned_pools()}
 
 
-def _is_forbidden(informer: Informer[Any]) -> bool:
+def _is_forbidden(informer: Informer[Object]) -> bool:
     """Return whether a kind may not be read."""
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, Forbidden)
 
 
-def _is_gone(informer: Informer[Any]) -> bool:
+def _is_gone(informer: Informer[Object]) -> bool:
     """Return whether a kind is not served any more."""
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, NotFound)
 
 
-def _is_unknown(informer: Informer[Any]) -> bool:
+def _is_unknown(informer: Informer[Object]) -> bool:
     """Return whether there may be objects of a kind that were not read.
 
     The kind is refused, or has not been listed yet. A kind that is not served any more has none.
@@ -247,7 +244,7 @@ class LiveViews:
     async def _follow(self, session: _Session) -> None:
         """Keep a platform current until its scope is cancelled."""
         for watched in session.watched:
-            watched.informer.cache.subscribe(self._notifier(watched))
+            watched.subscribe(self._notify)
             watched.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
         try:
             with session.scope:
@@ -272,17 +269,13 @@ class LiveViews:
         names = session.live.names() if session.live is not None else ()
         self._notify({*session.list_concerned_pools(), *names})
 
-    def _notifier(self, watched: WatchedResource) -> Callable[[Change[Any]], None]:
-        def notify(change: Change[Any]) -> None:
-            self._notify(list(watched.concerned(change)))
-
-        return notify
-
     def _notify(self, pools: Collection[PoolName] = ()) -> None:
         if self._changed is not None:
             self._changed(pools)
 
-    def _informer(self, resource: Resource[Object], indexes: Indexes) -> Informer[Any]:
+    def _informer(
+        self, resource: Resource[ObjectT], indexes: Mapping[str, IndexFunction[ObjectT]], /
+    ) -> Informer[ObjectT]:
         within = readable_namespace(resource, self._not_read) or ""
         return Informer(
             resource,

@@ -7,11 +7,11 @@ version, fields, finalizers and annotations are the same, because objects outliv
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from controller.conditions import Condition
 from controller.markers import with_config
-from controller.meta import Key, ObjectMeta, OwnerReference
+from controller.meta import Key, Object, ObjectMeta, OwnerReference
 from controller.resource import Resource
 from reconcilers.api import names
 from reconcilers.api.fields import MODEL, Conditions, int32
@@ -196,7 +196,7 @@ GLOBAL_PREFIX_POOL = Resource(
     GlobalInClusterPrefixPool,
     namespaced=False,
 )
-POOLS: tuple[Resource[Any], ...] = (
+POOLS: tuple[Resource[Pool], ...] = (
     IN_CLUSTER_IP_POOL,
     GLOBAL_IP_POOL,
     IN_CLUSTER_PREFIX_POOL,
@@ -357,11 +357,11 @@ def clusters(version: str) -> Resource[Cluster]:
 CLAIMS = claims(CONTRACT_VERSIONS[0])
 ADDRESSES = addresses(CONTRACT_VERSIONS[0])
 CLUSTERS = clusters(CONTRACT_VERSIONS[0])
-HOLDERS: tuple[Resource[Any], ...] = tuple(
+HOLDERS: tuple[Resource[Object], ...] = tuple(
     kind(version) for version in CONTRACT_VERSIONS for kind in (claims, addresses)
 )
 """The kinds whose objects hold addresses, or wait for some, in all known versions."""
-KINDS: tuple[Resource[Any], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)
+KINDS: tuple[Resource[Object], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)
 """All kinds, each in the version that is preferred."""
 
 

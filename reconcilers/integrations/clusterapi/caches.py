@@ -7,7 +7,7 @@ All reconcilers ask here, so that no event of some other object serves a paused 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -50,10 +50,12 @@ from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Journal, Promise, PromisedRange
 from reconcilers.promises.queue import TenantRow
 
-KINDS: tuple[Resource[Any], ...] = (*api.POOLS, NETWORK_POOL)
-"""All kinds of pools that claims may name."""
 ServedPool = api.Pool | NetworkPool
-"""A pool of one of these kinds."""
+"""A pool that claims may name."""
+KINDS: tuple[Resource[ServedPool], ...] = (*api.POOLS, NETWORK_POOL)
+"""All kinds of pools that claims may name."""
+PoolCache = Cache[api.Pool] | Cache[NetworkPool]
+"""The pools of one of these kinds."""
 
 
 def read_journal(pool: ServedPool) -> Journal:
@@ -67,7 +69,7 @@ _BY_NAME = {(kind.group, kind.kind): kind for kind in KINDS}
 CLUSTER_INDEX = "cluster"
 
 
-def kind_of(ref: PoolRef) -> Resource[Any] | None:
+def kind_of(ref: PoolRef) -> Resource[ServedPool] | None:
     """Return the kind of pool that a claim or address names; None if it is not one of ours."""
     return _BY_NAME.get((ref.apiGroup, ref.kind))
 
@@ -75,7 +77,7 @@ def kind_of(ref: PoolRef) -> Resource[Any] | None:
 class ClaimPool(NamedTuple):
     """A pool that claims name; as text, it is the name of its space in indexes."""
 
-    kind: Resource[Any]
+    kind: Resource[ServedPool]
     key: Key
 
     @override
@@ -83,7 +85,7 @@ class ClaimPool(NamedTuple):
         return space_name(self.kind, self.key)
 
 
-def space_name(kind: Resource[Any], pool: Key) -> str:
+def space_name(kind: Resource[ServedPool], pool: Key) -> str:
     """Return the name of a pool's space, in indexes."""
     return f"{kind.kind}/{pool}"
 
@@ -107,7 +109,7 @@ def why_pool_stops(pool: ServedPool) -> str:
     return "its pool is paused by its annotation" if is_paused(pool.metadata.annotations) else ""
 
 
-def pool_key(kind: Resource[Any], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
+def pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolOutline) -> Key:
     """Return the key of the pool of that kind that a claim or address names."""
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
 
@@ -118,7 +120,7 @@ def promised_address(promise: Promise) -> AddressRange:
     return part.range
 
 
-def can_name(kind: Resource[Any], namespace: str, pool: Key) -> bool:
+def can_name(kind: Resource[ServedPool], namespace: str, pool: Key) -> bool:
     """Return whether claims of a namespace can name a pool; an empty namespace is unknown."""
     return not kind.namespaced or namespace in {"", pool.namespace}
 
@@ -292,7 +294,7 @@ class ClaimCaches:
     claims: Cache[IPAddressClaim]
     addresses: Cache[IPAddress]
     clusters: Cache[Cluster] | None
-    pools: Mapping[str, Cache[Any]]
+    pools: Mapping[str, PoolCache]
     claim_kind: Resource[IPAddressClaim]
     address_kind: Resource[IPAddress]
     logged: set[str] = field(default_factory=set)
@@ -309,7 +311,7 @@ class ClaimCaches:
         While it is False etcd may have been restored from a backup, and the caches may show
         objects that the server has no longer.
         """
-        caches: list[Cache[Any]] = [self.claims, self.addresses, *self.pools.values()]
+        caches = (self.claims, self.addresses, *self.pools.values())
         return all(cache.history_confirmed for cache in caches)
 
     def pool_of(self, obj: IPAddressClaim | IPAddress) -> ServedPool | None:
@@ -318,8 +320,7 @@ class ClaimCaches:
         cache = self.pools.get(kind.kind) if kind is not None else None
         if cache is None or kind is None:
             return None
-        pool: ServedPool | None = cache.get(pool_key(kind, obj))
-        return pool
+        return cache.get(pool_key(kind, obj))
 
     def pool_to_shard_by(self, key: Key) -> Key:
         """Return the key by which the shard of a claim is found: that of its pool.

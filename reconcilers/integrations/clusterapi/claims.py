@@ -14,7 +14,6 @@ Addresses are handed out by the passes over pools (`pools.py`).
 from collections.abc import Callable
 from datetime import datetime
 from functools import partial
-from typing import Any
 
 from controller.cache import Change
 from controller.client import Client
@@ -156,7 +155,11 @@ class ClaimReconciler:
         return SETTLED
 
     async def _keep_answer(
-        self, claim: IPAddressClaim, record: ClaimRecord, pool: ServedPool, kind: Resource[Any]
+        self,
+        claim: IPAddressClaim,
+        record: ClaimRecord,
+        pool: ServedPool,
+        kind: Resource[ServedPool],
     ) -> Outcome:
         """Keep the IPAddress of a claim that has its address as it has to be."""
         address = self._caches.addresses.get(claim.metadata.key)
@@ -171,7 +174,11 @@ class ClaimReconciler:
         return SETTLED
 
     async def _restore_address(
-        self, claim: IPAddressClaim, record: ClaimRecord, pool: ServedPool, kind: Resource[Any]
+        self,
+        claim: IPAddressClaim,
+        record: ClaimRecord,
+        pool: ServedPool,
+        kind: Resource[ServedPool],
     ) -> IPAddress | None:
         """Create or repair the IPAddress that a claim records.
 
@@ -347,8 +354,7 @@ class ClaimReconciler:
         kind = kind_of(address.spec.poolRef)
         if kind is None or kind.kind not in self._caches.pools:
             return None
-        pool: ServedPool | None = await self._client.find(kind, pool_key(kind, address))
-        return pool
+        return await self._client.find(kind, pool_key(kind, address))
 
     def _may_be_released(self, address: IPAddress) -> bool:
         """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""

@@ -6,7 +6,6 @@ Passes over pools carry it out, and `plan` shows it without a cluster.
 from collections.abc import Sequence
 
 from allocator import AddressRange, PoolExhausted
-from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_of, blocks_of
 from reconcilers.integrations.clusterapi.answers import (
@@ -55,7 +54,7 @@ class ClaimTaker:
     def __init__(  # noqa: PLR0913 - what was read, and the pool
         self,
         caches: ClaimCaches,
-        pool_kind: Resource[Object],
+        pool_kind: Resource[ServedPool],
         pool: ServedPool,
         settled: Journal,
         space: PoolSpace,

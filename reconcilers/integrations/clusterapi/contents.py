@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from allocator import AddressRange, InvalidPool
-from controller.meta import Key, Object
+from controller.meta import Key
 from controller.resource import Resource
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
@@ -61,7 +61,7 @@ class PoolContents:
         unreadable: claims and IPAddresses that may hold some of it and cannot be decoded.
     """
 
-    kind: Resource[Object]
+    kind: Resource[ServedPool]
     pool: ServedPool
     space: PoolSpace | None
     fault: str
@@ -179,7 +179,7 @@ def _space(pool: ServedPool) -> PoolSpace:
 
 
 def _contents(
-    kind: Resource[Object],
+    kind: Resource[ServedPool],
     pool: ServedPool,
     claims: Mapping[Key, IPAddressClaim],
     addresses: Mapping[Key, IPAddress],

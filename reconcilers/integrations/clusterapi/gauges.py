@@ -13,8 +13,8 @@ from typing_extensions import override
 
 from controller.cacheparts import CachePart
 from controller.clock import Clock
-from controller.meta import Object
 from controller.resource import Resource
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi.api import POOLS, IPAddressClaim, Pool, PoolCounts
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
@@ -83,13 +83,14 @@ class ClaimGauges(Collector):
             family = GaugeMetricFamily(name, description, labels=LABELS)
             for kind in POOLS:
                 for pool in self._caches.pools.get(kind.kind, ()):
+                    assert not isinstance(pool, NetworkPool), "POOLS lacks this kind"
                     counts, meta = pool.status.ipAddresses, pool.metadata
                     if counts is None or (name in UNKNOWN_TOGETHER and self._hides(kind, pool)):
                         continue
                     family.add_metric([kind.kind, meta.namespace, meta.name], value(counts))
             yield family
 
-    def _hides(self, kind: Resource[Object], pool: Pool) -> bool:
+    def _hides(self, kind: Resource[Pool], pool: Pool) -> bool:
         """Return whether objects that cannot be decoded may hold addresses of a pool."""
         pool_name = ClaimPool(kind, pool.metadata.key)
         check = partial(check_source, source_of(self._caches), pool_name)

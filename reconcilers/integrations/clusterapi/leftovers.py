@@ -6,7 +6,6 @@ is deleted.
 
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any
 
 from controller.client import Client
 from controller.clock import Clock
@@ -23,6 +22,7 @@ from reconcilers.integrations.clusterapi.answers import (
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
+    ServedPool,
     holder_of,
     kind_of,
     pool_key,
@@ -52,7 +52,7 @@ class Leftovers:
 
     async def collect(
         self,
-        kind: Resource[Any],
+        kind: Resource[ServedPool],
         view: SpaceView[IPAddressClaim],
         refusals: Iterable[AskerRefusal[IPAddressClaim]],
         promises: Iterable[Promise],
@@ -82,7 +82,7 @@ class Leftovers:
         return min(waits, default=None)
 
     async def _is_unused(
-        self, address: IPAddress, claim: IPAddressClaim, kind: Resource[Any]
+        self, address: IPAddress, claim: IPAddressClaim, kind: Resource[ServedPool]
     ) -> bool:
         """Return whether neither a promise of the pool nor the claim needs the IPAddress.
 

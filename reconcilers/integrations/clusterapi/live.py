@@ -4,7 +4,6 @@ Clusters are not watched: the label of a claim says whose it is.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
 from controller.cache import Cache
 from controller.meta import Object
@@ -12,17 +11,23 @@ from controller.resource import Resource
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key, space_of
+from reconcilers.integrations.clusterapi.caches import (
+    ClaimCaches,
+    PoolCache,
+    kind_of,
+    pool_key,
+    space_of,
+)
 from reconcilers.integrations.clusterapi.contents import pools_of
 from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
 from reconcilers.integrations.clusterapi.picture import views_of_contents
 from reconcilers.integrations.core.live import (
     Live,
     PlatformSource,
-    WatchedResource,
     either,
     names_of,
     watch_pools,
+    watch_resource,
 )
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.scopedlists import NotRead
@@ -41,7 +46,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     claims = source.informer(claim_kind, _BY_POOL)
     addresses = source.informer(address_kind, _BY_POOL)
     pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served_kinds}
-    by_kind: dict[str, Cache[Any]] = {kind.kind: Cache(kind) for kind in api.POOLS}
+    by_kind: dict[str, PoolCache] = {kind.kind: Cache(kind) for kind in api.POOLS}
     by_kind |= {kind: informer.cache for kind, informer in pools.items()}
     by_kind[NETWORK_POOL.kind] = source.networkpools
     caches = ClaimCaches(
@@ -61,8 +66,8 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
     return Live(
         [
-            WatchedResource(claims, either(_name_pool)),
-            WatchedResource(addresses, either(_name_pool)),
+            watch_resource(claims, either(_name_pool)),
+            watch_resource(addresses, either(_name_pool)),
             *map(watch_pools, pools.values()),
         ],
         names,

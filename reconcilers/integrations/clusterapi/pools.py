@@ -22,7 +22,6 @@ from controller.errors import ApiError
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Blocked, Outcome
-from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
 from reconcilers.integrations.clusterapi.api import (
     JOURNALS,
@@ -76,22 +75,20 @@ class InClusterPoolKind(
     """Pools of one of the in-cluster provider's kinds, which serve claims alone.
 
     Args:
-        resource: the kind of the pools.
+        pools: all pools of the kind.
         parts: what claims of pools of all kinds share.
         statuses: writes the pools' statuses.
     """
 
     journals = JOURNALS
 
-    def __init__(
-        self, resource: Resource[PoolT], parts: ClaimParts, statuses: PoolStatuses
-    ) -> None:
-        self.kind = resource
+    def __init__(self, pools: Cache[PoolT], parts: ClaimParts, statuses: PoolStatuses) -> None:
+        self.kind = pools.resource
         """The kind of the pools."""
-        self._pools: Cache[PoolT] = parts.caches.pools[resource.kind]
+        self._pools = pools
         self._parts = parts
         self._statuses = statuses
-        self._claims = ContractClaims(resource, parts)
+        self._claims = ContractClaims(pools.resource, parts)
 
     @property
     @override

@@ -71,7 +71,7 @@ class PoolStatuses:
 
     async def write_figures(
         self,
-        kind: Resource[Any],
+        kind: Resource[Pool],
         pool: Pool,
         space: PoolSpace,
         holdings: Holdings,
@@ -93,7 +93,7 @@ class PoolStatuses:
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 
-    def _report(self, kind: Resource[Any], pool: Pool, overlap: ConditionFinding) -> None:
+    def _report(self, kind: Resource[Pool], pool: Pool, overlap: ConditionFinding) -> None:
         """Record an event when other pools begin to overlap with one."""
         if overlap.status:
             self._overlaps.report(kind, pool, reason="PoolsOverlap", message=overlap.message)
@@ -102,7 +102,7 @@ class PoolStatuses:
 
     async def write(
         self,
-        kind: Resource[Any],
+        kind: Resource[Pool],
         pool: Pool,
         counts: PoolCounts | None,
         ready: ConditionFinding,

@@ -6,16 +6,17 @@ for that: a new version of the kinds, a further kind of pool, Clusters at last.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from typing_extensions import override
 
+from controller.meta import Object
 from controller.resource import Resource
 from controller.runner import Controller
 from reconcilers.api import names
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
+from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, Pool
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
@@ -38,7 +39,7 @@ from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
 from reconcilers.integrations.clusterapi.statuses import waits
-from reconcilers.integrations.clusterapi.watched import Watched
+from reconcilers.integrations.clusterapi.watched import PoolInformer, Watched
 from reconcilers.integrations.core.discovery import ServedKindsLook, Work
 from reconcilers.integrations.core.gauges import with_gauges
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -57,7 +58,7 @@ class Served:
     """
 
     contract: ContractKinds
-    pools: tuple[Resource[Any], ...]
+    pools: tuple[Resource[Pool], ...]
 
 
 class ClusterApi(Integration[Served]):
@@ -99,7 +100,7 @@ class ClusterApi(Integration[Served]):
         self.claims.known = True
         return work
 
-    def _wait_for_second(self, present: Resource[Any], missing: Resource[Any]) -> None:
+    def _wait_for_second(self, present: Resource[Object], missing: Resource[Object]) -> None:
         """Let NetworkPools hand out nothing: objects of the kind that is served hold addresses."""
         self._log.warning(
             "One of two kinds is not served by the API server: waiting for it",
@@ -139,8 +140,9 @@ class ClusterApi(Integration[Served]):
         addresses = extension.informer(address_kind, indexes=indexes)
         cluster_kind = served_kinds.contract.clusters
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
-        pools = {kind.kind: extension.informer(kind) for kind in served_kinds.pools}
-        pools[NETWORK_POOL.kind] = self._pools
+        in_cluster_pools = {kind: extension.informer(kind) for kind in served_kinds.pools}
+        pools: dict[str, PoolInformer] = {NETWORK_POOL.kind: self._pools}
+        pools |= {kind.kind: informer for kind, informer in in_cluster_pools.items()}
         caches = ClaimCaches(
             claims.cache,
             addresses.cache,
@@ -178,13 +180,13 @@ class ClusterApi(Integration[Served]):
             overlaps=self._overlaps,
         )
         self.claims.pool_claims = NetworkPoolClaims(parts)
-        for kind in served_kinds.pools:
-            in_cluster = InClusterPoolKind(kind, parts, statuses)
+        for kind, informer in in_cluster_pools.items():
+            in_cluster = InClusterPoolKind(informer.cache, parts, statuses)
             reconciler = PoolPasses(in_cluster, client, clock=self._clock, settings=settings)
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
-                watches=watched.of_pools(kind),
+                watches=watched.of_pools(informer),
                 concurrency=self._settings.concurrency,
                 forget=reconciler.forget,
             )

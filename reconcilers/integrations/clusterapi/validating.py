@@ -5,7 +5,6 @@ writes, and edits that give up addresses are rare.
 """
 
 from controller.client import Client
-from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi import rules
 from reconcilers.integrations.clusterapi.api import (
@@ -33,7 +32,7 @@ class ClusterApiPoolValidator:
         spaces: what pools of all kinds hand out.
     """
 
-    def __init__(self, client: Client, kind: Resource[Object], spaces: SpaceIndex) -> None:
+    def __init__(self, client: Client, kind: Resource[Pool], spaces: SpaceIndex) -> None:
         self._client = client
         self._kind = kind
         self._spaces = spaces

@@ -7,19 +7,20 @@ writes.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from controller.cache import Change
 from controller.informer import Informer
 from controller.meta import Key, Object
 from controller.resource import Resource
 from controller.triggers import Trigger, Watch, to_self
+from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
+    ServedPool,
     can_name,
     kind_of,
     pool_key,
@@ -29,6 +30,9 @@ from reconcilers.integrations.clusterapi.statuses import record_of
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.spaces.announcing import OverlapAnnouncer
+
+PoolInformer = Informer[api.Pool] | Informer[NetworkPool]
+"""Lists and watches the pools of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +52,19 @@ class Watched:
     addresses: Informer[IPAddress]
     clusters: Informer[Cluster] | None
     gather: float
-    pools: Mapping[str, Informer[Any]]
+    pools: Mapping[str, PoolInformer]
     overlaps: OverlapAnnouncer
 
-    def of_pools(self, kind: Resource[Object]) -> list[Trigger]:
-        """Return the watches of the controller of one of the in-cluster provider's kinds."""
-        pools = self.pools[kind.kind]
-        return [*watch_pools(pools, self.overlaps, self.gather), *self.of_requests(kind)]
+    def of_pools(self, pools: Informer[api.Pool]) -> list[Trigger]:
+        """Return the watches of the controller of one of the in-cluster provider's kinds.
 
-    def of_requests(self, kind: Resource[Object]) -> list[Watch[Any]]:
+        Args:
+            pools: lists and watches the pools of the kind.
+        """
+        own_watches = watch_pools(pools, self.overlaps, self.gather)
+        return [*own_watches, *self.of_requests(pools.resource)]
+
+    def of_requests(self, kind: Resource[ServedPool]) -> list[Trigger]:
         """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
 
         def of_cluster(cluster: Key) -> Iterable[Key]:
@@ -71,7 +79,7 @@ class Watched:
             return {*list_pools_named(kind, address), *waiting}
 
         may_name = partial(self._pools_named_from, kind)
-        watches: list[Watch[Any]] = [
+        watches: list[Trigger] = [
             Watch(
                 self.claims,
                 partial(list_pools_named, kind),
@@ -85,7 +93,7 @@ class Watched:
             watches.append(watch_by_key(self.clusters, of_cluster, pause_changed))
         return watches
 
-    def of_claims(self, pools: Iterable[Informer[Any]]) -> list[Watch[Any]]:
+    def of_claims(self, pools: Iterable[PoolInformer]) -> list[Trigger]:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""
 
         def claims_of_address(address: IPAddress) -> Iterable[Key]:
@@ -97,12 +105,12 @@ class Watched:
             addresses = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
             return keys(self._claims_of(cluster), addresses)
 
-        def claims_of_pool(kind: Resource[Object], pool: Key) -> Iterable[Key]:
+        def claims_of_pool(kind: Resource[ServedPool], pool: Key) -> Iterable[Key]:
             space = space_name(kind, pool)
             claims = self.caches.claims.by_index(SPACE_INDEX, space)
             return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
 
-        watches: list[Watch[Any]] = [
+        watches: list[Trigger] = [
             Watch(self.claims, to_self, concerns_claim, unreadable=lambda claim: [claim]),
             Watch(
                 self.addresses,
@@ -130,7 +138,7 @@ class Watched:
         claim = self.caches.claims.get(address.metadata.key)
         return claim is None or claim.metadata.terminating
 
-    def _pools_named_from(self, kind: Resource[Object], key: Key) -> Iterable[Key]:
+    def _pools_named_from(self, kind: Resource[ServedPool], key: Key) -> Iterable[Key]:
         """Return the pools that an object may name whose pool cannot be decoded."""
         pools = (pool.metadata.key for pool in self.caches.pools[kind.kind])
         return [pool for pool in pools if can_name(kind, key.namespace, pool)]
@@ -139,7 +147,7 @@ class Watched:
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
 
 
-def list_pools_named(kind: Resource[Object], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+def list_pools_named(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the pool of that kind that a claim or an IPAddress names."""
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
@@ -166,7 +174,7 @@ def pause_changed(change: Change[Cluster]) -> bool:
     return old is None or new is None or old.paused != new.paused
 
 
-def serving_changed(change: Change[Any]) -> bool:
+def serving_changed(change: Change[Object]) -> bool:
     """Return whether a pool came, went, began to go, was paused, or has another spec."""
     old, new = change.old, change.new
     if old is None or new is None:

@@ -1,8 +1,8 @@
 """What a platform shows while watches keep its objects current."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from controller.cache import Cache, Change
 from controller.indexes import IndexFunction
@@ -15,20 +15,46 @@ from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
 T = TypeVar("T", bound=Object)
-Indexes = Mapping[str, IndexFunction[Any]]
+Object_co = TypeVar("Object_co", bound=Object, covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
-class WatchedResource:
-    """A kind that is watched.
+class WatchedResource(Generic[Object_co]):
+    """A watched kind, and the function from its changes to the pools whose views they change.
 
     Args:
-        informer: of the kind.
-        concerned: returns the pools whose views may differ after a change.
+        informer: lists and watches the objects of the kind.
+        list_pools: returns the pools whose views may differ after a change.
     """
 
-    informer: Informer[Any]
-    concerned: Callable[[Change[Any]], Iterable[PoolName]]
+    def __init__(
+        self,
+        informer: Informer[Object_co],
+        list_pools: Callable[[Change[Object_co]], Iterable[PoolName]],
+    ) -> None:
+        self.informer = informer
+        """Lists and watches the objects of the kind."""
+        self._list_pools = list_pools
+
+    def list_concerned_pools(self) -> Iterator[PoolName]:
+        """Yield the pools that the cached objects concern, once per object."""
+        for obj in self.informer.cache:
+            yield from self._list_pools(Change(None, obj))
+
+    def subscribe(self, notify: Callable[[Collection[PoolName]], None]) -> None:
+        """Call `notify` from now on with the pools that each change concerns."""
+
+        def notify_pools(change: Change[Object_co]) -> None:
+            notify(list(self._list_pools(change)))
+
+        self.informer.cache.subscribe(notify_pools)
+
+
+def watch_resource(
+    informer: Informer[T], list_pools: Callable[[Change[T]], Iterable[PoolName]]
+) -> WatchedResource[Object]:
+    """Return a watched kind as an element of a collection of several kinds."""
+    watched: WatchedResource[T] = WatchedResource(informer, list_pools)
+    return watched
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +67,19 @@ class Live:
         views: returns the views of the pools that are wanted, given what may not be read.
     """
 
-    watched: Sequence[WatchedResource]
+    watched: Sequence[WatchedResource[Object]]
     names: Callable[[], list[PoolName]]
     views: Callable[[Wanted, Sequence[NotRead]], Views]
+
+
+class MakeInformer(Protocol):
+    """Makes an informer of a kind with these indexes; the caller runs it."""
+
+    def __call__(
+        self, resource: Resource[T], indexes: Mapping[str, IndexFunction[T]], /
+    ) -> Informer[T]:
+        """Return the informer."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +91,23 @@ class PlatformSource:
         networkpools: all NetworkPools, as others watch them.
     """
 
-    informer: Callable[[Resource[Object], Indexes], Informer[Any]]
+    informer: MakeInformer
     networkpools: Cache[NetworkPool]
 
 
-def watch_pools(pools: Informer[T]) -> WatchedResource:
+def watch_pools(pools: Informer[T]) -> WatchedResource[Object]:
     """Return pools as watched objects: each concerns its own view."""
     kind = pools.resource.kind
 
     def name_pool(pool: T) -> Iterable[PoolName]:
         return (PoolName(kind, pool.metadata.key),)
 
-    return WatchedResource(pools, either(name_pool))
+    return watch_resource(pools, either(name_pool))
 
 
 def watch_holders(
     holders: Informer[T], kind: str, pool_of: Callable[[T], Key | None]
-) -> WatchedResource:
+) -> WatchedResource[Object]:
     """Return objects that hold addresses as watched objects: each concerns the pool it names.
 
     Args:
@@ -83,10 +119,10 @@ def watch_holders(
         pool = pool_of(holder)
         return () if pool is None else (PoolName(kind, pool),)
 
-    return WatchedResource(holders, either(name_pool))
+    return watch_resource(holders, either(name_pool))
 
 
-def names_of(kind: str, pools: Cache[T]) -> list[PoolName]:
+def names_of(kind: str, pools: Iterable[Object]) -> list[PoolName]:
     """Return the pools of a kind, by namespace and name."""
     return [PoolName(kind, key) for key in sorted(pool.metadata.key for pool in pools)]
 

@@ -8,7 +8,6 @@ Where pools may not be read, nothing is compared with them.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import anyio
 
@@ -94,7 +93,7 @@ class PoolSource:
         informers = [extension.informer(kind) for kind in self._resources if kind in served_kinds]
         return partial(self._follow, extension, informers)
 
-    async def _follow(self, extension: Extension, informers: Sequence[Informer[Any]]) -> None:
+    async def _follow(self, extension: Extension, informers: Sequence[Informer[Object]]) -> None:
         """Keep the offers of these pools in the index until cancelled."""
         closes = [
             feed(self._spaces, informer.cache, partial(self._offers_of, informer.resource))
@@ -109,7 +108,7 @@ class PoolSource:
             for close in closes:
                 close()
 
-    async def _settle(self, informers: Sequence[Informer[Any]]) -> None:
+    async def _settle(self, informers: Sequence[Informer[Object]]) -> None:
         """Note that the pools are known once they have been read, or that they may not be."""
         while not all(informer.cache.synced or _is_forbidden(informer) for informer in informers):
             with self._clock.move_on_after(LOOK_SECONDS):
@@ -127,6 +126,6 @@ class PoolSource:
         self._spaces.settle(self._kinds)
 
 
-def _is_forbidden(informer: Informer[Any]) -> bool:
+def _is_forbidden(informer: Informer[Object]) -> bool:
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, Forbidden)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from controller.cache import Change
 from controller.informer import Informer
@@ -32,10 +32,10 @@ def watch_pools(
 
 
 def watch_by_key(
-    informer: Informer[Any],
+    informer: Informer[T],
     mapping: Callable[[Key], Iterable[Key]],
-    predicate: Callable[[Change[Any]], bool],
-) -> Watch[Any]:
+    predicate: Callable[[Change[T]], bool],
+) -> Watch[T]:
     """Return a watch that maps objects by their keys, whether they can be decoded or not."""
     return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
 

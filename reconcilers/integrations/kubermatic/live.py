@@ -9,10 +9,10 @@ from controller.resource import Resource
 from reconcilers.integrations.core.live import (
     Live,
     PlatformSource,
-    WatchedResource,
     names_of,
     watch_holders,
     watch_pools,
+    watch_resource,
 )
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
@@ -60,7 +60,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     watched = [
         watch_pools(pools),
         watch_holders(allocations, POOLS.kind, lambda allocation: allocation.pool),
-        WatchedResource(clusters, list_pools_of_change),
+        watch_resource(clusters, list_pools_of_change),
     ]
     return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)
 

@@ -67,7 +67,7 @@ class ClaimReplica(Process):
         caches = self._feed_claims({"InClusterIPPool": pools})
         client = self._client()
         kind = InClusterPoolKind(
-            api.IN_CLUSTER_IP_POOL, self._parts(client, caches), self._statuses(client, caches)
+            pools, self._parts(client, caches), self._statuses(client, caches)
         )
         of_pools = PoolPasses(kind, client, clock=self.clock, settings=self.settings)
         of_claims = ClaimReconciler(client, caches, recorder=self.recorder, clock=self.clock)
@@ -100,8 +100,9 @@ class ClaimReplica(Process):
     def _statuses(self, client: Client, caches: ClaimCaches) -> PoolStatuses:
         """Return the writer of the statuses of pools."""
         spaces = SpaceIndex()
-        for pools in caches.pools.values():
-            if pools.resource != NETWORK_POOL:
+        for cache in caches.pools.values():
+            if cache.resource != NETWORK_POOL:
+                pools: Cache[Any] = cache
                 feed(spaces, pools, partial(offers_of, pools.resource))
         return PoolStatuses(client, self.recorder, clock=self.clock, spaces=spaces)
 
