@@ -1,8 +1,9 @@
-"""IPAddresses, the answers to claims: made, adopted, repaired and taken away.
+"""IPAddresses, the answers to claims: created, adopted, repaired and removed.
 
-A create has no precondition, so an IPAddress is no effect of a promise: that is the claim's
-addressRef. A replica that froze before it made an IPAddress may make it late; then no addressRef
-leads to it, and it is taken away again (`claims.py`) without any machine having used it.
+A promise is an entry in the journal of a pool: an address that the pool reserved for a claim. It
+is kept once the claim's `status.addressRef` is written. The IPAddress alone does not keep it,
+because a create has no precondition: a replica that froze before its create may send it late. Then
+no addressRef leads to that IPAddress, and `claims.py` removes it before a machine has used it.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ def body_of(
     """Return the IPAddress that answers a claim.
 
     Args:
-        claim: whose name it gets.
+        claim: the claim, which gives the IPAddress its name.
         owner: the claim as owner.
         pool: the pool as owner.
         spec: address, prefix and gateway.
@@ -64,7 +65,8 @@ def body_of(
 
 
 def spec_of(address: str, prefix: int, gateway: str) -> dict[str, Any]:
-    """Return address, prefix and, unless it is empty, gateway; an empty one is refused."""
+    """Return the spec of an IPAddress: address, prefix and, if the pool has one, gateway."""
+    # No gateway rather than an empty one: Cluster API's CRD rejects an empty string.
     spec: dict[str, Any] = {"address": address, "prefix": prefix}
     return spec | ({"gateway": gateway} if gateway else {})
 
@@ -103,7 +105,10 @@ def controlling_claim(address: IPAddress) -> OwnerReference | None:
 
 
 def is_made_for_claim(address: IPAddress) -> bool:
-    """Return whether an IPAddress was made, or adopted, by a provider: it may be taken away."""
+    """Return whether a provider created or adopted an IPAddress for a claim: we may remove it.
+
+    An IPAddress that a person created lacks the finalizer or the owner, and is never removed.
+    """
     return (
         ADDRESS_FINALIZER in address.metadata.finalizers and controlling_claim(address) is not None
     )
@@ -118,28 +123,33 @@ def is_held_back(address: IPAddress) -> bool:
 def is_left_over(address: IPAddress) -> bool:
     """Return whether an IPAddress was made for a claim that is no longer among its owners.
 
-    Once a claim is gone, the garbage collector removes it from the owners and leaves the pool,
-    which only a provider makes an owner. The claims of a pool of the whole cluster may have been
-    moved to another cluster, where the addresses are in use: without the name of a Cluster nothing
-    shows that, so the IPAddress stays.
+    Once a claim is deleted, the garbage collector removes it from the owners of its IPAddress.
+    The pool stays an owner, because an IPAddress has several owners and the pool still exists.
     """
-    kind, ref, meta = kind_of(address.spec.poolRef), address.spec.poolRef, address.metadata
+    ref, meta = address.spec.poolRef, address.metadata
+    kind = kind_of(ref)
+    # Without our kind of pool and our finalizer, another program or a person made the IPAddress.
     if kind is None or ADDRESS_FINALIZER not in meta.finalizers:
         return False
+    # `clusterctl move` leaves IPAddresses of cluster-scoped pools behind, although machines in
+    # the other cluster use the addresses. Only the label tells whether that happened: it names a
+    # Cluster, which is gone after a move. Without the label the address may be in use.
     if not kind.namespaced and CLUSTER_LABEL not in meta.labels:
         return False
+    # The claim still owns it, or its grace period runs already (`is_held_back`).
     if controlling_claim(address) is not None or RELEASED_AT in meta.annotations:
         return False
-    pool = (ref.apiGroup, ref.kind, ref.name)
-    return any(owner_identity(owner) == pool for owner in meta.ownerReferences)
+    # Only a provider makes the pool an owner, so a provider made this IPAddress for a claim.
+    pool_identity = (ref.apiGroup, ref.kind, ref.name)
+    return any(owner_identity(owner) == pool_identity for owner in meta.ownerReferences)
 
 
 def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
-    """Return whether an IPAddress that is being deleted answers a claim by its name alone.
+    """Return whether an IPAddress comes from a restored backup and is being deleted.
 
-    A restore gives each object another uid, so the owners that it restored do not exist, and the
-    garbage collector deletes what they own. The finalizer keeps the IPAddress, whose address the
-    machine has.
+    A restore gives each object another uid. So the uids in the owner references of a restored
+    IPAddress belong to no object, and the garbage collector deletes the IPAddress. Our finalizer
+    keeps it until it is recreated, because the machine still uses its address.
     """
     owner = controlling_claim(address)
     is_owner = owner is not None and owner.uid == claim.metadata.uid
@@ -147,14 +157,16 @@ def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
 
 
 def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:
-    """Return whether a claim has to record the address of its restored IPAddress first.
+    """Return whether a claim must record its restored IPAddress's address before it is recreated.
 
-    It is recreated, and a replica may stop after it was removed. What the claim records is not
-    free meanwhile, even if the promise to the claim is over because the claim was edited.
+    To recreate an IPAddress is to delete and create it, and the replica may stop in between.
+    Then only the record on the claim keeps the address from being handed out to another claim.
     """
+    # With a record in its status, the claim holds the address already.
     if record_of(claim) is not None or not is_restored(address, claim):
         return False
     restored = restored_record_of(claim)
+    # A record of another address is overwritten: the IPAddress says which one the machine has.
     return restored is None or (
         parse_address(restored.address) != parse_address(address.spec.address)
     )
@@ -162,9 +174,13 @@ def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:
 
 def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
     """Return why the IPAddress of a claim's name cannot answer it; empty if it can."""
-    name, ref, other = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
-    if (other.apiGroup, other.kind, other.name) != (ref.apiGroup, ref.kind, ref.name):
-        return f"IPAddress {name} exists and is of {other.kind} {other.name}"
+    name, claim_ref, address_ref = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
+    if (address_ref.apiGroup, address_ref.kind, address_ref.name) != (
+        claim_ref.apiGroup,
+        claim_ref.kind,
+        claim_ref.name,
+    ):
+        return f"IPAddress {name} exists and is of {address_ref.kind} {address_ref.name}"
     if address.spec.claimRef.name != claim.metadata.name:
         return f"IPAddress {name} exists and is for claim {address.spec.claimRef.name}"
     if parse_address(address.spec.address) is None:
@@ -175,17 +191,18 @@ def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
 
 
 def is_served_by_another(claim: IPAddressClaim, caches: ClaimCaches) -> bool:
-    """Return whether a claim without our record has an address that another provider gave it.
+    """Return whether a claim without our record has an address from another provider.
 
-    Its addressRef names an IPAddress that exists and is for it: a machine uses that address. An
-    addressRef that names no IPAddress, or another claim's, gives a machine nothing.
+    It has one if its addressRef names an IPAddress for the claim: a machine uses that address.
+    An addressRef to a missing IPAddress, or to another claim's, gives a machine no address.
     """
     if not claim.address_name:
         return False
     key = Key(claim.metadata.namespace, claim.address_name)
     address = caches.addresses.get(key)
     if address is None or key in caches.addresses.unreadable:
-        return key in caches.addresses.unreadable  # what it holds is unknown, so it may be in use
+        # An IPAddress that cannot be decoded may hold an address that a machine uses.
+        return key in caches.addresses.unreadable
     is_for_claim = address.spec.claimRef.name == claim.metadata.name
     has_address = parse_address(address.spec.address) is not None
     return is_for_claim and has_address and RELEASED_AT not in address.metadata.annotations
@@ -196,11 +213,10 @@ def ready_of_refused(
 ) -> ConditionFinding:
     """Return condition Ready of a claim that is not served, or whose promises are voided.
 
-    A claim that another provider served stays Ready: its address is still in use. The message says
-    what keeps this program from serving it.
+    It is False with the problem as reason. It stays True for a claim that another provider
+    served, because its address is still in use; then only the message reports the problem.
 
     Args:
-        claim: that is written.
         problem: what keeps this program from serving it.
     """
     if is_served_by_another(claim, caches):
@@ -211,10 +227,11 @@ def ready_of_refused(
 def missing_of(
     address: IPAddress, owner_references: tuple[OwnerReference, ...], claim: IPAddressClaim
 ) -> dict[str, Any]:
-    """Return a patch of the metadata that an IPAddress lacks; empty for nothing.
+    """Return a merge patch that adds finalizer, owners and label that an IPAddress lacks.
 
-    A restored IPAddress that is being deleted lacks nothing: another one takes its place.
+    The patch is empty if nothing is missing.
     """
+    # A restored IPAddress that is being deleted is recreated with all of them instead.
     if is_restored(address, claim):
         return {}
     labels = {} if claim.cluster is None else {CLUSTER_LABEL: claim.cluster.name}
@@ -224,10 +241,10 @@ def missing_of(
 
 
 class Answers:
-    """Makes, repairs and removes IPAddresses.
+    """Creates, repairs and removes the IPAddresses of claims.
 
     Args:
-        client: for the writes.
+        client: sends the writes to the API server.
     """
 
     def __init__(self, client: Client, caches: ClaimCaches) -> None:
@@ -244,15 +261,17 @@ class Answers:
         pool_kind: Resource[Object],
         spec: Mapping[str, Any],
     ) -> IPAddress:
-        """Return the IPAddress of a claim's name, made if there is none, repaired if need be.
+        """Create or repair the IPAddress of a claim's name, and return it.
+
+        An existing IPAddress keeps its spec, which may differ from `spec`: machines use it.
 
         Args:
-            claim: that it answers, and that has its address on record, there or in the journal.
-            spec: what a new one says of address, prefix and gateway.
+            claim: the claim, whose address its status or the pool's journal records already.
+            spec: address, prefix and gateway for a new IPAddress.
 
         Raises:
-            AddressInTheWay: there is one that cannot answer the claim.
-            Conflict: it changed meanwhile.
+            AddressInTheWay: an IPAddress of that name cannot answer the claim.
+            Conflict: the IPAddress changed after it was read.
             ControllerError: a request failed.
         """
         owner_references = self._owners(claim, pool, pool_kind)
@@ -262,8 +281,10 @@ class Answers:
             address, is_new = await self._objects.create(body)
             if is_new:
                 return address
+            # Another replica or a person created it, and the cache does not show it yet.
         if reason := why_not(address, claim):
             raise AddressInTheWay(reason)
+        # The IPAddressClaim controller writes that record; the next pass finds it.
         if must_be_recorded(address, claim):
             raise AddressInTheWay(
                 f"IPAddress {address.metadata.key} was restored, and is recreated soon"
@@ -279,7 +300,8 @@ class Answers:
         claim: IPAddressClaim,
     ) -> IPAddress:
         """Replace an IPAddress that is being deleted by one that stays, with the same address."""
-        spec, reason = address.spec, "it is being deleted; its claim gets another with its address"
+        spec = address.spec
+        reason = "it is being deleted; its claim gets another with its address"
         body = body_of(claim, *owner_references, spec_of(spec.address, spec.prefix, spec.gateway))
         return await self._objects.recreate(address, body, _release_fields(address, reason))
 
@@ -295,6 +317,7 @@ class Answers:
         owner_references: tuple[OwnerReference, ...],
         claim: IPAddressClaim,
     ) -> IPAddress:
+        """Add missing finalizer, owners and label, and return the IPAddress as it is then."""
         patch = missing_of(address, owner_references, claim)
         return await self._objects.repair(address, patch)
 
@@ -317,10 +340,13 @@ class Answers:
         await self._objects.remove(address, _release_fields(address, reason))
 
     async def hold_back(self, address: IPAddress, since: str) -> None:
-        """Annotate an IPAddress that its claim released it: the grace period begins.
+        """Annotate an IPAddress with the time of its release: the pool's grace period begins.
 
-        It is the claim's no more: a dependent would keep one that is deleted in the foreground,
-        and the garbage collector takes the reference away anyhow, once the claim is gone.
+        The claim is removed from the owners: with a dependent, a claim that is deleted in the
+        foreground would stay until the grace period is over.
+
+        Args:
+            since: when the claim released the address, in RFC 3339.
         """
         claim = controlling_claim(address)
         kept_owners = [

@@ -59,7 +59,10 @@ PoolCache = Cache[api.Pool] | Cache[NetworkPool]
 
 
 def read_journal(pool: ServedPool) -> Journal:
-    """Return the journal of a pool, from where pools of its kind have it."""
+    """Return the journal of a pool: the addresses that it reserves for claims.
+
+    NetworkPools have it in their status, and pools of the in-cluster provider in an annotation.
+    """
     if isinstance(pool, NetworkPool):
         return STATUS_JOURNALS.read(pool)
     return api.JOURNALS.read(pool)
@@ -115,7 +118,7 @@ def pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolO
 
 
 def promised_address(promise: Promise) -> AddressRange:
-    """Return the range that is promised to a claim, in whichever space of its pool."""
+    """Return the range that is promised to a claim: a promise to a claim has just one."""
     [part] = promise.ranges
     return part.range
 
@@ -143,7 +146,7 @@ def geometry_of(pool: api.Pool) -> PoolSpace:
 
 
 def gateway_of(pool: ServedPool) -> str:
-    """Return the gateway that a pool passes on with its addresses; empty for none."""
+    """Return the gateway that IPAddresses of a pool get; empty for no gateway."""
     return pool.spec.gateway or ""
 
 
@@ -191,7 +194,10 @@ def claim_facts(
 
 
 def claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
-    """Return whom a pool must not serve at the cost of others."""
+    """Return the tenant that a claim counts for, as the pool shares between tenants.
+
+    That is the claim's Cluster for spaces with Cluster tenants, else the claim's namespace.
+    """
     if not space.has_cluster_tenants:
         return Tenant(api.CLAIM_KIND, claim.metadata.namespace)
     return Tenant(api.CLAIM_KIND, claim.cluster.name if claim.cluster is not None else "")
@@ -325,8 +331,9 @@ class ClaimCaches:
     def pool_to_shard_by(self, key: Key) -> Key:
         """Return the key by which the shard of a claim is found: that of its pool.
 
-        So one replica writes the pool's promises and what becomes of them. A claim that is gone is
-        found by the pool of the IPAddress that it left; without that there is nothing to do.
+        So one replica writes both the pool's promises and its claims. A deleted claim has no pool
+        any more; its IPAddress names the pool. Without an IPAddress the claim's own key will do,
+        because nothing is left to release.
         """
         obj = self.claims.get(key) or self.addresses.get(key)
         kind = kind_of(obj.spec.poolRef) if obj is not None else None
@@ -341,7 +348,7 @@ class ClaimCaches:
     def why_pool_absent(self, claim: IPAddressClaim) -> str:
         """Return why the pool that a claim names serves no claim; empty if the pool is usable.
 
-        So it is if the pool does not exist, is being deleted, or cannot be decoded.
+        Reasons: the pool cannot be decoded, does not exist, or is being deleted.
         """
         pool, name = self.pool_of(claim), f"{claim.spec.poolRef.kind} {claim.spec.poolRef.name}"
         if self.pool_is_unreadable(claim):
@@ -365,7 +372,10 @@ class ClaimCaches:
         return ClaimStanding.SERVE if is_served else ClaimStanding.STOP
 
     def why_stopped(self, claim: IPAddressClaim) -> str:
-        """Return why a claim that has no address is left alone; empty if it is served."""
+        """Return why a claim without address is not served; empty if it is served.
+
+        In this order: claim deleted or paused, Cluster missing or paused, pool deleted or paused.
+        """
         pool = self.pool_of(claim)
         if claim.metadata.terminating:
             return "the claim is being deleted"
@@ -403,8 +413,12 @@ class ClaimCaches:
         return find_cluster_state(self.clusters, cluster) is ClusterState.ABSENT
 
     def address_stopped(self, address: IPAddress) -> bool:
-        """Return whether an IPAddress without claim is to be left alone for now."""
+        """Return whether an IPAddress without claim must not be released now.
+
+        A person paused its pool or its Cluster, or one of them cannot be decoded.
+        """
         pool = self.pool_of(address)
+        # A pool that cannot be decoded may be paused.
         if self.pool_is_unreadable(address):
             return True
         if pool is not None and is_paused(pool.metadata.annotations):

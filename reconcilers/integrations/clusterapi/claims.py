@@ -1,14 +1,17 @@
 """One pass over one IPAddressClaim, and over the IPAddress of its name.
 
-not ours, or its Cluster missing?   leave it alone altogether
-something paused?                   leave it for now
-gone?                               release an IPAddress that was made for it
-being deleted?                      release its address, then let it go
-no finalizer?                       add it, before anything is allocated
-its pool missing or going?          say so
-has its address?                    keep the IPAddress as it has to be
+claim no longer exists              release an IPAddress that was made for it
+pool of no kind of ours             leave the claim alone
+being moved by clusterctl           leave the claim alone
+Cluster missing or paused           leave the claim alone until that changes
+claim being deleted                 release its address, then remove the finalizer
+no finalizer                        add it, before anything is allocated
+no address, pool missing or going   report that in the claim's status
+has its address                     recreate or repair its IPAddress
 
-Addresses are handed out by the passes over pools (`pools.py`).
+The first row that applies decides. Addresses are handed out by the passes over pools (`pools.py`).
+A pool may have a grace period: an address that a claim released rests for so long, which means
+that its IPAddress stays and no claim gets the address.
 """
 
 from collections.abc import Callable
@@ -74,12 +77,9 @@ UNREADABLE = "Unreadable"
 
 
 class ClaimReconciler:
-    """Adds finalizers, releases addresses, and says why a claim has to wait for its pool.
+    """Adds finalizers, releases addresses, and reports why a claim has to wait for its pool.
 
     Args:
-        client: for the requests.
-        recorder: takes the events.
-        clock: the time.
         works_on: returns whether this replica works on the shard of a pool; None for all shards.
     """
 
@@ -97,11 +97,12 @@ class ClaimReconciler:
         self._recorder = recorder
         self._clock = clock
         self._moved: set[str] = set()
-        """The uids of claims that were seen to be moved to another cluster."""
+        """The uids of claims that `clusterctl move` deleted here, seen by the watch."""
         self._orphaned: dict[str, OwnerReference] = {}
-        """By uid of an IPAddress: its claim, which was taken off it when that was gone.
+        """By uid of an IPAddress: the owner reference of its deleted claim.
 
-        It tells in time what `is_left_over` cannot tell of pools of the whole cluster.
+        The garbage collector removed that reference. For cluster-scoped pools, `is_left_over`
+        cannot tell without a Cluster label that the IPAddress was a claim's; this memory can.
         """
         caches.claims.subscribe(self._note_move)
         caches.addresses.subscribe(self._note_orphan)
@@ -110,11 +111,12 @@ class ClaimReconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one claim and the IPAddress of its name."""
+        # etcd may have been restored: the caches may show objects that no longer exist.
         if not self._caches.history_confirmed:
             return Again(RETRY)
         claim = self._caches.claims.get(key)
         if key in self._caches.claims.unreadable or (claim is None and self._hides_address(key)):
-            # What cannot be decoded may hold an address, so neither of the two is released.
+            # An object that cannot be decoded may hold an address, so nothing is released.
             return Blocked(UNREADABLE)
 
         async def attempt(claim: IPAddressClaim | None) -> Outcome:
@@ -127,16 +129,20 @@ class ClaimReconciler:
         return key in self._caches.addresses.unreadable
 
     async def _live(self, key: Key) -> IPAddressClaim | None:
+        """Read a claim from the API server; None if it does not exist."""
         return await self._client.find(self._caches.claim_kind, key)
 
     async def _exists(self, key: Key) -> bool:
-        """Return whether there is a claim, by a live read; one that cannot be decoded is one."""
+        """Return whether a claim exists on the API server.
+
+        Only metadata is read, so that a claim that cannot be decoded counts, too.
+        """
         return await self._client.find(self._caches.claim_kind.metadata_only, key) is not None
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
         """Bring one claim forward: delete, add the finalizer, wait, or keep its address."""
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
-        # `clusterctl move` takes away what it has to by itself.
+        # `clusterctl move` removes finalizers itself, and the address lives on elsewhere.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
         if kind is None or moves or self._caches.standing(claim) is ClaimStanding.STOP:
             return SETTLED
@@ -161,10 +167,14 @@ class ClaimReconciler:
         pool: ServedPool,
         kind: Resource[ServedPool],
     ) -> Outcome:
-        """Keep the IPAddress of a claim that has its address as it has to be."""
+        """Recreate or repair the IPAddress of a claim that has its address.
+
+        An IPAddress of the claim's name that belongs to another claim or pool is left alone.
+        """
         address = self._caches.addresses.get(claim.metadata.key)
         if address is None or is_restored(address, claim):
-            # It was deleted, or restored with owners of before. The claim still has the address.
+            # It was deleted, or a restore gave it owners that no longer exist. The claim still
+            # holds the address.
             if await self._restore_address(claim, record, pool=pool, kind=kind) is None:
                 return Blocked("NotOurs")
         elif not why_not(address, claim):
@@ -299,7 +309,13 @@ class ClaimReconciler:
         return await self._client.find(self._caches.address_kind, key)
 
     def _rests(self, since: datetime, pool: ServedPool | None) -> float:
-        """Return for how many seconds an address rests that was released at that time."""
+        """Return how many more seconds an address rests; zero or less for no more.
+
+        Args:
+            since: when the address was released.
+            pool: the pool, whose grace period counts; no pool has none.
+        """
+        # A grace period delays the next claim; a pool that goes gives no claim an address.
         if pool is None or pool.metadata.terminating:
             return 0.0
         grace = pool.spec.addressReuseGracePeriodSeconds if isinstance(pool, IPPool) else None
@@ -332,7 +348,7 @@ class ClaimReconciler:
     async def _release(
         self, address: IPAddress, pool: ServedPool | None, since: datetime, why: str
     ) -> None:
-        """Take away an IPAddress whose claim released it then, or have it rest before."""
+        """Delete an IPAddress that its claim released at `since`, or let it rest first."""
         if await self._rest_of(address, since, pool) > 0:
             await self._answers.hold_back(address, rfc3339(since))
         else:
@@ -341,7 +357,8 @@ class ClaimReconciler:
     async def _rest_of(
         self, address: IPAddress, since: datetime, pool: ServedPool | None
     ) -> float:
-        """Return for how many seconds an IPAddress rests; a live pool has to say for none."""
+        """Return how many more seconds an IPAddress rests; zero or less for no more."""
+        # To end a rest cannot be undone: the live pool decides that, as the cache may be stale.
         cached = self._rests(since, pool)
         return cached if cached > 0 else self._rests(since, await self._read_pool(address))
 
@@ -362,19 +379,24 @@ class ClaimReconciler:
         is_of_claim = (
             is_of_claim or address.metadata.uid in self._orphaned or is_left_over(address)
         )
-        ours = kind_of(address.spec.poolRef) is not None and is_of_claim
-        return ours and not self._caches.address_stopped(address)
+        is_ours = kind_of(address.spec.poolRef) is not None and is_of_claim
+        return is_ours and not self._caches.address_stopped(address)
 
     async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:
-        """Return whether the claim of an IPAddress lives on in another cluster, with its address.
+        """Return whether the claim of an IPAddress was moved to another cluster, with its address.
 
-        `clusterctl move` takes IPAddresses away with their claims, but not those of pools of the
-        whole cluster. One is known by its Cluster, which is gone as well; else by what was seen
-        of the claim while it went, which is noted on the IPAddress.
+        `clusterctl move` deletes IPAddresses together with their claims, except those of
+        cluster-scoped pools. Three signs tell of a move: the IPAddress has the annotation of a
+        move, its Cluster is gone as well, or the watch showed the move of the claim. The last
+        sign is kept in memory only, so it is written to the IPAddress as the annotation.
+
+        Args:
+            claim_uid: of the claim that owned the IPAddress; empty if unknown.
         """
         kind, marks = kind_of(address.spec.poolRef), address.metadata.annotations
         if kind is None or kind.namespaced:
             return False
+        # Without owner the uid in the annotation cannot be compared: the address may be in use.
         if not claim_uid and DELETE_FOR_MOVE in marks:
             return True
         if marks.get(DELETE_FOR_MOVE) == claim_uid or self._caches.cluster_is_gone(address):
@@ -396,20 +418,22 @@ class ClaimReconciler:
             self._moved.add(claim.metadata.uid)
 
     def _note_orphan(self, change: Change[IPAddress]) -> None:
-        """Note an IPAddress that the garbage collector took the claim off, which is gone.
+        """Remember the claim that the garbage collector removed from an IPAddress's owners.
 
-        It is quicker than the release at times, and leaves what the pool owns as well.
+        The garbage collector may be quicker than the pass that releases the address. It does not
+        delete the IPAddress, because the pool is an owner as well.
         """
         old, new = change.old, change.new
         if new is None:
             if old is not None:
                 self._orphaned.pop(old.metadata.uid, None)
             return
-        was = controlling_claim(old) if old is not None and is_made_for_claim(old) else None
-        if was is None or controlling_claim(new) is not None:
+        old_owner = controlling_claim(old) if old is not None and is_made_for_claim(old) else None
+        if old_owner is None or controlling_claim(new) is not None:
             return
-        if Key(new.metadata.namespace, was.name) not in self._caches.claims:
-            self._orphaned[new.metadata.uid] = was
+        # A person or another program may remove the owner of a claim that still exists.
+        if Key(new.metadata.namespace, old_owner.name) not in self._caches.claims:
+            self._orphaned[new.metadata.uid] = old_owner
 
     async def _held_back(self, address: IPAddress, pool: ServedPool | None) -> Outcome:
         """Remove an IPAddress that rests, once its time is over."""
@@ -419,7 +443,7 @@ class ClaimReconciler:
         try:
             since: datetime | None = datetime.fromisoformat(released_at)
         except ValueError:
-            since = None  # edited by hand into what is no time
+            since = None  # edited by hand; without a time the rest cannot be computed and is over
         if since is not None and since.tzinfo:
             rest = await self._rest_of(address, since, pool)
             if rest > 0:

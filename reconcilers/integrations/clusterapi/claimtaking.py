@@ -104,8 +104,10 @@ class ClaimTaker:
     def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
         """Return the blocks to promise to a claim; None if it must not be served now."""
         key = claim.metadata.key
+        # Something is paused, or the claim's Cluster is missing: neither promise nor refusal.
         if self._caches.standing(claim) is ClaimStanding.STOP:
             return None
+        # The IPAddress of the claim's name may hold an address that this pass would not know.
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
         if addresses := self._view.addresses_of(key):
@@ -114,6 +116,7 @@ class ClaimTaker:
         if restored is not None:
             origin = f"claim {key} had {restored.address}"
             return self._own_blocks(claim, restored, origin)
+        # A restore may still bring back the claim's IPAddress with the address of its machine.
         if self._restored is not None and self._restored.seconds_left(claim) > 0:
             return None
         if self._closed:
@@ -124,7 +127,7 @@ class ClaimTaker:
             raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
 
     def _adopt_blocks(self, claim: IPAddressClaim, address: IPAddress) -> AddressRange | None:
-        """Return the blocks of the IPAddress of a claim's name; None if it is too early.
+        """Return the blocks of the IPAddress of a claim's name; None if they must wait.
 
         Args:
             claim: one without an address.
@@ -134,6 +137,7 @@ class ClaimTaker:
         """
         if reason := why_not(address, claim):
             raise Refused(ALLOCATION_FAILED, reason)
+        # The IPAddressClaim controller records the address on the claim before it is promised.
         if must_be_recorded(address, claim):
             return None
         record = ClaimRecord(address.spec.address, address.spec.prefix)
@@ -148,7 +152,7 @@ class ClaimTaker:
             origin: how it is known that the claim has it, for a refusal.
 
         Raises:
-            Refused: another one has the address, too, or the pool does not have it.
+            Refused: another claim or allocator has the address, too, or it is of another family.
         """
         blocks = self._space.find_blocks(record.address, record.prefix)
         if blocks is None:

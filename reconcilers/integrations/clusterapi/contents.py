@@ -52,7 +52,6 @@ class PoolContents:
     """A pool, what it may hand out, and what is held of it.
 
     Args:
-        kind: of the pool.
         space: what it may hand out; None if its spec makes no sense.
         fault: why, then.
         holdings: what is held, and which claims wait.

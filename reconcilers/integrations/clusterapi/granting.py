@@ -91,10 +91,12 @@ def make_claim_writes(
     async def ensure_address(
         claim: IPAddressClaim, promise: Promise, pool: PoolT, space: PoolSpace
     ) -> IPAddress:
+        """Create or adopt the IPAddress of a promise; raise if it has another address."""
         promised = promised_address(promise)
         spec = spec_of(promised.start_text, space.prefix, space.gateway)
         address = await answers.ensure(claim, pool, pools, spec)
         blocks = space.find_blocks(address.spec.address, address.spec.prefix)
+        # An existing IPAddress keeps its address: the claim must not record two of them.
         if blocks != blocks_of(space, promised):
             raise AddressInTheWay(
                 f"IPAddress {address.metadata.key} exists and is {address.spec.address},"
@@ -103,8 +105,9 @@ def make_claim_writes(
         return address
 
     async def void(claim: IPAddressClaim) -> IPAddressClaim:
-        # The server makes no new version of an unchanged object; the time, to the microsecond,
-        # sees to it that this is a change.
+        """Write the claim, so that earlier promises, which name its resourceVersion, are void."""
+        # The server gives an unchanged object no new resourceVersion. The time in the message,
+        # to the microsecond, makes every such write a change.
         now, pool = clock.now(), claim.spec.poolRef
         message = (
             f"{pool.kind} {pool.name} has no valid record of its promises;"

@@ -60,7 +60,6 @@ class Leftovers:
         """Delete what has blocked an address for longer than the grace period.
 
         Args:
-            kind: of the pool.
             view: what one pass over it has read.
             refusals: of claims, by that pass.
             promises: the open promises of the pool before it.

@@ -80,7 +80,6 @@ class PoolStatuses:
         """Write the whole status of a pool whose spec is sound.
 
         Args:
-            kind: of the pool.
             pool: as it was read.
             space: what it may hand out.
             holdings: what claims and IPAddresses hold of it.
@@ -111,7 +110,6 @@ class PoolStatuses:
         """Write a pool's status if it differs.
 
         Args:
-            kind: of the pool.
             pool: as it was read.
             counts: what it is to say; None to leave the counts alone.
             ready: Ready, as this pass found it.

@@ -1,10 +1,10 @@
 """The statuses of claims: Ready, the address on record, and how both are written.
 
 A claim's status has no field for the address itself, only the name of the IPAddress. What the
-claim was given is therefore recorded in the message of its Ready condition, by the very write
-that sets addressRef: so the effect of a promise is one write of one object, as with an
-IPAllocation, and who reads the claims knows what is held even where an IPAddress was taken away
-by force.
+claim was given is therefore recorded in the message of its Ready condition, by the same write
+that sets addressRef. So a promise takes effect by one write of one object, as with an
+IPAllocation. The claims alone tell which addresses are held, even if a person removed an
+IPAddress by force.
 """
 
 import re
@@ -32,7 +32,7 @@ _RECORD = re.compile(r"Allocated ([0-9a-fA-F:.]+)/([0-9]{1,3}) from (\S+) (\S+)"
 
 @dataclass(frozen=True, slots=True)
 class ClaimRecord:
-    """What a claim was given, as its status says."""
+    """The address and prefix length that a claim was given, as recorded on the claim."""
 
     address: str
     prefix: int
@@ -50,7 +50,7 @@ def record_of(claim: IPAddressClaim) -> ClaimRecord | None:
     one, even if finalizers of others keep the claim around.
     """
     if claim.address_name != claim.metadata.name:
-        return None  # nothing, or what a person wrote: another claim's, it may be
+        return None  # empty, or written by a person or another provider: we write the claim's name
     if claim.metadata.terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
     ready = find(claim.status.conditions, READY)
@@ -71,7 +71,7 @@ def restored_record_of(claim: IPAddressClaim) -> ClaimRecord | None:
 
 
 def _parse_record(record: str, pool: PoolRef) -> ClaimRecord | None:
-    """Return the address in a message of `message_of`; None if it says nothing of this pool."""
+    """Return the address in a message of `message_of`; None for another text or another pool."""
     match = _RECORD.fullmatch(record)
     if match is None or (match[3], match[4]) != (pool.kind, pool.name):
         return None
@@ -104,9 +104,9 @@ def with_ready(
 def granted_status(
     claim: IPAddressClaim, address: IPAddress, version: str, now: datetime
 ) -> Mapping[str, Any]:
-    """Return a patch of a claim's status that refers to its IPAddress, and has its address.
+    """Return a patch of a claim's status that names its IPAddress and records the address.
 
-    What an adopted IPAddress says counts, to the letter: it may have another prefix than the pool.
+    Address and prefix are copied from the IPAddress: an adopted one may differ from the pool.
 
     Args:
         version: of the API by which the claim was read and is written.
@@ -129,8 +129,8 @@ def legacy(condition: Condition) -> dict[str, Any]:
 
 def shows(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
     """Return whether a claim's Ready condition says this already."""
-    shown_after = (TRUE if finding.status else "False", finding.reason, finding.message)
-    return shown_reason(claim) == shown_after
+    reason_to_show = (TRUE if finding.status else "False", finding.reason, finding.message)
+    return shown_reason(claim) == reason_to_show
 
 
 def shown_reason(claim: IPAddressClaim) -> tuple[str, str, str]:

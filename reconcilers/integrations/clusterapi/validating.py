@@ -28,7 +28,6 @@ class ClusterApiPoolValidator:
 
     Args:
         client: for live reads.
-        kind: the kind of pools.
         spaces: what pools of all kinds hand out.
     """
 
