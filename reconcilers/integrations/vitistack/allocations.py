@@ -2,12 +2,12 @@
 
 waits, its network hands out nothing    write why
 waits otherwise                         its network's pass serves it (`networks.py`)
-holds its address                       show what changed of the network; renew, or release
-released                                request again, once its NetworkConfiguration is there
+holds its address                       update the network's settings in it; renew, or release
+released                                request again, once its NetworkConfiguration exists
 
-An address in use is never taken away or moved, whatever becomes of the network. In use means that
-the NetworkConfiguration exists, by a live read: then the expiry is moved ahead before it passes,
-else the address is released when it does.
+An address in use is never released or replaced, even if the network changes. It is in use while
+the NetworkConfiguration exists, by a live read. Then the expiry is renewed before it passes; else
+the address is released when it passes.
 """
 
 from collections.abc import Mapping
@@ -61,24 +61,28 @@ UNREADABLE = "Unreadable"
 
 
 def labels_of(network: str, configuration: str) -> dict[str, str]:
-    """Return the labels that an IPAllocation has to have; nothing is decided by them."""
+    """Return the labels that an IPAllocation has to have; they are for people only."""
     return {LABEL_NETWORK: label_value(network), LABEL_CONFIGURATION: label_value(configuration)}
 
 
 def renewal(uid: str, ttl: int) -> float:
-    """Return how many seconds before its end an expiry is moved ahead.
+    """Return how many seconds before the expiry of an IPAllocation it is renewed.
 
-    Between a quarter and a half of the whole, differently for each, so that addresses that were
-    given at once are not renewed at once.
+    It is between a quarter and a half of the lifetime, depending on the uid. So addresses that
+    were given at the same time are not renewed at the same time.
+
+    Args:
+        uid: of the IPAllocation.
+        ttl: the lifetime in seconds.
     """
     return ttl / 4 + ttl / 4 * (crc32(uid.encode()) % 1024) / 1024
 
 
 def moment(timestamp: str) -> datetime | None:
-    """Return the time that a text says; None if it says none."""
+    """Parse a timestamp; None if it is empty or cannot be parsed. Without zone it is UTC."""
     try:
         time = datetime.fromisoformat(timestamp)
-    except ValueError:  # empty, or edited by hand into what is no time
+    except ValueError:  # empty, or edited by hand
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
 
@@ -109,13 +113,17 @@ class AllocationReconciler:
         caches.allocations.subscribe(GoneHolders(RELEASE, self._describe_gone).log)
 
     def _describe_gone(self, gone: VitistackAllocation) -> dict[str, str] | None:
-        """Return the fields of the log line about an IPAllocation that went with its address."""
+        """Return the fields of the log line about a deleted IPAllocation; None for no line.
+
+        There is no line if it held no address or is of another provider's network.
+        """
         network = self._caches.network_of(gone)
         is_ours = network is None or self._caches.is_ours(network)
         return release_fields(gone, GONE) if gone.holds and is_ours else None
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one IPAllocation up to date."""
+        # The caches may show objects from before a restore of etcd.
         if not self._caches.history_confirmed:
             return Again(RETRY)
         allocation = self._caches.allocations.get(key)
@@ -123,7 +131,7 @@ class AllocationReconciler:
             return SETTLED
         unreadable_networks = self._caches.networks.unreadable
         if key in self._caches.allocations.unreadable or allocation.network in unreadable_networks:
-            return Blocked(UNREADABLE)  # whose network it is, and for how long, may be unknown
+            return Blocked(UNREADABLE)  # the provider and the lifetime may have changed
         network = self._caches.network_of(allocation)
         if network is not None and not self._caches.is_ours(network):
             return SETTLED
@@ -133,30 +141,38 @@ class AllocationReconciler:
             return Again(RETRY)  # it was written or deleted meanwhile
 
     async def _reconcile(self, allocation: VitistackAllocation) -> Outcome:
+        """Bring an IPAllocation of one of our networks one step forward, by its phase."""
         if allocation.status.phase == RELEASED:
             return await self._request_again(allocation)
         if allocation.status.phase and await self._adopt(allocation):
-            return SETTLED  # the answer to that write is an event
+            return SETTLED  # the write leads to an event, and that to the next pass
         if allocation.holds:
             return await self._keep(allocation)
         problem = problem_of(
             self._caches.network_of(allocation), allocation.spec.networkNamespaceName
         )
+        # Without problem, the pass over the network serves it.
         if problem is not None:
             return _again_in(await self._writer.write_problems([(allocation, problem)]))
         return SETTLED
 
     async def _adopt(self, allocation: VitistackAllocation) -> bool:
-        """Put labels and the owner on an IPAllocation that others made; return whether it did."""
+        """Add missing labels and the owner to an IPAllocation; return whether it was written.
+
+        An IPAllocation that another program or a person created lacks them.
+        """
         expected_labels = labels_of(
             allocation.spec.networkNamespaceName, allocation.spec.networkConfigurationName
         )
-        has = allocation.metadata.labels
-        labels = {name: value for name, value in expected_labels.items() if has.get(name) != value}
+        old_labels = allocation.metadata.labels
+        labels = {
+            name: value for name, value in expected_labels.items() if old_labels.get(name) != value
+        }
         metadata: dict[str, Any] = {"labels": labels} if labels else {}
         if not allocation.owner and self._is_readable(allocation.configuration):
-            # The cache may be behind: an owner that is gone would have the collector take it.
-            owner = await self._configuration(allocation)
+            # Read live, because the cache may be behind: the garbage collector deletes an object
+            # whose owner does not exist.
+            owner = await self._read_configuration(allocation)
             if owner is not None and not owner.metadata.terminating:
                 others = [
                     copied_owner(reference) for reference in allocation.metadata.ownerReferences
@@ -177,42 +193,56 @@ class AllocationReconciler:
     async def _is_used(self, allocation: VitistackAllocation) -> bool:
         """Return whether the NetworkConfiguration of an IPAllocation exists, by a live read.
 
-        Its metadata is enough: one that cannot be decoded uses the address, too.
+        Only its metadata is read: a NetworkConfiguration that cannot be decoded uses the address,
+        too.
         """
         return (
             await self._client.find(CONFIGURATIONS.metadata_only, allocation.configuration)
             is not None
         )
 
-    async def _configuration(self, allocation: VitistackAllocation) -> NetworkConfiguration | None:
+    async def _read_configuration(
+        self, allocation: VitistackAllocation
+    ) -> NetworkConfiguration | None:
         """Return the NetworkConfiguration of an IPAllocation, as the API server has it now."""
         return await self._client.find(CONFIGURATIONS, allocation.configuration)
 
     async def _keep(self, allocation: VitistackAllocation) -> Outcome:
-        """Show what changed of the network, and see to the expiry."""
+        """Write changed settings of the network, and renew, set or release by the expiry.
+
+        If the expiry is far enough ahead, it stays. Otherwise, the first that applies:
+
+        - The NetworkConfiguration exists: the expiry is renewed.
+        - There is no expiry: it is set, as the NetworkConfiguration does not exist.
+        - The expiry has passed: the address is released.
+        - The address expires soon: the next pass is at its expiry.
+        """
         static = static_of(self._caches.network_of(allocation))
-        changes = _changes(allocation, static)
+        changes = _list_changes(allocation, static)
         ttl = lifetime(static)
         now = self._clock.now()
         expires = moment(allocation.status.expiresAt)
-        seconds = (expires - now).total_seconds() if expires is not None else 0.0
+        seconds_left = (expires - now).total_seconds() if expires is not None else 0.0
         margin = renewal(allocation.metadata.uid, ttl)
-        if seconds <= margin or seconds > ttl + SOONEST:
+        next_pass = seconds_left - margin
+        # An expiry beyond the lifetime was set by an earlier, longer lifetime, or by a person.
+        if seconds_left <= margin or seconds_left > ttl + SOONEST:
             if await self._is_used(allocation):
                 changes["expiresAt"] = expiry(static, now)
-                seconds = float(ttl)
+                next_pass = ttl - margin
             elif expires is None:
                 changes["expiresAt"] = expiry(static, now)
-                seconds = margin + ttl
-            elif seconds <= 0:
+                next_pass = ttl
+            elif seconds_left <= 0:
                 return await self._release(allocation)
             else:
-                seconds += margin  # it is not used: the next pass is when it expires
+                next_pass = seconds_left
         if changes:
             await self._client.patch_status(ALLOCATIONS, allocation, changes)
-        return Again(max(seconds - margin, SOONEST))
+        return Again(max(next_pass, SOONEST))
 
     async def _release(self, allocation: VitistackAllocation) -> Outcome:
+        """Release the address of an IPAllocation that has expired, with an event."""
         name, address = allocation.spec.networkConfigurationName, allocation.status.address
         message = (
             f"{address} was released: it expired, and NetworkConfiguration {name} is not there"
@@ -222,13 +252,15 @@ class AllocationReconciler:
         return SETTLED
 
     async def _request_again(self, allocation: VitistackAllocation) -> Outcome:
-        """Have a released IPAllocation wait again if its NetworkConfiguration is there."""
+        """Let a released IPAllocation wait again if its NetworkConfiguration exists."""
         configuration = self._caches.configurations.get(allocation.configuration)
+        # With another owner, it belongs to an earlier NetworkConfiguration of the same name.
         if configuration is None or allocation.owner not in {"", configuration.metadata.uid}:
             return SETTLED
         if not self._is_readable(allocation.configuration):
             return Blocked(UNREADABLE)
-        live = await self._configuration(allocation)
+        # Read live, because the cache may be behind.
+        live = await self._read_configuration(allocation)
         if (
             live is None
             or live.metadata.terminating
@@ -244,21 +276,21 @@ class AllocationReconciler:
 
 
 def _again_in(seconds: float | None) -> Outcome:
-    """Return the outcome that has the next pass in so many seconds; None waits for a change."""
+    """Return the outcome with the next pass in so many seconds; None: at the next change."""
     return SETTLED if seconds is None else Again(seconds)
 
 
-def _changes(allocation: VitistackAllocation, static: Static | None) -> dict[str, Any]:
+def _list_changes(allocation: VitistackAllocation, static: Static | None) -> dict[str, Any]:
     """Return the settings of a network that the IPAllocation lacks, as a merge patch."""
     if static is None:
         return {}
     try:
         space = space_of(static)
     except InvalidPool:
-        return {}
+        return {}  # nothing can be derived from such settings; the network reports it
     address = space.address(allocation.status.address)
     if address is None or not space.layout.cidr.contains(address):
-        return {}  # it is of what the network was before
+        return {}  # the address is of an earlier CIDR of the network, as is its gateway
     status = allocation.status
     present: Mapping[str, Any] = {
         "gateway": status.gateway,

@@ -22,7 +22,7 @@ from reconcilers.pictures.extents import list_extents
 from reconcilers.spaces.offers import PoolName
 
 LATE_AFTER = timedelta(minutes=5)
-"""For so long after its expiry an address is not reported."""
+"""How long an address may outlast its expiry before it is reported: a pass needs some time."""
 
 
 def audit(
@@ -31,25 +31,29 @@ def audit(
     now: datetime,
     not_read: Sequence[NotRead] = (),
 ) -> Iterator[Trouble]:
-    """Yield everything that is wrong at the time `now`.
+    """Yield the troubles of all networks and allocations.
 
     Args:
         caches: the objects.
         contents: the networks with their contents.
         now: the time.
-        not_read: what the user may not read; an object that may be among it is not missing.
+        not_read: the objects that the user may not read; they do not count as missing.
     """
     for content in contents:
-        yield from _of_network(content)
+        yield from _audit_network(content)
     for network in sorted(caches.networks, key=lambda network: network.metadata.key):
         key, static = network.metadata.key, static_of(network)
         if static is not None and (warning := addresstexts.describe_host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
             yield Trouble(HOST_BITS, "warning", subject=NETWORKS.kind, key=key, sentence=sentence)
-    yield from _of_allocations(caches, now, not_read)
+    yield from _audit_allocations(caches, now, not_read)
 
 
-def _of_network(content: NetworkContents) -> Iterator[Trouble]:
+def _audit_network(content: NetworkContents) -> Iterator[Trouble]:
+    """Yield the troubles of a network: invalid settings, or those of its held addresses.
+
+    An overlap is removable with its IPAllocation: its NetworkConfiguration gets another one.
+    """
     network = PoolName(NETWORKS.kind, content.network.metadata.key)
     if content.space is None:
         yield invalid_pool(network, content.fault)
@@ -66,7 +70,7 @@ def _of_network(content: NetworkContents) -> Iterator[Trouble]:
             yield trouble
 
 
-def _of_allocations(
+def _audit_allocations(
     caches: VitistackCaches, now: datetime, not_read: Sequence[NotRead]
 ) -> Iterator[Trouble]:
     """Yield the allocations whose network or configuration is missing, and those that expired."""

@@ -1,7 +1,7 @@
 """Caches of the vitistack reconcilers, and which networks this integration is responsible for.
 
-A network is ours by its `ipAllocation.provider`; all reconcilers decide by this module, so that no
-event of some other object serves one that is not.
+A network is ours by its `ipAllocation.provider`. All reconcilers use the rules of this module, so
+that none of them serves a network of another provider. A machine is a NetworkConfiguration.
 """
 
 import re
@@ -80,7 +80,7 @@ ALLOCATION_INDEXES: Mapping[str, IndexFunction[VitistackAllocation]] = {
 
 
 def holder_of(allocation: VitistackAllocation) -> Holder:
-    """Return the holder that an allocation speaks of: itself."""
+    """Return an allocation as a holder of addresses."""
     return Holder(JOURNALS.kind, allocation.metadata.key)
 
 
@@ -88,14 +88,15 @@ def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Fa
     """Return the range of an allocation in its network, and whether it waits."""
     meta, status = allocation.metadata, allocation.status
     if status.phase == RELEASED:
-        return Facts()
+        return Facts()  # it neither holds an address nor waits for one
     address = space.address(status.address) if status.address else None
     since = meta.creationTimestamp
     place = (since, holder_of(allocation)) if allocation.waits and since is not None else None
     outside = None
     if status.address and (address is None or not space.hands_out(address)):
         outside = status.address
-    # A request for a certain address, or one that shows an address, is answered by itself.
+    # All allocations of a row get the same answer. An allocation that requests or shows a certain
+    # address has its own answer, so it is in no row.
     is_alone = bool(allocation.spec.requestedAddress or status.address)
     return Facts(
         () if address is None else (PromisedRange(address),),
@@ -166,7 +167,7 @@ class VitistackCaches:
         return all(cache.history_confirmed for cache in caches)
 
     def names_us(self, provider: str) -> bool:
-        """Return whether a provider is us, in letters of any case; an empty one by `unnamed`."""
+        """Return whether a provider is ours, in any case; with `unnamed`, so is an empty one."""
         name = provider.strip().lower()
         return name == self.provider if name else self.unnamed
 
@@ -183,15 +184,16 @@ class VitistackCaches:
     ) -> None:
         """Raise if objects that cannot be decoded may hold addresses of a network.
 
-        They are IPAllocations, and NetworkConfigurations whose machines may show addresses. One
-        whose network cannot be read either may be of any network of its namespace.
+        These objects are IPAllocations, and NetworkConfigurations, which may show addresses. If
+        not even the network of an object can be decoded, it may be any network of its namespace.
 
         Args:
             allocations: the IPAllocations that cannot be decoded, with the reason.
-            configurations: the NetworkConfigurations that cannot; None for those of the cache.
+            configurations: the NetworkConfigurations that cannot be decoded, with the reason; None
+                for those of the cache.
 
         Raises:
-            UnreadableHolders: some of them may.
+            UnreadableHolders: some of them may hold addresses.
         """
 
         def may_hold_addresses(key: Key, outline: Object | None) -> bool:
@@ -206,11 +208,11 @@ class VitistackCaches:
             if isinstance(outline, VitistackOutline):
                 return outline.spec.networkNamespaceName == network.name
             if not isinstance(outline, ConfigurationOutline):
-                return True
+                return True  # nothing of it can be decoded
             if outline.metadata.terminating:
-                return False  # what a machine shows while it is deleted is not kept for it
+                return False  # addresses are not kept for a machine that is being deleted
             if outline.spec.networkNamespaceName not in {"", network.name}:
-                return False  # a machine that names no network may be in any of its namespace
+                return False  # without a name, it may be in any network of its namespace
             return self.names_us(outline.spec.provider)
 
         if configurations is None:
@@ -225,40 +227,46 @@ class VitistackCaches:
     def unreadable_of_machine(
         self, machine: NetworkConfiguration, network: NetworkNamespace, lacking: Collection[str]
     ) -> UnreadableObject | None:
-        """Return an IPAllocation that cannot be decoded and may be of a machine.
+        """Return an undecodable IPAllocation that may belong to a machine; None if there is none.
 
-        One of which nothing tells its machine may be of any that lacks an IPAllocation of the same
-        network.
+        An IPAllocation may belong to the machine if one of these holds:
+
+        - Its last version that could be decoded names the machine.
+        - Its owner or the part of its spec that can be decoded names the machine.
+        - It has the name of an IPAllocation that is made for one of the machine's interfaces.
+        - Nothing tells its machine or that it is of another network, and the machine lacks an
+          IPAllocation.
 
         Args:
             network: of the machine.
-            lacking: the interfaces that no IPAllocation which can be decoded is for.
+            lacking: the interfaces without an IPAllocation that can be decoded.
 
         Returns:
-            The first by key, so that replicas report the same; None if there is none.
+            The first such IPAllocation by key, so that all replicas report the same one.
         """
         key = machine.metadata.key
-        own_names = {
+        names_for_interfaces = {
             name
             for interface in interface_names(machine)
             for name in allocation_names(key.name, interface)
         }
 
         def may_be_of_machine(allocation: Key, failure: str) -> bool:
+            # Without namespace, not even the key of the object could be decoded.
             if allocation.namespace not in {"", key.namespace}:
                 return False
-            machines = _machines_named_by(failure)
-            older = self.allocations.get(allocation)
-            if older is not None and older.configuration == key:
+            named_machines = _list_named_machines(failure)
+            last_decoded = self.allocations.get(allocation)
+            if last_decoded is not None and last_decoded.configuration == key:
                 return True
-            if key.name in machines or allocation.name in own_names:
+            if key.name in named_machines or allocation.name in names_for_interfaces:
                 return True
             outline = outline_of(failure)
-            of_network = (
+            network_name = (
                 isinstance(outline, VitistackOutline) and outline.spec.networkNamespaceName
             )
-            is_of_other = of_network and of_network != network.metadata.name
-            return bool(lacking) and not machines and not is_of_other
+            is_of_other_network = network_name and network_name != network.metadata.name
+            return bool(lacking) and not named_machines and not is_of_other_network
 
         unreadable = find_near(self.allocations.unreadable, NAMESPACE_INDEX, key.namespace)
         return min(
@@ -280,7 +288,10 @@ class VitistackCaches:
         return sorted(networks, key=lambda network: network.metadata.name)
 
     def networks_near(self, holder: Key) -> list[Key]:
-        """Return the networks that an object may name; without namespace it may name any."""
+        """Return the networks that an undecodable object may name: those of its namespace.
+
+        Without namespace, not even its key could be decoded, and it may name any network.
+        """
         networks = self.networks if not holder.namespace else self.networks_in(holder.namespace)
         return [network.metadata.key for network in networks]
 
@@ -294,11 +305,11 @@ class VitistackCaches:
         return sorted(allocations, key=lambda allocation: allocation.metadata.name)
 
 
-def _machines_named_by(failure: str) -> set[str]:
-    """Return the NetworkConfigurations that an undecodable IPAllocation names.
+def _list_named_machines(failure: str) -> set[str]:
+    """Return the NetworkConfigurations that the spec or owners of an IPAllocation name.
 
     Args:
-        failure: why it cannot, with the parts that can: its spec names one, and so may its owners.
+        failure: why the IPAllocation cannot be decoded, with the parts that can be.
     """
     outline = outline_of(failure)
     metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
@@ -306,11 +317,11 @@ def _machines_named_by(failure: str) -> set[str]:
     machines = {owner.name for owner in owners if owner.kind == CONFIGURATIONS.kind}
     if isinstance(outline, VitistackOutline):
         machines.add(outline.spec.networkConfigurationName)
-    return machines - {""}
+    return machines - {""}  # a spec may have an empty name
 
 
 def caches_of(objects: ObjectsByKind) -> VitistackCaches:
-    """Return the caches of what was read."""
+    """Return caches of objects that were read, for views; no network counts as ours."""
     by_namespace = {NAMESPACE_INDEX: namespace_of}
     return VitistackCaches(
         objects.cache(NETWORKS, indexes=by_namespace),
@@ -321,7 +332,7 @@ def caches_of(objects: ObjectsByKind) -> VitistackCaches:
 
 
 def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a manifest as vitistack leaves it: each NetworkNamespace is provisioned."""
+    """Return a manifest with the default that vitistack fills in: the phase of a network."""
     status = dict(body.get("status") or {})
     if not is_of(body, [NETWORKS]) or status.get("provisioningPhase"):
         return body
@@ -329,10 +340,11 @@ def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def allocation_names(configuration: str, interface: str) -> tuple[str, str]:
-    """Return the names of an IPAllocation that is made for an interface.
+    """Return the names of an IPAllocation that is made for an interface: first and second choice.
 
-    The second is for when the first is an IPAllocation's of another NetworkConfiguration. An
-    interface whose name is none of an object has a hash in both: eth0 and ETH0 are two.
+    The second name is used if an IPAllocation of another NetworkConfiguration has the first. If
+    the name of an interface cannot be part of an object's name, both have a hash, so that eth0 and
+    ETH0 get different names.
     """
     digits = short_hash(f"{configuration}/{interface}")
     cleaned = _NOT_IN_NAMES.sub("-", interface.lower()).strip("-") or "interface"
@@ -363,7 +375,7 @@ def is_made_for(allocation: VitistackAllocation, configuration: NetworkConfigura
 
 
 def addresses_of(interface: Interface) -> Sequence[str]:
-    """Return the IPv4 addresses that an interface shows, as far as they are texts."""
+    """Return the IPv4 addresses of an interface's status, without values of other types."""
     addresses = interface.get("ipv4Addresses")
     address_list = (
         addresses if isinstance(addresses, Sequence) and not isinstance(addresses, str) else ()
@@ -378,10 +390,11 @@ def static_of(network: NetworkNamespace | None) -> Static | None:
 
 
 def problem_of(network: NetworkNamespace | None, name: str) -> VitistackProblem | None:
-    """Return why a network hands out nothing; None if it does.
+    """Return why a network hands out nothing; None if it hands out addresses.
 
     Args:
         network: the network; None if it does not exist.
+        name: of the network, for the message.
     """
     if network is None:
         return VitistackProblem(ERROR, NETWORK_NOT_FOUND, f'NetworkNamespace "{name}" not found')

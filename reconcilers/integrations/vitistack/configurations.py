@@ -1,11 +1,12 @@
 """One pass over one NetworkConfiguration of vitistack.
 
-another provider's, or not static    leave it
-being deleted                        show Released on its IPAllocations, then let it go
-otherwise                            an IPAllocation for each interface, and what they say
+another provider's, or not static    do nothing
+being deleted                        release its IPAllocations, then remove the finalizer
+otherwise                            create an IPAllocation for each interface, write the status
 
-The finalizer comes before anything is made. IPAllocations belong to the NetworkConfiguration and
-go with it; those of an interface that is gone are released and deleted here.
+The finalizer is added before anything is created. The NetworkConfiguration owns its IPAllocations,
+so they are deleted with it. IPAllocations of a removed interface are released and deleted here. A
+machine is a NetworkConfiguration.
 """
 
 from collections.abc import Iterable, Sequence
@@ -70,10 +71,11 @@ class ConfigurationReconciler:
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one NetworkConfiguration up to date."""
+        # The caches may show objects from before a restore of etcd.
         if not self._caches.history_confirmed:
             return Again(RETRY)
         if key in self._caches.configurations.unreadable:
-            return Blocked("Unreadable")
+            return Blocked("Unreadable")  # the cache has an older version
         configuration = self._caches.configurations.get(key)
         if configuration is None or not self._caches.names_us(configuration.spec.provider):
             return SETTLED
@@ -85,11 +87,17 @@ class ConfigurationReconciler:
             return Again(RETRY)  # something was written or deleted meanwhile
 
     async def _reconcile(self, configuration: NetworkConfiguration) -> Outcome:
+        """Create and remove IPAllocations of a machine, then write its status.
+
+        Only the status is written if its network is not known, or an undecodable IPAllocation may
+        belong to it.
+        """
         if self._may_be_of_others(configuration):
             return Blocked("Unreadable")
         network = network_of(self._caches, configuration)
         if isinstance(network, str):
-            # What it shows its machine has, and no other is given it meanwhile.
+            # The addresses in its status stay: the machine has them, and while they are shown, no
+            # other machine gets them.
             interfaces = configuration.status.networkInterfaces
             await self._write_status(
                 configuration,
@@ -106,7 +114,8 @@ class ConfigurationReconciler:
         ]
         unreadable = self._caches.unreadable_of_machine(configuration, network, lacking)
         if unreadable is not None:
-            # It may hold the address of an interface: none is made beside it, and none is wiped.
+            # It may hold the address of an interface. So no second IPAllocation is created for
+            # that interface, and its address stays in the status.
             interfaces = configuration.status.networkInterfaces
             await self._write_status(
                 configuration,
@@ -129,14 +138,14 @@ class ConfigurationReconciler:
         network: NetworkNamespace,
         interfaces: Sequence[str],
     ) -> None:
-        """Make the IPAllocations of interfaces that have none.
+        """Create the IPAllocations of interfaces that have none.
 
-        Which address a machine shows is read live: another operator may have written it a moment
-        ago, and an IPAllocation that was created without asking for it gets another one. For a
-        NetworkConfiguration that is gone or being deleted nothing is made; its event is to come.
+        The machine is read live: another operator may have written an address a moment ago, and an
+        IPAllocation that does not request that address would get another one. Nothing is created
+        for a NetworkConfiguration that is gone or being deleted; its event leads to a pass.
         """
         if not interfaces:
-            return
+            return  # no need of a live read
         live = await self._client.find(CONFIGURATIONS, configuration.metadata.key)
         if (
             live is None
@@ -150,17 +159,17 @@ class ConfigurationReconciler:
     async def _make(
         self, configuration: NetworkConfiguration, network: NetworkNamespace, interface: str
     ) -> None:
-        """Make the IPAllocation of an interface."""
+        """Create the IPAllocation of an interface, by the first of its two names that is free."""
         namespace = configuration.metadata.namespace
         for name in allocation_names(configuration.metadata.name, interface):
             try:
                 body = allocation_for(configuration, network, interface=interface, name=name)
                 await self._client.create(ALLOCATIONS, namespace, body)
             except AlreadyExists:
-                there = await self._client.find(ALLOCATIONS, Key(namespace, name))
-                if there is not None and there.configuration != configuration.metadata.key:
-                    continue
-                # It is by another replica or by hand: its event leads to the next pass.
+                existing = await self._client.find(ALLOCATIONS, Key(namespace, name))
+                if existing is not None and existing.configuration != configuration.metadata.key:
+                    continue  # another machine has the name, so the second name is tried
+                # Another replica or a person created it: its event leads to the next pass.
             return
 
     async def _remove(
@@ -169,35 +178,49 @@ class ConfigurationReconciler:
         allocations: Sequence[VitistackAllocation],
         used: Iterable[VitistackAllocation],
     ) -> None:
-        """Take away the IPAllocations that no interface has any more, and those of a predecessor.
+        """Release and delete the IPAllocations of removed interfaces and of an earlier machine.
 
-        What others made for no interface in particular stays.
+        An IPAllocation that names no interface stays: another program or a person created it. An
+        IPAllocation of an earlier machine of the same name is deleted only once it is released.
+
+        Args:
+            used: the IPAllocations that interfaces have now.
         """
-        keep = {allocation.metadata.uid for allocation in used}
+        used_uids = {allocation.metadata.uid for allocation in used}
         for allocation in allocations:
-            owned = allocation.owner == configuration.metadata.uid
-            earlier = bool(allocation.owner) and not owned and allocation.status.phase == RELEASED
-            gone = owned and allocation.spec.interfaceName and allocation.metadata.uid not in keep
-            if allocation.metadata.terminating or not (gone or earlier):
+            is_owned = allocation.owner == configuration.metadata.uid
+            is_released = allocation.status.phase == RELEASED
+            is_of_earlier_machine = bool(allocation.owner) and not is_owned and is_released
+            is_of_removed_interface = (
+                is_owned
+                and allocation.spec.interfaceName
+                and allocation.metadata.uid not in used_uids
+            )
+            if allocation.metadata.terminating or not (
+                is_of_removed_interface or is_of_earlier_machine
+            ):
                 continue
-            last = allocation
-            if allocation.status.phase != RELEASED:
+            latest = allocation
+            if not is_released:
                 message = f"interface {allocation.spec.interfaceName} is gone"
-                last = await release(self._client, allocation, message)
-            await self._client.delete(ALLOCATIONS, Version.from_object(last))
+                latest = await release(self._client, allocation, message)
+            await self._client.delete(ALLOCATIONS, Version.from_object(latest))
 
     async def _write_status(
         self, configuration: NetworkConfiguration, wanted_status: WantedStatus
     ) -> None:
         """Write the status of a NetworkConfiguration if it differs."""
-        now, meta, has = self._clock.now(), configuration.metadata, configuration.status
+        now = self._clock.now()
+        meta, old_status = configuration.metadata, configuration.status
         finding = ConditionFinding(
             READY,
             wanted_status.phase == READY,
             reason=wanted_status.reason,
             message=wanted_status.message,
         )
-        conditions = with_findings(has.conditions, [finding], generation=meta.generation, now=now)
+        conditions = with_findings(
+            old_status.conditions, [finding], generation=meta.generation, now=now
+        )
         status: dict[str, Any] = {
             "phase": wanted_status.phase,
             "status": wanted_status.status,
@@ -205,21 +228,27 @@ class ConfigurationReconciler:
             "conditions": render_conditions(conditions),
             "networkInterfaces": list(wanted_status.interfaces),
         }
-        same = (has.phase, has.status, has.message, has.conditions, has.networkInterfaces) == (
+        is_shown = (
+            old_status.phase,
+            old_status.status,
+            old_status.message,
+            old_status.conditions,
+            old_status.networkInterfaces,
+        ) == (
             wanted_status.phase,
             wanted_status.status,
             wanted_status.message,
             conditions,
             wanted_status.interfaces,
         )
-        if same:
+        if is_shown:
             return
-        if has.created is None and meta.creationTimestamp is not None:
+        if old_status.created is None and meta.creationTimestamp is not None:
             status["created"] = rfc3339(meta.creationTimestamp)
         await self._client.patch_status(CONFIGURATIONS, configuration, status)
 
     async def _release(self, configuration: NetworkConfiguration) -> Outcome:
-        """Show Released on the IPAllocations of a NetworkConfiguration, then let it go."""
+        """Release the IPAllocations of a deleted machine, then remove the finalizer."""
         if self._may_be_of_others(configuration):
             return Blocked("Unreadable")
         if not has_finalizer(configuration, FINALIZER) or not self._is_ours_to_release(
@@ -229,10 +258,10 @@ class ConfigurationReconciler:
         message = f"NetworkConfiguration {configuration.metadata.name} is deleted"
         for allocation in self._caches.of_configuration(configuration.metadata.key):
             if allocation.metadata.key in self._caches.allocations.unreadable:
-                continue  # an older version: the garbage collector takes it with its owner
-            is_own = allocation.owner in {"", configuration.metadata.uid}
+                continue  # the garbage collector deletes it with its owner
+            is_of_machine = allocation.owner in {"", configuration.metadata.uid}
             if (
-                is_own
+                is_of_machine
                 and allocation.status.phase != RELEASED
                 and not allocation.metadata.terminating
             ):
@@ -241,9 +270,9 @@ class ConfigurationReconciler:
         return SETTLED
 
     def _may_be_of_others(self, configuration: NetworkConfiguration) -> bool:
-        """Return whether a machine may be another operator's: its network cannot be read.
+        """Return whether a machine may be another operator's, because its network is undecodable.
 
-        The network says whose the machine is, unless the machine itself names us.
+        A machine that names no provider belongs to the provider of its network.
         """
         return (
             not configuration.spec.provider
@@ -251,7 +280,10 @@ class ConfigurationReconciler:
         )
 
     def _is_ours_to_release(self, configuration: NetworkConfiguration) -> bool:
-        """Return whether the finalizer, whose name another operator has too, is ours."""
+        """Return whether our finalizer is on a machine; another operator has the same finalizer.
+
+        It is ours if the network is ours or not known, or the machine owns an IPAllocation.
+        """
         network = network_of(self._caches, configuration)
         if isinstance(network, str) or self._caches.is_ours(network):
             return True
@@ -262,10 +294,10 @@ class ConfigurationReconciler:
 def network_of(
     caches: VitistackCaches, configuration: NetworkConfiguration
 ) -> NetworkNamespace | str:
-    """Return the network of a NetworkConfiguration, or why it has none.
+    """Return the network of a NetworkConfiguration, or the reason why it is not known.
 
-    One that names none means the only one of its namespace: with several, the first by whatever
-    order would be a guess.
+    If the NetworkConfiguration names no network, it is the only network of the namespace. If the
+    namespace has several, none is chosen, because that would be a guess.
     """
     namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
     unreadable = unreadable_network_of(caches, configuration)
@@ -288,9 +320,9 @@ def describe_unreadable_network(name: str) -> str:
 def unreadable_network_of(
     caches: VitistackCaches, configuration: NetworkConfiguration
 ) -> str | None:
-    """Return the name of a network that cannot be decoded and that a machine's may be.
+    """Return the name of an undecodable network that may be the machine's; None if there is none.
 
-    Of several the first by name, so that two replicas say the same; None if there is none.
+    If there are several, it is the first by name, so that all replicas report the same one.
     """
     namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
     unreadable = {key.name for key in caches.networks.unreadable if key.namespace == namespace}
@@ -302,25 +334,25 @@ def unreadable_network_of(
 def allocation_for(
     configuration: NetworkConfiguration, network: NetworkNamespace, interface: str, name: str
 ) -> dict[str, Any]:
-    """Return the IPAllocation that is made for an interface: metadata and spec.
+    """Return the metadata and spec of a new IPAllocation for an interface.
 
-    One that shows an address already, of an IPAllocation that was deleted by hand or of an
-    operator before us, requests that address: the machine has it.
+    If the interface shows an address already, the IPAllocation requests it, because the machine
+    has it. The IPAllocation of that address was deleted, or an earlier operator gave the address.
 
     Args:
-        configuration: whose interface.
-        network: that the address is of.
-        interface: its name.
-        name: of the IPAllocation, one of its allocation_names.
+        configuration: the machine.
+        network: the network of the address.
+        interface: the name of the interface.
+        name: of the IPAllocation, one of its `allocation_names`.
     """
     spec = {
         "networkNamespaceName": network.metadata.name,
         "networkConfigurationName": configuration.metadata.name,
         "interfaceName": interface,
     }
-    had = _address_of(configuration, interface)
-    if had and _hands_out(network, had):
-        spec["requestedAddress"] = had
+    shown_address = _find_shown_address(configuration, interface)
+    if shown_address and _hands_out(network, shown_address):
+        spec["requestedAddress"] = shown_address
     labels = labels_of(network.metadata.name, configuration.metadata.name)
     metadata = {
         "name": name,
@@ -331,9 +363,9 @@ def allocation_for(
 
 
 def _hands_out(network: NetworkNamespace, address_text: str) -> bool:
-    """Return whether a network hands out an address, now or once it can be served.
+    """Return whether a network may hand out an address, now or once it can be served.
 
-    What settings that cannot be read mean is not known yet: then it may.
+    While its settings are invalid, it may hand out any address.
     """
     try:
         space = space_of(static_of(network) or Static())
@@ -343,10 +375,10 @@ def _hands_out(network: NetworkNamespace, address_text: str) -> bool:
     return address is not None and space.hands_out(address)
 
 
-def _address_of(configuration: NetworkConfiguration, interface: str) -> str:
-    """Return the address that an interface shows; empty for none."""
-    for index, shown_now in enumerate(configuration.status.networkInterfaces):
-        addresses = shown_now.get("ipv4Addresses") or ()
-        if name_of(shown_now, index) == interface and addresses:
+def _find_shown_address(configuration: NetworkConfiguration, interface: str) -> str:
+    """Return the first address that the status shows for an interface; empty for none."""
+    for index, interface_status in enumerate(configuration.status.networkInterfaces):
+        addresses = interface_status.get("ipv4Addresses") or ()
+        if name_of(interface_status, index) == interface and addresses:
             return str(addresses[0])
     return ""

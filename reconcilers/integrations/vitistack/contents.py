@@ -1,6 +1,7 @@
-"""What IPAllocations hold of NetworkNamespaces, to be shown and audited.
+"""List what IPAllocations hold of NetworkNamespaces, for views and audits.
 
-A network's own summary may be a moment behind. Networks of type dhcp are not shown.
+It is read from the IPAllocations, because a network's own summary may be behind. Networks of type
+dhcp are not shown.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,10 +41,10 @@ class NetworkContents:
     """What a network may hand out, and what is held of it.
 
     Args:
-        space: what it may hand out; None if its settings make no sense.
-        fault: why it hands out nothing; empty if it does.
-        holdings: what is held, and which allocations wait.
-        allocations: those that name it, by key.
+        space: what it may hand out; None if its settings are invalid.
+        fault: why it hands out nothing; empty if it hands out addresses.
+        holdings: what is held, and which allocations wait; None without space.
+        allocations: the allocations that name it, by key.
         unreadable: objects that may hold some of it and cannot be decoded.
     """
 
@@ -80,7 +81,7 @@ def contents_of(
 
     Args:
         caches: the objects.
-        is_wanted: which networks.
+        is_wanted: returns whether to yield a network.
     """
     for network in sorted(caches.networks, key=lambda network: network.metadata.key):
         static = static_of(network)

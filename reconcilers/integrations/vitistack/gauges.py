@@ -23,9 +23,9 @@ LABELS: Labels = {
 
 
 class NetworkFigures:
-    """The figures of all networks that are served, from what passes over them keep.
+    """Computes the figures of all served networks from the holdings that passes keep.
 
-    So a scrape costs what has changed.
+    The holdings are updated by changes only, so a scrape does not read all IPAllocations.
 
     Args:
         reader: keeps what is held of each network.
@@ -38,12 +38,15 @@ class NetworkFigures:
     def __call__(self) -> Iterable[PoolFigures]:
         """Return the figures of all networks with a static configuration."""
         return [
-            self._of(network, _space(network))
+            self._compute_figures(network, _find_space(network))
             for network in self._caches.networks
             if self._caches.is_ours(network) and static_of(network) is not None
         ]
 
-    def _of(self, network: NetworkNamespace, space: NetworkSpace | None) -> PoolFigures:
+    def _compute_figures(
+        self, network: NetworkNamespace, space: NetworkSpace | None
+    ) -> PoolFigures:
+        """Return the figures of a network; without space, only who waits and since when."""
         key = network.metadata.key
         name = PoolName(NETWORKS.kind, key)
         if space is None:
@@ -69,9 +72,10 @@ class NetworkFigures:
         )
 
 
-def _space(network: NetworkNamespace) -> NetworkSpace | None:
+def _find_space(network: NetworkNamespace) -> NetworkSpace | None:
+    """Return the space of a network; None if it is not static or its settings are invalid."""
     static = static_of(network)
     try:
         return space_of(static) if static is not None else None
     except InvalidPool:
-        return None  # it hands out nothing, and says why itself
+        return None  # it hands out nothing; an event on the network says why

@@ -1,7 +1,7 @@
-"""What a NetworkConfiguration shows of its IPAllocations. Pure functions.
+"""Compute the status of a NetworkConfiguration from its IPAllocations. Pure functions.
 
-It is never Ready with an interface without address: what counts are its interfaces, not the
-IPAllocations that the cache happens to show.
+It is Ready only if each interface of its spec has an address. So an IPAllocation that is not in
+the cache yet never makes it Ready too early.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,14 +71,15 @@ def by_interface(
     """Return the IPAllocation of each interface that has one.
 
     Args:
-        configuration: whose interfaces.
-        allocations: those that name it.
+        configuration: the machine with the interfaces.
+        allocations: the IPAllocations that name the NetworkConfiguration.
     """
     by_name: dict[str, VitistackAllocation] = {}
     names = interface_names(configuration)
     for name in names:
         own_names = allocation_names(configuration.metadata.name, name)
-        # What is for another interface by its spec is never shown on two.
+        # An IPAllocation belongs to the interface that its spec names. Only if there is no such
+        # interface, its own name decides. So no address is shown on two interfaces.
         candidates = [
             allocation
             for allocation in allocations
@@ -89,7 +90,7 @@ def by_interface(
             )
         ]
         if candidates:
-            # With an address first, then the one that we made: there may be others.
+            # Others may have created more. One with an address is preferred, then one of ours.
             by_name[name] = min(
                 candidates,
                 key=lambda allocation: (
@@ -105,35 +106,44 @@ def wanted_status(
 ) -> WantedStatus:
     """Return the status that a NetworkConfiguration has to have, by its IPAllocations.
 
+    Error if an interface has the name of another one, an unreadable address or an IPAllocation in
+    Error; else Pending if an interface has no address or there is no interface; else Ready.
+
     Args:
-        configuration: whose interfaces.
+        configuration: the machine with the interfaces.
         allocations: by the names of interfaces.
     """
     interfaces, errors, waiting = [], [], []
-    seen: set[str] = set()
-    before = {
+    earlier_names: set[str] = set()
+    shown_interfaces = {
         str(interface.get("name", "")): interface
         for interface in configuration.status.networkInterfaces
     }
     for index, interface in enumerate(configuration.spec.networkInterfaces):
         name = name_of(interface, index)
-        if name in seen:
-            interfaces.append(_interface(interface, None, None))
-            errors.append(_error(name, "another interface has this name"))
+        if name in earlier_names:
+            interfaces.append(
+                _build_interface_status(interface, allocation=None, shown_interface=None)
+            )
+            errors.append(_describe_error(name, "another interface has this name"))
             continue
-        seen.add(name)
+        earlier_names.add(name)
         allocation = allocations.get(name)
-        if allocation is not None and allocation.holds and _subnet(allocation) is None:
-            interfaces.append(_interface(interface, None, None))
+        if allocation is not None and allocation.holds and _find_subnet(allocation) is None:
+            interfaces.append(
+                _build_interface_status(interface, allocation=None, shown_interface=None)
+            )
             message = f"IPAllocation {allocation.metadata.name} has an address that cannot be read"
-            errors.append(_error(name, message))
+            errors.append(_describe_error(name, message))
             continue
-        interfaces.append(_interface(interface, allocation, before.get(name)))
+        interfaces.append(
+            _build_interface_status(interface, allocation, shown_interfaces.get(name))
+        )
         if allocation is not None and allocation.holds:
             continue
         waiting.append(name)
         if allocation is not None and allocation.status.phase == ERROR:
-            errors.append(_error(name, allocation.status.message))
+            errors.append(_describe_error(name, allocation.status.message))
     all_interfaces = tuple(interfaces)
     if errors:
         return WantedStatus(
@@ -154,14 +164,15 @@ def wanted_status(
     )
 
 
-def _error(name: str, message: str) -> str:
+def _describe_error(name: str, message: str) -> str:
+    """Return the sentence about an interface; exhaustion has vitistack's own words."""
     if message == EXHAUSTED:
         return f"no available IPs for interface {name}"
     return f"interface {name}: {message}"
 
 
-def _subnet(allocation: VitistackAllocation) -> str | None:
-    """Return the network of an IPAllocation's address; None if a person wrote what is none."""
+def _find_subnet(allocation: VitistackAllocation) -> str | None:
+    """Return the subnet of an IPAllocation's address; None if it cannot be parsed."""
     try:
         return AddressRange.parse_cidr(
             f"{allocation.status.address}/{allocation.status.prefix}"
@@ -170,33 +181,35 @@ def _subnet(allocation: VitistackAllocation) -> str | None:
         return None
 
 
-def _interface(
-    interface: Interface, allocation: VitistackAllocation | None, before: Interface | None
+def _build_interface_status(
+    interface: Interface, allocation: VitistackAllocation | None, shown_interface: Interface | None
 ) -> dict[str, Any]:
     """Return the status of an interface.
 
     Args:
-        interface: as its spec says.
+        interface: the interface in the spec.
         allocation: its IPAllocation; None if it has none.
-        before: what is shown of it now. An address that its IPAllocation is about to get stays
-            there: the machine has it, and readers must not see it go.
+        shown_interface: its present status. While its IPAllocation waits for a shown address, this
+            status stays: the machine has the address, so readers must see it all the time.
     """
     still_waits = allocation is None or (allocation.waits and allocation.status.phase != ERROR)
-    had = addresses_of(before) if before is not None and still_waits else ()
+    shown_addresses = (
+        addresses_of(shown_interface) if shown_interface is not None and still_waits else ()
+    )
     if (
-        before is not None
-        and had
-        and (allocation is None or allocation.spec.requestedAddress in had)
+        shown_interface is not None
+        and shown_addresses
+        and (allocation is None or allocation.spec.requestedAddress in shown_addresses)
     ):
-        return dict(before)
-    kept = {name: value for name, value in interface.items() if name not in DECIDED}
+        return dict(shown_interface)
+    spec_fields = {name: value for name, value in interface.items() if name not in DECIDED}
     if allocation is None or not allocation.holds:
-        return {**kept, "ipAllocated": False}
+        return {**spec_fields, "ipAllocated": False}
     status = allocation.status
     fields: dict[str, Any] = {
-        **kept,
+        **spec_fields,
         "ipv4Addresses": [status.address],
-        "ipv4Subnet": _subnet(allocation),
+        "ipv4Subnet": _find_subnet(allocation),
         "ipv4Gateway": status.gateway,
         "dns": list(status.dns),
         "ipAllocated": True,

@@ -1,6 +1,6 @@
-"""NetworkNamespaces, kept current by watches, to be shown.
+"""Keep the views of NetworkNamespaces current by watches.
 
-NetworkConfigurations are not watched: an IPAllocation names its own.
+NetworkConfigurations are not watched: views show only their names, which IPAllocations have.
 """
 
 from collections.abc import Collection, Sequence
@@ -30,7 +30,7 @@ from reconcilers.integrations.vitistack.picture import picture_of
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the networks; None where they or their IPAllocations are not served."""
+    """Return the live views of networks; None if they or IPAllocations are not served."""
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
     networks = source.informer(NETWORKS, {})
@@ -38,7 +38,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     caches = VitistackCaches(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
-        del not_read  # an IPAllocation says itself whether it waits
+        del not_read  # the status of an IPAllocation alone tells whether it waits
         return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 
     watched = [

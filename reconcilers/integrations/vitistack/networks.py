@@ -1,15 +1,15 @@
 """One pass over one NetworkNamespace.
 
-gone, or not ours?          leave it
-hands out nothing now?      report who hands out the same; IPAllocations say why they wait
+gone, or not ours?          do nothing
+hands out nothing now?      report which pools share it; IPAllocations show why they wait
                             (`allocations.py`)
-requests wait, no memory?   fence it: void whatever was promised before
+requests wait, no journal?  fence it: void whatever was promised before
 otherwise                   read, choose, write the journal, write the IPAllocations, count
 
-The lowest free address comes first, the oldest request, too. A requested address is given or
-refused by its name, never replaced by another; one that was refused is tried in each pass, so that
-it is served when the address is free. An Error goes by Pending: the address is set aside in
-the pass that ends it, and promised in the next.
+The oldest request comes first and gets the lowest free address. A request for a certain address
+gets that address or is refused. A refused request is tried again in each pass, so that it is
+served once the address is free. An IPAllocation leaves phase Error through Pending: one pass sets
+the address aside and writes Pending, and the next pass promises the address.
 """
 
 from collections.abc import Mapping, Sequence
@@ -109,8 +109,9 @@ class Unserved:
     """Which IPAllocations get no address in a pass.
 
     Args:
-        refusals: those that are refused.
-        leaving_error: those in phase Error that leave it first, and get an address later.
+        refusals: the IPAllocations that are refused, with the reasons.
+        leaving_error: the IPAllocations that go from phase Error to Pending in this pass, and get
+            their address in a later one.
     """
 
     refusals: Sequence[AskerRefusal[VitistackAllocation]]
@@ -246,8 +247,8 @@ class Networks(
     ) -> tuple[NetworkReading, NetworkChoice]:
         if not choice.granted:
             return reading, choice
-        # Another operator may have given a machine an address that the cache does not show.
-        # What IPAllocations hold is read again: the choice must not mix two moments.
+        # Another operator may have given a machine an address that is not in the cache yet.
+        # IPAllocations are read again, too, so that the choice does not combine two states.
         shown_addresses = await self._shown.read_live(self._client, pool.metadata.key)
         reading = await self.read(pool, journal)
         return reading, self._choose(
@@ -274,6 +275,7 @@ class Networks(
         settled = settle(journal, JOURNALS.kind, view)
         promised = [part for promise in settled.promises for part in promise.ranges]
         held_ranges = view.holdings.held_ranges()
+        # Addresses that IPAllocations hold are in the holdings already.
         shown_ranges = {
             address: configuration
             for address_text, configuration in shown_texts.items()
@@ -326,7 +328,7 @@ class Networks(
         shares: Shares,
     ) -> float | None:
         refused = [
-            (refusal.asker, _problem(refusal.reason, refusal.message))
+            (refusal.asker, _build_error(refusal.reason, refusal.message))
             for refusal in choice.detail.refusals
         ]
         retry = VitistackProblem(PENDING, "", "trying again")
@@ -342,7 +344,11 @@ class Networks(
     async def report_unreadable(
         self, pool: NetworkNamespace, unreadable: UnreadableHoldings
     ) -> float | None:
-        """Report it as an event on the network, and on each IPAllocation that waits."""
+        """Report unreadable objects by an event on the network, and on each waiting IPAllocation.
+
+        Returns:
+            None: an event of the cache leads to the next pass.
+        """
         problem = VitistackProblem(
             PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable))
         )
@@ -358,7 +364,7 @@ class Networks(
 
     @override
     async def report_pool_refused(self, pool: NetworkNamespace, error: ApiError) -> None:
-        """Leave that to the log: nothing is written on IPAllocations of a network."""
+        """Report nothing beside the log: IPAllocations do not show failed writes of a network."""
 
     def _record(self, network: NetworkNamespace, problem: VitistackProblem | None) -> None:
         """Record an event for what is wrong with a network, once until it changes."""
@@ -376,8 +382,8 @@ class NetworkTaker:
         space: what it hands out.
         view: what was read.
         promises: the open promises.
-        shown_ranges: addresses that machines have without holding them, with the
-            NetworkConfigurations that show them; they are held in the trial.
+        shown_ranges: addresses that machines show and no IPAllocation holds, with the
+            NetworkConfigurations that show them; the trial keeps them from other machines.
     """
 
     kind = JOURNALS.kind
@@ -392,25 +398,30 @@ class NetworkTaker:
     ) -> None:
         self.find = view.find
         self.leaving_error: list[VitistackAllocation] = []
-        """The IPAllocations that leave Error by Pending."""
+        """The IPAllocations that go from phase Error to Pending in this pass."""
         self._shown = shown_ranges
         self._network = network
         self._space = space
         self._view = view
         self._promised = set(ranges_of(promises))
         self._requested: dict[AddressRange, Key] = {}
+        """The requested addresses that were taken in this trial, with their IPAllocations."""
 
     def take(self, asker: VitistackAllocation) -> Taken | None:
-        """Take the address of an IPAllocation; None if it leaves Error first.
+        """Take the address of an IPAllocation; None if it leaves phase Error first.
+
+        It is the address that it shows already, else the requested one, else the lowest free one.
 
         Raises:
-            Refused: there is none for it.
+            Refused: the requested address is not available, or no address is free.
         """
-        address = self._own(asker)
+        address = self._find_shown_address(asker)
         if address is None:
             requested_address = asker.spec.requestedAddress
             address = (
-                self._exactly(requested_address, asker) if requested_address else self._lowest()
+                self._take_exactly(requested_address, asker)
+                if requested_address
+                else self._take_lowest()
             )
         if asker.status.phase == ERROR:
             self.leaving_error.append(asker)
@@ -419,11 +430,15 @@ class NetworkTaker:
 
     def shows(self, asker: VitistackAllocation, refused: Refused) -> bool:
         """Return whether an IPAllocation shows a refusal already."""
-        problem = _problem(refused.reason, refused.message)
+        problem = _build_error(refused.reason, refused.message)
         return has_problem(asker, problem)
 
-    def _own(self, allocation: VitistackAllocation) -> AddressRange | None:
-        """Return the address that it shows already, where no other holds it."""
+    def _find_shown_address(self, allocation: VitistackAllocation) -> AddressRange | None:
+        """Return the address that an IPAllocation shows already; None if it cannot keep it.
+
+        It cannot if the network does not hand the address out, or another one holds or is promised
+        it.
+        """
         address = (
             self._space.address(allocation.status.address) if allocation.status.address else None
         )
@@ -432,14 +447,20 @@ class NetworkTaker:
         other = self._view.holdings.other_holder(address, holder_of(allocation))
         return address if other is None else None
 
-    def _lowest(self) -> AddressRange:
+    def _take_lowest(self) -> AddressRange:
+        """Take the lowest free address."""
         try:
             return self._view.holdings.space().take_lowest(1)[0]
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, EXHAUSTED) from None
 
-    def _exactly(self, address_text: str, allocation: VitistackAllocation) -> AddressRange:
-        """Take a requested address."""
+    def _take_exactly(self, address_text: str, allocation: VitistackAllocation) -> AddressRange:
+        """Take the requested address.
+
+        Raises:
+            Refused: it cannot be parsed, the network does not hand it out, another IPAllocation
+                holds it, or another machine shows it.
+        """
         key = allocation.metadata.key
         address = self._space.address(address_text)
         if address is None:
@@ -462,7 +483,7 @@ class NetworkTaker:
             )
         if machine is not None and address not in self._promised:
             self._requested[address] = key
-            return address  # it is held for this machine already
+            return address  # the trial keeps it for this machine, so it cannot be taken again
         try:
             taken_range = self._view.holdings.space().pin(address)
         except RequestRefused:
@@ -471,8 +492,10 @@ class NetworkTaker:
         return taken_range
 
     def _build_refusal(self, address_text: str, why: str) -> Refused:
+        """Return the error that a requested address is not available."""
         return Refused(ADDRESS_UNAVAILABLE, f"requested address {quote_value(address_text)} {why}")
 
 
-def _problem(reason: str, message: str) -> VitistackProblem:
+def _build_error(reason: str, message: str) -> VitistackProblem:
+    """Return a problem that puts an IPAllocation into phase Error."""
     return VitistackProblem(ERROR, reason, message)

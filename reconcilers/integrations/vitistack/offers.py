@@ -25,7 +25,7 @@ def offers_of(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
     try:
         space = space_of(static)
     except InvalidPool:
-        return ()  # its IPAllocations say why
+        return ()  # the status of its IPAllocations says why
     name = PoolName(NETWORKS.kind, network.metadata.key)
     site = Site(PLATFORM, network.spec.datacenterIdentifier)
     return offer_of(name, space.layout.blocks, site=site)

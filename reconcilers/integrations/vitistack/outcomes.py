@@ -1,6 +1,6 @@
-"""What became of vitistack's IPAllocations among manifests, once controllers have worked on them.
+"""Tell the outcome of vitistack's IPAllocations among manifests after controllers have run.
 
-NetworkConfigurations for which no IPAllocation could be made are among them.
+NetworkConfigurations for which no IPAllocation could be created have an outcome, too.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ from reconcilers.reporting.conditions import READY
 def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planned]:
     """Yield why NetworkConfigurations lack an IPAllocation, then the outcome of each IPAllocation.
 
-    The outcome of one that waited or is new is its address, or the reason why it has none.
+    Only an IPAllocation that waited or is new has an outcome: its address, or why it has none.
 
     Args:
         before: the objects as they were.
@@ -46,7 +46,7 @@ def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planne
         gets = (status.address or "") if status.phase == ALLOCATED else ""
         reason = "" if gets else status.message or ""
         if not gets and allocation.network in after.networks.unreadable:
-            # The controllers leave its status alone.
+            # The controllers write no status while the network cannot be decoded.
             reason = describe_unreadable_network(allocation.network.name)
         name = f"{NETWORKS.kind} {allocation.network}"
         kind = ALLOCATIONS.group, ALLOCATIONS.kind

@@ -1,4 +1,4 @@
-"""The picture of a NetworkNamespace, from its IPAllocations."""
+"""Build the picture of a NetworkNamespace, from its IPAllocations."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -28,15 +28,15 @@ def picture_of(contents: NetworkContents) -> PoolPicture:
     return PoolPicture(
         PoolName(NETWORKS.kind, contents.network.metadata.key),
         NETWORKS.group,
-        families=[_family(contents)],
-        waiting=order_requests(_waiting(contents)),
+        families=[_build_family(contents)],
+        waiting=order_requests(_list_requests(contents)),
         ready="False" if contents.fault else "True",
         reason=contents.fault,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
     )
 
 
-def _family(contents: NetworkContents) -> PoolFamily:
+def _build_family(contents: NetworkContents) -> PoolFamily:
     """Return the addresses that a network offers, with what is held of them."""
     static, space, holdings = static_of(contents.network), contents.space, contents.holdings
     if space is None or static is None or holdings is None:
@@ -50,12 +50,12 @@ def _family(contents: NetworkContents) -> PoolFamily:
         usable=space.layout.blocks,
         reserved=[Reserved(gateway, "gateway")] if gateway is not None else [],
         held_addresses=list(list_held(contents)),
-        capacity_of=partial(_capacity, contents, holdings),
+        capacity_of=partial(_compute_capacity, contents, holdings),
         all_known=not contents.unreadable,
     )
 
 
-def _capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
+def _compute_capacity(contents: NetworkContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a network; promised addresses count as held."""
     return capacity_with(holdings.space(), contents.list_promised_ranges())
 
@@ -77,7 +77,7 @@ def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:
         yield HeldAddresses(holder, part.range)
 
 
-def _waiting(contents: NetworkContents) -> Iterator[PoolRequest]:
+def _list_requests(contents: NetworkContents) -> Iterator[PoolRequest]:
     """Yield the IPAllocations without an address."""
     for key, allocation in contents.allocations.items():
         if allocation.waits:

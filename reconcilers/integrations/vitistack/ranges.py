@@ -1,8 +1,9 @@
-"""What a network hands out: the addresses from its first to its last, but for the gateway.
+"""Parse what a network hands out: the addresses from its start to its end, without the gateway.
 
-Pure functions. Without a start and an end of its own a network hands out from its second address
-after the network's own to the last before broadcast, as documented. Whatever contradicts itself is
-refused here, so that nothing is handed out that a machine could not use.
+Pure functions. Without a start, a network begins with the second address after the network
+address, and without an end it ends with the last address before broadcast, as vitistack documents.
+Settings that contradict each other are refused, so that no address is handed out that a
+machine cannot use.
 """
 
 from dataclasses import dataclass
@@ -80,7 +81,7 @@ def space_of(static: Static) -> NetworkSpace:
         raise InvalidPool([f"{INVALID}: {span.text} is not within {static.ipv4CIDR}"])
     holes = [] if gateway is None else [gateway]
     if start is not None or end is not None:
-        # The network's own address and broadcast are no machine's, whatever is written.
+        # No machine can use the network address and broadcast, even if start and end include them.
         holes += [whole.first, whole.last] if whole.size > 2 else []
     closed = tuple(AddressRange(hole, hole, FAMILY) for hole in holes)
     layout = Layout(whole, closed, (AddressRange(first, last, FAMILY),))
@@ -90,7 +91,14 @@ def space_of(static: Static) -> NetworkSpace:
 
 
 def _end(address: str, name: str) -> int | None:
-    """Return an address as a number; None for an empty text."""
+    """Return an address as a number; None for an empty text.
+
+    Args:
+        name: the field, for the message.
+
+    Raises:
+        InvalidPool: the text is not an IPv4 address.
+    """
     if not address:
         return None
     parsed = parse_address(address)

@@ -1,7 +1,8 @@
-"""What a pass over a network reads: its IPAllocations, and the addresses that its machines show.
+"""Read what a pass over a network needs: IPAllocations, and the addresses that machines show.
 
-IPAllocations are read as far as a pass has to. The position of a view is what their watch
-delivered; own answers never move it, or a replica could believe to have read what it only wrote.
+The position of a view is the revision up to which the watch of IPAllocations delivered events.
+Responses to writes of this process never move it, because they do not show writes of others. A
+machine is a NetworkConfiguration.
 """
 
 from collections.abc import Mapping, Sequence
@@ -76,7 +77,7 @@ class VitistackReader:
         return allocation_facts(allocation, space)
 
     def read_cached(self, network: Key, space: NetworkSpace) -> SpaceView[VitistackAllocation]:
-        """Return the view that the cache gives, however old it is."""
+        """Return a view of the cache, even if the cache is behind."""
         allocations = self._caches.allocations
         return SpaceView(
             allocations.position,
@@ -88,10 +89,10 @@ class VitistackReader:
     async def read_up_to(
         self, network: Key, space: NetworkSpace, revision: int
     ) -> SpaceView[VitistackAllocation]:
-        """Return a view that has read as far as `revision`, or all that there are now.
+        """Return a view of the cache if it has reached `revision`; else the view of a LIST.
 
         Raises:
-            Behind: the cache may still get there.
+            Behind: the cache has not reached it, but may do so in time.
             UnreadableHolders: objects that may hold its addresses cannot be decoded.
             ControllerError: the list failed.
         """
@@ -130,25 +131,26 @@ class VitistackReader:
 
 
 class ShownAddresses:
-    """The addresses that machines have and no IPAllocation of theirs holds, kept between passes.
+    """The addresses that machines show and none of their IPAllocations holds, kept between passes.
 
-    An operator that makes no IPAllocations gave them, or the IPAllocation was deleted. The
-    NetworkConfiguration that shows one gets an IPAllocation that requests it, and shows none until
-    that has it.
+    An operator that creates no IPAllocations gave such an address, or its IPAllocation was
+    deleted. A new IPAllocation requests the address for the machine.
 
-    There are few of them at most times, and every pass reads them. So a change notes the machine
-    that it concerns, nothing else; the next pass reads those machines.
+    There are few such addresses, and every pass needs them. So each change only notes its machine,
+    and the next pass reads the noted machines.
     """
 
     def __init__(self, caches: VitistackCaches) -> None:
         self._caches = caches
         self._noted = {configuration.metadata.key for configuration in caches.configurations}
+        """The machines that have changed since the last pass read them."""
         self._shown: dict[str, dict[Key, frozenset[str]]] = {}
+        """By namespace and machine: the addresses."""
         caches.configurations.subscribe(self._note_machine)
         caches.allocations.subscribe(self._note_allocation)
 
     def of_network(self, network: Key) -> Mapping[str, Key]:
-        """Return addresses of a network with the NetworkConfigurations that show them."""
+        """Return shown addresses that may be of a network, with their NetworkConfigurations."""
         while self._noted:
             self._read_machine(self._noted.pop())
         shown_addresses: dict[str, Key] = {}
@@ -161,20 +163,19 @@ class ShownAddresses:
     async def read_live(self, client: Client, network: Key) -> Mapping[str, Key]:
         """Return all addresses that machines of a network show, also those that they hold.
 
-        NetworkConfigurations are read by a list that begins now. Another operator gives an address
-        by one write of a NetworkConfiguration, which no journal announces. What it wrote before
-        the list began is in the list, however far the cache lags. What only the cache shows is
-        held too: it is nothing new, and its event is to come.
+        Another operator gives an address by one write of a NetworkConfiguration, without a
+        journal. So they are read by a LIST request, which shows all earlier writes even if the
+        cache is behind. Addresses that only the cache shows are returned, too: their machines may
+        have lost them, but the events of that have not arrived.
 
-        The cache of IPAllocations may lag, too: one that it shows may be deleted, while its
-        machine still has the address. So nothing is left out because a cached one holds it.
+        Addresses that cached IPAllocations hold are not left out: such an IPAllocation may be
+        deleted already, while its machine still has the address.
 
         Args:
             client: for the list.
-            network: whose addresses.
 
         Raises:
-            UnreadableHolders: NetworkConfigurations that may show some cannot be decoded.
+            UnreadableHolders: NetworkConfigurations that may show addresses cannot be decoded.
             ControllerError: the list failed.
         """
         page = await client.list(CONFIGURATIONS, namespace=network.namespace)
@@ -183,7 +184,7 @@ class ShownAddresses:
             address: configuration.metadata.key
             for configuration in page.items
             if self._may_be_in(configuration, network)
-            for address in _shown_by(
+            for address in _list_shown(
                 configuration, self._caches.of_configuration(configuration.metadata.key)
             )
         }
@@ -199,10 +200,11 @@ class ShownAddresses:
         )
 
     def _read_machine(self, key: Key) -> None:
+        """Compute the addresses of one machine again, and keep them if it has any."""
         configuration = self._caches.configurations.get(key)
         texts = frozenset[str]()
         if configuration is not None:
-            texts = _shown_unheld(configuration, self._caches.of_configuration(key))
+            texts = _list_shown_unheld(configuration, self._caches.of_configuration(key))
         here = self._shown.setdefault(key.namespace, {})
         if texts:
             here[key] = texts
@@ -212,20 +214,24 @@ class ShownAddresses:
             del self._shown[key.namespace]
 
     def _note_machine(self, change: Change[NetworkConfiguration]) -> None:
+        """Note a changed machine."""
         for configuration in (change.old, change.new):
             if configuration is not None:
                 self._noted.add(configuration.metadata.key)
 
     def _note_allocation(self, change: Change[VitistackAllocation]) -> None:
+        """Note the machine of a changed IPAllocation, as it names it now and as it did before."""
         for allocation in (change.old, change.new):
             if allocation is not None:
                 self._noted.add(allocation.configuration)
 
 
-def _shown_by(
+def _list_shown(
     configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
 ) -> frozenset[str]:
-    """Return the addresses of a machine: those that it shows, or an IPAllocation requests.
+    """Return the addresses that a machine shows, and those that its IPAllocations request for it.
+
+    A waiting IPAllocation that was made for a shown address requests it.
 
     Args:
         configuration: of the machine.
@@ -242,19 +248,19 @@ def _shown_by(
     )
 
 
-def _shown_unheld(
+def _list_shown_unheld(
     configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
 ) -> frozenset[str]:
     """Return the addresses of a machine that none of its IPAllocations holds.
 
-    An IPAllocation that names another network since holds nothing of the machine's network.
+    An IPAllocation of another network than the machine's holds nothing of the machine's network.
 
     Args:
         configuration: of the machine.
         allocations: the IPAllocations that name it.
     """
     network = configuration.spec.networkNamespaceName
-    return _shown_by(configuration, allocations).difference(
+    return _list_shown(configuration, allocations).difference(
         allocation.status.address
         for allocation in allocations
         if allocation.holds and network in {"", allocation.spec.networkNamespaceName}

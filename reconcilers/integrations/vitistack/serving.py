@@ -91,7 +91,7 @@ class Vitistack(AllKindsIntegration):
         extension.controller(
             "vitistack-networknamespace",
             PoolPasses(kind, client, clock=clock, settings=settings).reconcile,
-            watches=self._of_networks(
+            watches=self._watch_networks(
                 caches, networks, allocations=allocations, configurations=configurations
             ),
             concurrency=self._settings.concurrency,
@@ -101,7 +101,7 @@ class Vitistack(AllKindsIntegration):
             AllocationReconciler(
                 client, caches, writer=writer, recorder=recorder, clock=clock
             ).reconcile,
-            watches=_of_allocations(
+            watches=_watch_allocations(
                 caches, networks, allocations=allocations, configurations=configurations
             ),
             concurrency=settings.width,
@@ -109,7 +109,7 @@ class Vitistack(AllKindsIntegration):
         extension.controller(
             "vitistack-networkconfiguration",
             ConfigurationReconciler(client, caches, clock).reconcile,
-            watches=_of_configurations(
+            watches=_watch_configurations(
                 caches, networks, allocations=allocations, configurations=configurations
             ),
             concurrency=settings.width,
@@ -125,36 +125,47 @@ class Vitistack(AllKindsIntegration):
         )
         return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
 
-    def _of_networks(
+    def _watch_networks(
         self,
         caches: VitistackCaches,
         networks: Informer[NetworkNamespace],
         allocations: Informer[VitistackAllocation],
         configurations: Informer[NetworkConfiguration],
     ) -> list[Trigger]:
-        """Return the triggers: which changes lead to a pass over which networks."""
+        """Return the triggers of passes over networks.
+
+        - A network: itself, and networks that share addresses with it.
+        - An IPAllocation: its network.
+        - An undecodable IPAllocation or NetworkConfiguration: the networks that it may name.
+        """
         gather = self._settings.pool.gather
         return [
             *watch_pools(networks, self._overlaps, gather),
             Watch(
                 allocations,
                 lambda allocation: [allocation.network],
-                concerns,
+                may_affect_network,
                 gather,
                 unreadable=caches.networks_near,
             ),
-            # What a machine shows decides nothing at once, but for one that cannot be decoded.
+            # A change of a machine needs no pass: passes read the addresses that machines show.
+            # But a machine that cannot be decoded stops passes, so its decoding needs one.
             Watch(configurations, lambda _: (), unreadable=caches.networks_near),
         ]
 
 
-def _of_allocations(
+def _watch_allocations(
     caches: VitistackCaches,
     networks: Informer[NetworkNamespace],
     allocations: Informer[VitistackAllocation],
     configurations: Informer[NetworkConfiguration],
 ) -> list[Watch[VitistackAllocation] | Watch[NetworkNamespace] | Watch[NetworkConfiguration]]:
-    """Return the watches: which changes lead to a pass over which IPAllocations."""
+    """Return the watches of the controller of IPAllocations.
+
+    - An IPAllocation: itself.
+    - A network whose offer may have changed, or that becomes undecodable: its IPAllocations.
+    - A NetworkConfiguration that is created or deleted, or becomes undecodable: its IPAllocations.
+    """
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
         return (allocation.metadata.key for allocation in caches.of_network(network.metadata.key))
@@ -171,7 +182,7 @@ def _of_allocations(
 
     return [
         Watch(allocations, to_self, unreadable=lambda allocation: [allocation]),
-        Watch(networks, of_network, hands_out_otherwise, unreadable=of_unreadable_network),
+        Watch(networks, of_network, may_change_offer, unreadable=of_unreadable_network),
         Watch(
             configurations,
             of_configuration,
@@ -181,13 +192,19 @@ def _of_allocations(
     ]
 
 
-def _of_configurations(
+def _watch_configurations(
     caches: VitistackCaches,
     networks: Informer[NetworkNamespace],
     allocations: Informer[VitistackAllocation],
     configurations: Informer[NetworkConfiguration],
 ) -> list[Watch[NetworkConfiguration] | Watch[NetworkNamespace] | Watch[VitistackAllocation]]:
-    """Return the watches: which changes lead to a pass over which NetworkConfigurations."""
+    """Return the watches of the controller of NetworkConfigurations.
+
+    - A NetworkConfiguration: itself.
+    - A network whose offer may have changed: the NetworkConfigurations that name it or no network.
+    - An IPAllocation: the NetworkConfiguration that it names.
+    - An undecodable network or IPAllocation: all NetworkConfigurations of its namespace.
+    """
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
         name, namespace = network.metadata.name, network.metadata.namespace
@@ -196,7 +213,7 @@ def _of_configurations(
                 yield configuration.metadata.key
 
     def in_namespace(unreadable: Key) -> Iterable[Key]:
-        """Return the machines that an object may concern: whose it is may not be known."""
+        """Return the NetworkConfigurations of a namespace: an undecodable object may name any."""
         configurations_there = caches.configurations.by_index(
             NAMESPACE_INDEX, unreadable.namespace
         )
@@ -204,13 +221,13 @@ def _of_configurations(
 
     return [
         Watch(configurations, to_self, unreadable=lambda configuration: [configuration]),
-        Watch(networks, of_network, hands_out_otherwise, unreadable=in_namespace),
+        Watch(networks, of_network, may_change_offer, unreadable=in_namespace),
         Watch(allocations, lambda allocation: [allocation.configuration], unreadable=in_namespace),
     ]
 
 
-def hands_out_otherwise(change: Change[NetworkNamespace]) -> bool:
-    """Return whether a network came, went, or may hand out something else."""
+def may_change_offer(change: Change[NetworkNamespace]) -> bool:
+    """Return whether a network was created or deleted, or its spec or phase has changed."""
     old, new = change.old, change.new
     if old is None or new is None or generation_changed(change):
         return True
@@ -218,22 +235,24 @@ def hands_out_otherwise(change: Change[NetworkNamespace]) -> bool:
 
 
 def came_or_went(change: Change[NetworkConfiguration]) -> bool:
-    """Return whether a NetworkConfiguration came, went, or is being deleted."""
+    """Return whether a machine was created, deleted or recreated, or begins to terminate."""
     old, new = change.old, change.new
     if old is None or new is None:
         return True
-    was, is_now = old.metadata, new.metadata
-    return (was.uid, was.terminating) != (is_now.uid, is_now.terminating)
+    old_meta, new_meta = old.metadata, new.metadata
+    return (old_meta.uid, old_meta.terminating) != (new_meta.uid, new_meta.terminating)
 
 
-def concerns(change: Change[VitistackAllocation]) -> bool:
-    """Return whether a change of an IPAllocation may concern what its network hands out."""
+def may_affect_network(change: Change[VitistackAllocation]) -> bool:
+    """Return whether an IPAllocation came or went, or a field that passes read has changed."""
     old, new = change.old, change.new
-    return old is None or new is None or _list_seen_fields(old) != _list_seen_fields(new)
+    return old is None or new is None or _list_relevant_fields(old) != _list_relevant_fields(new)
 
 
-def _list_seen_fields(allocation: VitistackAllocation) -> tuple[object, ...]:
+def _list_relevant_fields(allocation: VitistackAllocation) -> tuple[object, ...]:
+    """Return the fields of an IPAllocation that a pass over its network reads."""
     meta, status = allocation.metadata, allocation.status
-    # The version of one that waits: a promise to the one before is void.
+    # A promise names the version of a waiting IPAllocation. A new version voids the promise, so
+    # that a pass has to make another one.
     version = meta.resourceVersion if allocation.waits else ""
     return meta.uid, version, meta.terminating, allocation.spec, status.phase, status.address

@@ -1,9 +1,9 @@
-"""The writes of the statuses of IPAllocations and NetworkNamespaces.
+"""Write the statuses of IPAllocations and NetworkNamespaces.
 
 An IPAllocation's status has its address, why it has none, or that it is released. An address is
-written with exactly the resourceVersion that the promise names: on a conflict the IPAllocation has
-moved on, and the promise is settled. A network's has how much is in use, and who hands out the
-same.
+written with exactly the resourceVersion that the promise names. On a conflict the IPAllocation has
+another version by now, so the promise is void and settled. A network's status has how much is in
+use, and which pools share its addresses. To void a promise is to write the IPAllocation once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,7 +57,7 @@ RELEASE = "released IPAllocation of vitistack"
 """The log line about each release."""
 ALLOCATION_FAILED = "AllocationFailed"
 LONGEST_SECONDS = 100 * 365 * 86_400
-"""An address is given for so long at most, a hundred years."""
+"""The longest lifetime of an address: a hundred years."""
 NOTHING_HELD: Mapping[str, Any] = {
     "address": None,
     "gateway": None,
@@ -66,11 +66,11 @@ NOTHING_HELD: Mapping[str, Any] = {
     "dns": None,
     "expiresAt": None,
 }
-"""The fields of a status that say what is held, removed."""
+"""The patch that removes all fields about a held address from a status."""
 
 
 def of_network(static: Static) -> dict[str, Any]:
-    """Return the part of a status that tells a machine about its network."""
+    """Return the part of an IPAllocation's status with the settings of its network."""
     return {
         "gateway": static.ipv4Gateway,
         "prefix": space_of(static).prefix,
@@ -80,12 +80,12 @@ def of_network(static: Static) -> dict[str, Any]:
 
 
 def lifetime(static: Static | None) -> int:
-    """Return for how many seconds an address is given; no time says a year after 9999."""
+    """Return the lifetime of an address in seconds, without overflow of the year 9999."""
     return min((static or Static()).ttlSeconds, LONGEST_SECONDS)
 
 
 def expiry(static: Static | None, now: datetime) -> str:
-    """Return until when an address is given that is given now."""
+    """Return the expiry of an address that is given or renewed now."""
     return rfc3339(now + timedelta(seconds=lifetime(static)))
 
 
@@ -108,7 +108,7 @@ def build_released_status(message: str) -> dict[str, Any]:
 async def release(
     client: Client, allocation: VitistackAllocation, why: str
 ) -> VitistackAllocation:
-    """Show Released on an IPAllocation, whose address is free from then on; return it.
+    """Write phase Released to an IPAllocation, which frees its address; return the new version.
 
     Args:
         client: writes the status.
@@ -136,8 +136,8 @@ def build_refused_status(
 ) -> dict[str, Any]:
     """Return the status of an IPAllocation that gets no address.
 
-    An address that it shows while it waits may be another operator's gift, which a machine has: it
-    stays while the problem may pass.
+    A waiting IPAllocation may show an address that another operator gave, and that the machine
+    uses. So while the problem may pass, the address stays in the status.
     """
     keeps_address = problem.phase == PENDING and allocation.status.address
     held_fields = {} if keeps_address else NOTHING_HELD
@@ -174,10 +174,10 @@ class VitistackWriter:
     async def keep(
         self, granted: Sequence[Granted[VitistackAllocation]], static: Static
     ) -> list[Kept[VitistackAllocation]]:
-        """Keep these promises of a network, several at once; return what became of each."""
+        """Write promised addresses to IPAllocations; return the outcome of each write."""
 
         async def write(promise: Promise, allocation: VitistackAllocation) -> None:
-            [promised] = promise.in_space()
+            [promised] = promise.in_space()  # an IPAllocation gets one address
             status = build_allocated_status(static, promised.start_text, self._clock.now())
             await self._client.patch_status(ALLOCATIONS, allocation, status)
 
@@ -186,13 +186,13 @@ class VitistackWriter:
     async def void_refused(
         self, refused: Sequence[Kept[VitistackAllocation]]
     ) -> list[WriteResult]:
-        """Void promises whose write was refused for good; show on the IPAllocations why.
+        """Void promises whose write the API server rejected for good; show why on IPAllocations.
 
         Args:
             refused: the promises, with their IPAllocations.
 
         Returns:
-            What became of each voiding write, in order.
+            The result of each voiding write, in order.
         """
 
         async def void(entry: Kept[VitistackAllocation]) -> None:
@@ -209,26 +209,29 @@ class VitistackWriter:
     async def write_problems(
         self, problems: Sequence[tuple[VitistackAllocation, VitistackProblem]]
     ) -> float | None:
-        """Write on each IPAllocation why it has no address, unless it says so already.
+        """Write on each IPAllocation why it has no address, unless it shows that already.
 
         Returns:
-            In how many seconds to write the IPAllocations whose write was refused; None without
-            such.
+            In how many seconds the writes that the API server rejected are due again; None if it
+            rejected none.
         """
-        fresh = [
+        unshown = [
             (allocation, problem)
             for allocation, problem in problems
             if not has_problem(allocation, problem)
         ]
         await run_concurrently(
-            [partial(self._write_problem, *entry) for entry in fresh], self._width
+            [partial(self._write_problem, *entry) for entry in unshown], self._width
         )
-        return self._refused.next_in(allocation.metadata for allocation, _ in fresh)
+        return self._refused.next_in(allocation.metadata for allocation, _ in unshown)
 
     async def _write_problem(
         self, allocation: VitistackAllocation, problem: VitistackProblem
     ) -> None:
-        """Write a problem; other IPAllocations wait for the same network if that is refused."""
+        """Write a problem, with an event if it does not pass by itself.
+
+        A rejected write raises nothing, because other IPAllocations of the network come after it.
+        """
         write = partial(
             self._client.patch_status,
             ALLOCATIONS,
@@ -237,7 +240,7 @@ class VitistackWriter:
         )
         written = await self._refused.attempt(allocation.metadata, write)
         if written is None:
-            return
+            return  # the API server rejected the write, or did so a short time ago
         if problem.phase != PENDING:
             self._recorder.record(
                 ALLOCATIONS, written, "Warning", problem.reason, problem.message, action=ACTION
@@ -246,8 +249,8 @@ class VitistackWriter:
     async def _void(self, allocation: VitistackAllocation) -> VitistackAllocation:
         """Write an allocation once, so that no promise to its present version can be kept.
 
-        The server makes no new version of an unchanged object; the time, to the microsecond, sees
-        to it that this is a change.
+        The API server makes no new version of an unchanged object. The time in the message, to the
+        microsecond, makes each such write a change.
         """
         message = (
             f'NetworkNamespace "{allocation.network.name}" begins to serve;'
@@ -258,11 +261,11 @@ class VitistackWriter:
 
 
 def has_problem(allocation: VitistackAllocation, problem: VitistackProblem) -> bool:
-    """Return whether an IPAllocation says already why it has no address."""
+    """Return whether an IPAllocation shows a problem already."""
     status = allocation.status
     may_show_address = problem.phase == PENDING
-    written = (status.phase, status.message) == (problem.phase, problem.message)
-    return written and (may_show_address or not status.address)
+    is_written = (status.phase, status.message) == (problem.phase, problem.message)
+    return is_written and (may_show_address or not status.address)
 
 
 class NetworkStatuses:
@@ -290,12 +293,12 @@ class NetworkStatuses:
         self._recorder = recorder
         self._clock = clock
         self._without_conditions = False
-        """Whether the definition has no conditions, so that what is written of them is lost."""
+        """Whether the kind's definition has no conditions, so that the API server drops them."""
 
     async def write(
         self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
     ) -> None:
-        """Write how much of a network is in use, and who else hands it out, if that differs.
+        """Write how much of a network is in use, and which pools share it, if that differs.
 
         Args:
             network: as it was read.
@@ -306,10 +309,12 @@ class NetworkStatuses:
         Raises:
             Conflict: the network changed meanwhile.
         """
-        await self._write(network, self._counts(network, static, space=space, holdings=holdings))
+        await self._write(
+            network, self._build_counts(network, static, space=space, holdings=holdings)
+        )
 
     async def write_overlaps(self, network: NetworkNamespace) -> None:
-        """Write who else hands out what a network will once it is provisioned, if that differs.
+        """Write which pools share the addresses of an unserved network, if that differs.
 
         Raises:
             Conflict: the network changed meanwhile.
@@ -317,8 +322,9 @@ class NetworkStatuses:
         await self._write(network, {})
 
     async def _write(self, network: NetworkNamespace, patch: dict[str, Any]) -> None:
-        """Write a patch of the status, with the condition where that differs."""
-        overlapping, generation = self._overlapping(network), network.metadata.generation
+        """Write a patch of the status, together with the condition Overlapping if that differs."""
+        overlapping = self._find_overlapping(network)
+        generation = network.metadata.generation
         findings = [] if overlapping is None else [overlapping]
         patch |= patch_conditions(
             network.status.conditions, findings, generation=generation, now=self._clock.now()
@@ -328,16 +334,17 @@ class NetworkStatuses:
         written = await self._client.patch_status(NETWORKS, network, patch)
         if overlapping is None or "conditions" not in patch:
             return
+        # The API server has dropped the condition if the definition has none.
         self._without_conditions = not written.status.conditions
         if overlapping.status:
             self._recorder.record(
                 NETWORKS, written, "Warning", OVERLAPPING, overlapping.message, action=ACTION
             )
 
-    def _overlapping(self, network: NetworkNamespace) -> ConditionFinding | None:
-        """Return the condition Overlapping; None if it stays as it is.
+    def _find_overlapping(self, network: NetworkNamespace) -> ConditionFinding | None:
+        """Return the condition Overlapping to write; None to write none.
 
-        A network that shares nothing, and never did, has no such condition.
+        A network that shares no addresses, and never did, gets no such condition.
         """
         if self._without_conditions:
             return None
@@ -345,7 +352,7 @@ class NetworkStatuses:
         has = find(network.status.conditions, OVERLAPPING)
         return finding if finding is not None and (finding.status or has is not None) else None
 
-    def _counts(
+    def _build_counts(
         self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
     ) -> dict[str, Any]:
         """Return the counts that differ from the status, as a merge patch; empty if none does."""

@@ -43,10 +43,10 @@ def claim_pool_figures_not_updated(mp: Patch) -> None:
 
 def network_figures_not_updated(mp: Patch) -> None:
     """The figures of vitistack's network are written once."""
-    counts = NetworkStatuses._counts
+    counts = NetworkStatuses._build_counts
 
     def lazy(self: NetworkStatuses, network: Any, *args: Any, **keywords: Any) -> dict[str, Any]:
         is_shown = network.status.ipAllocationSummary is not None
         return {} if is_shown else counts(self, network, *args, **keywords)
 
-    mp.setattr(NetworkStatuses, "_counts", lazy)
+    mp.setattr(NetworkStatuses, "_build_counts", lazy)

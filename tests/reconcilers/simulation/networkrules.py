@@ -82,7 +82,7 @@ def promises_to_the_unreadable_settled(mp: Patch) -> None:
 
 def shown_addresses_free_by_the_cache(mp: Patch) -> None:
     """What a machine shows is free if an IPAllocation of the cache holds it."""
-    mp.setattr(reading, "_shown_by", _held_left_out(reading._shown_by))
+    mp.setattr(reading, "_list_shown", _held_left_out(reading._list_shown))
 
 
 def _held_left_out(shown_by: Callable[..., frozenset[str]]) -> Callable[..., frozenset[str]]:
