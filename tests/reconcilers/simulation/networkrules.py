@@ -47,7 +47,9 @@ def networks_written_blindly(mp: Patch) -> None:
 
 def another_instead(mp: Patch) -> None:
     """Who requests an address that is taken gets another."""
-    mp.setattr(networks.NetworkTaker, "_exactly", lambda self, output, key: self._lowest())
+    mp.setattr(
+        networks.NetworkTaker, "_take_exactly", lambda self, output, key: self._take_lowest()
+    )
 
 
 def ready_by_what_is_there(mp: Patch) -> None:
