@@ -1,8 +1,9 @@
 """What is the same for all kinds of pools whose journal is an annotation.
 
-The definitions of these kinds belong to other projects. Their figures and conditions are written
-apart from the journal. A wait is reported by the log alone, because none of their conditions says
-that a pass cannot know yet what is held.
+A journal has the open promises of a pool (journal.py). The definitions of these kinds belong to
+other projects, so nothing but the annotation is ours: figures and conditions are written by other
+requests than the journal. A wait for a cache is reported by the log alone, because none of the
+conditions of these kinds says that a pass cannot know yet what is held.
 """
 
 from typing import TypeVar
@@ -32,10 +33,14 @@ DetailT = TypeVar("DetailT")
 
 
 class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
-    """Pools of one kind whose journal is an annotation."""
+    """Pools of one kind whose journal is an annotation.
+
+    The methods are the answers that a kind gives unless it overrides them.
+    """
 
     @override
     def is_left_alone(self, pool: PoolT) -> bool:
+        """Return False: each pool of the kind gets passes."""
         return False
 
     @override
@@ -47,6 +52,7 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
         choice: Allotment[RequestT, DetailT],
         limits: Limits,
     ) -> tuple[ReadingT, Allotment[RequestT, DetailT]]:
+        """Return the reading and the choice unchanged: caches may decide all of it."""
         return reading, choice
 
     @override
@@ -55,12 +61,14 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
 
     @override
     async def block_not_stored(self, pool: PoolT, after: float, *, is_new: bool) -> Outcome:
+        """Report as a wait, in the log, that the API server does not store the annotation."""
         raise Behind(after, NOT_STORED)
 
     @override
     def describe_write(
         self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
     ) -> PoolWrite:
+        """Return that the write carries the journal alone."""
         return JOURNAL_ALONE
 
     @override
@@ -73,8 +81,9 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
 
     @override
     def shown_wait(self, pool: PoolT) -> str:
+        """Return an empty text: no status of these kinds reports a wait."""
         return ""
 
     @override
     async def report_wait(self, pool: PoolT, behind: Behind, waits: WaitLog) -> None:
-        """Leave that to the log."""
+        """Write nothing: `WaitLog` has logged the wait, and no status of these kinds shows one."""

@@ -1,17 +1,20 @@
 """Which askers that wait for a pool get which ranges: one choice for pools of all kinds.
 
+An *asker* is an object that waits for an address. Askers that would get equal answers are one
+*row* of the queue. A *trial* is a context at whose end all ranges that it took are free again.
+
 The choice is pure: it depends on what was read, and writes nothing. A pass carries it out, and
-`plan` shows it without a cluster. It walks along the rows of askers of all kinds, the oldest asker
+`plan` shows it without a cluster. It takes the askers of all rows and kinds, the oldest asker
 first. A smaller request may pass a larger one that does not fit.
 
-What an asker of a kind gets is for the kind to say, by a `Taker`. It takes ranges of the spaces of
-the pool in a trial, so the holdings are afterwards what they were before. Askers of several kinds
+Each kind of requests has a `Taker`, which decides what an asker gets. It takes ranges of spaces
+of the pool in a trial, so the holdings are afterwards as they were before. Askers of several kinds
 are of several types, and a choice looks only at their metadata. So it gets each taker as
 `ServedAskers`, which binds the taker with the type of its askers.
 
 If an asker is refused, and the others of its row show that refusal already, the others are not
-tried: free addresses only get fewer, so none of them would fit. Some refusals hold only until the
-next grant. If a request asks for two families, either one may be the first to be full.
+tried: each grant leaves fewer free addresses, so none of them would fit. Some refusals hold only
+until the next grant: if a request asks for two families, the other one may be full first then.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -43,7 +46,7 @@ class Taken(NamedTuple):
 
 
 class Refused(Exception):
-    """An asker cannot be served.
+    """An asker cannot be served. A Taker raises it, and the choice records it.
 
     Args:
         reason: for its Ready condition.
@@ -80,10 +83,11 @@ class Grant(Generic[Asker_co]):
         return tuple(part.range for part in self.ranges)
 
     def promise_to(self, request: Object) -> Promise:
-        """Return the promise of the ranges.
+        """Return the promise of the ranges to a request, at the version that was read.
 
         Args:
-            request: that they will be written to: the asker, unless its kind has other requests.
+            request: the object to which the ranges will be written. It is the asker itself, except
+                in KKP: there a Cluster asks, and its IPAMAllocation is the request.
         """
         meta = request.metadata
         version = meta.resourceVersion
@@ -106,7 +110,7 @@ class AskerRefusal(Generic[Asker_co]):
         asker: the object that waits.
         reason: for its Ready condition.
         message: why, in a sentence.
-        is_shown: whether the asker shows it already.
+        is_shown: whether the asker shows this refusal already, so that it need not be written.
     """
 
     holder: Holder
@@ -119,7 +123,7 @@ class AskerRefusal(Generic[Asker_co]):
 def refusals_of(
     asker_type: type[AskerT], refusals: Iterable[AskerRefusal[Object]]
 ) -> list[AskerRefusal[AskerT]]:
-    """Return the refusals of the askers of one type, in order."""
+    """Return the refusals of askers that are of one type, in order."""
     return [refusal for refusal in refusals if _is_refusal_of(refusal, asker_type)]
 
 
@@ -135,9 +139,9 @@ class Choice(Generic[Asker_co]):
 
     Args:
         grants: at most a batch.
-        refusals: which askers cannot be served now; of a row that shows the refusal already, the
-            first asker.
-        more: whether a full batch, or a tenant's share of it, left others for the next pass.
+        refusals: which askers cannot be served now. If a row shows its refusal already, only its
+            first asker is listed.
+        more: whether the next pass may serve more: the batch is full, or a tenant has its share.
     """
 
     grants: tuple[Grant[Asker_co], ...] = ()
@@ -146,7 +150,7 @@ class Choice(Generic[Asker_co]):
 
 
 class Taker(Protocol[AskerT]):
-    """What one kind of requests gets of a pool."""
+    """Decides what the askers of one kind of requests get of a pool."""
 
     @property
     def kind(self) -> str:
@@ -172,10 +176,12 @@ class Taker(Protocol[AskerT]):
 
 
 class AskerTurn(Generic[Asker_co]):
-    """An asker whose turn it is, and what its kind answers about it.
+    """The next asker of a choice, with the functions of its kind.
+
+    It binds the asker with its taker, so that a choice need not know the type of the asker.
 
     Args:
-        taker: of the kind.
+        taker: of the kind of the asker.
     """
 
     __slots__ = ("_taker", "asker")
@@ -219,31 +225,33 @@ class ServedAskers(Generic[Asker_co]):
 def exclude_ranges(
     holdings: Holdings, promised: Iterable[PromisedRange], also_held: Iterable[PromisedRange] = ()
 ) -> Iterator[None]:
-    """Let no range be chosen, in this context, that is promised or held by others.
+    """Take promised ranges, and ranges of other allocators, for the duration of this context.
 
-    What holders have is taken in any case. What is taken in addition while the context lasts is
-    free again afterwards: the holdings are what is held, not what is chosen.
+    So a choice in this context can take neither of them. The ranges of the holders are taken
+    anyway. All that is taken in this context is free again at its end, because holdings record
+    what is held, not what is promised or chosen.
 
     Args:
         holdings: of the pool.
         promised: the ranges of open promises, in the spaces of the pool.
-        also_held: what others hold than the holders of the pool, in its spaces.
+        also_held: the ranges that are in use without a holder in `holdings`.
     """
     with holdings.trial():
         for parts in (promised, also_held):
             for part in parts:
-                if part.space in holdings.layouts:  # a pool may have lost a space
+                # A change of the spec may have removed the space since the promise was made.
+                if part.space in holdings.layouts:
                     holdings.space(part.space).hold(part.range)
         yield
 
 
 def count_ranges(ranges: Sequence[PromisedRange]) -> int:
-    """Return how much of a journal a promise needs that has room for so many ranges."""
+    """Return what one promise takes of a journal whose room is counted in ranges."""
     return len(ranges)
 
 
 def count_promise(_: Sequence[PromisedRange]) -> int:
-    """Return how much of a journal a promise needs that has room for so many promises: one."""
+    """Return what one promise takes of a journal whose room is counted in promises: 1."""
     return 1
 
 
@@ -260,25 +268,26 @@ def choose(
 
     Args:
         holdings: what is held of the pool, and which askers wait; in a trial (`exclude_ranges`).
-        askers: of the kinds of requests that are served.
+        askers: of each kind of requests that is served.
         promises: the open promises of the pool.
-        room: the most to promise, as `count` counts it.
+        room: the most to promise, in the unit of `count`.
         limits: which askers may get a promise.
         count: returns how much of `room` the ranges of one promise need.
     """
-    by_kind = {of_kind.kind: of_kind for of_kind in askers}
-    promised = {promise.uid for promise in promises}
+    askers_by_kind = {askers_of_kind.kind: askers_of_kind for askers_of_kind in askers}
+    promised_uids = {promise.uid for promise in promises}
     eligibility = limits.eligibility(promises)
     grants: list[Grant[AskerT]] = []
     refusals: list[AskerRefusal[AskerT]] = []
     turns = holdings.turns()
     for _, holder in turns:
-        of_kind = by_kind.get(holder.kind)
-        if of_kind is None:  # nothing is given to askers of this kind now
+        askers_of_kind = askers_by_kind.get(holder.kind)
+        if askers_of_kind is None:  # nothing is given to askers of this kind now
             turns.leave_out()
             continue
-        turn = of_kind.find_turn(holder)
-        if turn is None or turn.asker.metadata.uid in promised:
+        turn = askers_of_kind.find_turn(holder)
+        # An asker with an open promise gets that one, or it is void before another one is made.
+        if turn is None or turn.asker.metadata.uid in promised_uids:
             continue
         asker = turn.asker
         tenant = limits.tenant_of(holder)
@@ -287,6 +296,7 @@ def choose(
             turns.leave_out_tenant()
         if verdict is not ShareVerdict.ELIGIBLE:
             continue
+        # Only here, because `more` is true only if an eligible asker is left.
         if room <= 0:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
@@ -302,10 +312,11 @@ def choose(
                     is_shown=is_shown,
                 )
             )
+            # The others of the row would be refused as well, and need no write either.
             if is_shown:
                 turns.leave_out(until_granted=refused.until_granted)
             continue
-        if chosen is None:
+        if chosen is None:  # its kind passes over it
             continue
         room -= count(chosen.ranges)
         grants.append(Grant(holder, asker, ranges=chosen.ranges, choice=chosen.choice))

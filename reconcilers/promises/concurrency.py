@@ -1,4 +1,4 @@
-"""Runs several requests at once, whose failures do not stop one another."""
+"""Runs several requests at once; the failure of one does not stop the others."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -10,7 +10,7 @@ from controller.errors import ControllerError
 
 ResultT = TypeVar("ResultT")
 NO_TURNS = nullcontext()
-"""For callers that share their width with no other."""
+"""For callers whose limit of requests at once is theirs alone."""
 
 
 async def run_concurrently(
@@ -18,36 +18,39 @@ async def run_concurrently(
     width: int,
     turns: AbstractAsyncContextManager[object] = NO_TURNS,
 ) -> list[ResultT]:
-    """Run all of it, `width` at once, begun in order, and return when none is under way.
+    """Send all requests, `width` at once, started in order; return when all are answered.
 
-    A task group alone would cancel the others at the first failure, and raise a group, which is
-    none of the errors that say who may retry.
+    A task group alone would cancel the other requests at the first failure. It would also raise an
+    exception group, from which callers cannot read whether to retry, as they can from a
+    ControllerError.
 
     Args:
-        work: sends one request each.
+        work: functions that send one request each.
         width: the most requests at once.
-        turns: is entered for each request, where other callers share the width.
+        turns: is entered for each request. It limits requests that several calls send together.
 
     Returns:
-        What each of them returned, in order.
+        The results of the functions, in their order.
 
     Raises:
-        ControllerError: some of it failed; the first error, after all was tried.
+        ControllerError: a request failed. It is the first error, raised after all were tried.
     """
-    results, failures = dict[int, ResultT](), list[ControllerError]()
-    numbered = iter(enumerate(work))
+    results = dict[int, ResultT]()
+    failures = list[ControllerError]()
+    # All workers take from one iterator, so each request is sent once.
+    numbered_work = iter(enumerate(work))
 
-    async def run_in_turn() -> None:
-        for number, request in numbered:
+    async def send_until_none_is_left() -> None:
+        for number, send in numbered_work:
             async with turns:
                 try:
-                    results[number] = await request()
+                    results[number] = await send()
                 except ControllerError as error:
-                    failures.append(error)
+                    failures.append(error)  # raised below, once the other requests were tried
 
     async with anyio.create_task_group() as group:
         for _ in work[:width]:
-            group.start_soon(run_in_turn)
+            group.start_soon(send_until_none_is_left)
     if failures:
         raise failures[0]
     return [results[number] for number in range(len(work))]

@@ -1,9 +1,10 @@
-"""Which open promises of a pool a replica writes to their requests now.
+"""Which open promises of a pool a replica writes to their requests now: the *due* promises.
 
 A replica writes its own promises at once. It writes a promise of another replica only after it saw
-that promise unchanged for a while, so that two live replicas do not double every write. If the
-write of a promise is rejected for good, by an admission webhook for example, the replica retries
-once per resync, as long as the promise is open.
+that promise in the journal for a while, so that two live replicas do not double every write. If
+the API server rejects the write of a promise for good, by an admission webhook for example, the
+replica retries once per resync, as long as the promise is open. A resync is the interval at which
+each pool gets a pass although nothing changed.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from reconcilers.promises.journal import Identity, Promise
 
 RETRY = 1.0
-"""Seconds until a promise is tried again that was due and could not be written.
+"""Seconds until a due promise is tried again that a pass could not write.
 
-The view had not read as far as the promised version.
+A pass cannot write it while its reading has not reached the promised version of the request.
 """
 
 
@@ -32,11 +33,14 @@ class DuePromises:
         self.promised_at = now
         """Monotonic seconds of the last promise that this replica made."""
         self._own: set[Identity] = set()
+        """The promises that this replica made."""
         self._first_seen: dict[Identity, float] = {}
+        """When (monotonic seconds) this replica first saw each promise in the journal."""
         self._rejected: dict[Identity, float] = {}
+        """When (monotonic seconds) the last write of a promise was rejected for good."""
 
     def add_own(self, promises: Iterable[Promise], now: float) -> None:
-        """Note the promises with which the journal is about to be written."""
+        """Note promises that this replica is about to write to the journal."""
         self._own.update(promise.identity for promise in promises)
         self.promised_at = now
 
@@ -47,28 +51,38 @@ class DuePromises:
             promises: all promises of the journal.
             now: monotonic seconds.
         """
-        known = {promise.identity for promise in promises}
-        self._own &= known
-        self._first_seen = {identity: self._first_seen.get(identity, now) for identity in known}
-        self._rejected = {
-            identity: since for identity, since in self._rejected.items() if identity in known
+        journal_identities = {promise.identity for promise in promises}
+        self._own &= journal_identities
+        self._first_seen = {
+            identity: self._first_seen.get(identity, now) for identity in journal_identities
         }
-        return [promise for promise in promises if self._wait(promise, now) <= 0]
+        self._rejected = {
+            identity: rejected_at
+            for identity, rejected_at in self._rejected.items()
+            if identity in journal_identities
+        }
+        return [promise for promise in promises if self._seconds_until_due(promise, now) <= 0]
 
     def note_rejected(self, identity: Identity, now: float) -> None:
         """Note that the write of a promise was rejected for good."""
         self._rejected[identity] = now
 
     def next_in(self, promises: Sequence[Promise], now: float) -> float | None:
-        """Return in how many seconds the next of these promises is due; None without promises."""
-        waits = [self._wait(promise, now) for promise in promises]
+        """Return after how many seconds a pass should write one of these open promises.
+
+        None without promises. A promise that is due already is one that this pass could not write,
+        so it is tried again after RETRY.
+        """
+        waits = [self._seconds_until_due(promise, now) for promise in promises]
         return min((wait if wait > 0 else RETRY for wait in waits), default=None)
 
-    def _wait(self, promise: Promise, now: float) -> float:
-        """Return in how many seconds a promise is due; 0 or less for now."""
+    def _seconds_until_due(self, promise: Promise, now: float) -> float:
+        """Return in how many seconds a promise is due; 0 or less if it is due now."""
         identity = promise.identity
+        # A rejection comes first: an own promise that is rejected waits for a resync as well.
         if identity in self._rejected:
             return self._rejected[identity] + self._resync - now
         if identity in self._own:
             return 0.0
+        # The replica that made the promise gets time to write it.
         return self._first_seen.get(identity, now) + self._patience - now

@@ -1,17 +1,23 @@
 """The fence: earlier promises of a pool are voided before the pool gets a memory.
 
+To *keep* a promise is to write its ranges to its request. To *void* a promise is to write its
+request so that the request gets a new resourceVersion; the promise names the old one and can no
+longer be kept. A pool has a *memory* of a kind of requests if its journal has a revision of that
+kind: then the journal records all promises to that kind. Other promises are *lost*.
+
 A pool that was just created, recreated or restored from a backup, or whose journal was wiped, does
 not know what was promised before. A write of such a promise may still be on its way. So the fence
 writes every request that a lost promise may name, with its resourceVersion as precondition.
 After that no promise to the older version can be kept.
 
-A lost promise was made before the pool was read. It names a version that a LIST shows which
-began after that read, or a version that is gone. So a request that moves on before it is voided
-needs no voiding. It may have moved on because such a promise was kept just then, so the fence
-reads it again, and the memory of the pool reaches up to what was read.
+A lost promise was made before the pool was read. It names a version that is shown by a LIST that
+began after that read, or a version that is gone. So a request that gets a new version before the
+fence writes it needs no voiding. Its new version may exist because a lost promise was kept just
+then. So the fence reads such a request again, and the memory of the pool reaches up to the version
+that was read.
 
-Rejected: to start over with a new LIST. Two replicas that fence at once, each moving what the
-other has listed, would keep each other from ever finishing.
+Rejected: to start over with a new LIST. Two replicas that fence at once would each write requests
+that the other replica has listed, so neither would ever finish.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -25,7 +31,7 @@ from controller.errors import ControllerError
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.promises.concurrency import NO_TURNS, run_concurrently
-from reconcilers.promises.results import check_voided
+from reconcilers.promises.results import raise_unless_voided
 
 RequestT = TypeVar("RequestT", bound=Object)
 
@@ -40,7 +46,7 @@ class Fence(Generic[RequestT]):
         may_have_promise: returns whether a lost promise may name this version of a request.
         void: writes a request so that it differs from every earlier version; returns the answer.
         width: the most requests to the API server at once.
-        turns: is entered for each of them, where other callers share the width.
+        turns: is entered for each request, where other callers share the width.
     """
 
     client: Client
@@ -62,37 +68,53 @@ class Fence(Generic[RequestT]):
         Raises:
             ControllerError: a request failed, so earlier promises may still be kept.
         """
-        exposed = [request for request in listed if self.may_have_promise(request)]
-        answers = await self._run([partial(self._void_one, request) for request in exposed])
-        pairs = list(zip(exposed, answers, strict=True))
-        moved = [request for request, answer in pairs if answer is None]
-        read = await self._run([partial(self._read_moved, request) for request in moved])
-        current = {request.metadata.key: request for request in listed}
-        for request in moved:
-            del current[request.metadata.key]
-        now = [request for request in (*answers, *read) if request is not None]
-        return [*(current | {request.metadata.key: request for request in now}).values()]
+        to_void = [request for request in listed if self.may_have_promise(request)]
+        answers = await self._send_all([partial(self._void_one, request) for request in to_void])
+        changed_meanwhile = [
+            request for request, answer in zip(to_void, answers, strict=True) if answer is None
+        ]
+        reread = await self._send_all(
+            [partial(self._read_changed, request) for request in changed_meanwhile]
+        )
+        requests_by_key = {request.metadata.key: request for request in listed}
+        # Removed first: one that is gone must not stay at the version that the LIST shows.
+        for request in changed_meanwhile:
+            del requests_by_key[request.metadata.key]
+        for new_version in (*answers, *reread):
+            if new_version is not None:
+                requests_by_key[new_version.metadata.key] = new_version
+        return [*requests_by_key.values()]
 
-    async def _run(
+    async def _send_all(
         self, work: Sequence[Callable[[], Awaitable[RequestT | None]]]
     ) -> list[RequestT | None]:
+        """Run functions that send one request each; return their results, in order."""
         return await run_concurrently(work, self.width, self.turns)
 
     async def _void_one(self, request: RequestT) -> RequestT | None:
-        """Write a request; return the answer, or None if the request has moved on or is gone."""
+        """Write a request; return the answer, or None if it has a newer version or is gone.
+
+        Raises:
+            ControllerError: the request may still have the listed version, so it is not voided.
+        """
         try:
             return await self.void(request)
         except ControllerError as error:
-            check_voided(error)
+            raise_unless_voided(error)
             return None
 
-    async def _read_moved(self, request: RequestT) -> RequestT | None:
-        """Read a request whose write was a conflict; return None if it is gone."""
+    async def _read_changed(self, request: RequestT) -> RequestT | None:
+        """Read a request whose voiding write was a conflict; return None if it is gone.
+
+        Raises:
+            ControllerError: it still has the version that was to be voided. An admission webhook
+                may have denied the write with the status code of a conflict.
+        """
         key = request.metadata.key
-        read = await self.client.find(self.resource, key)
-        if read is not None and read.metadata.revision == request.metadata.revision:
+        current = await self.client.find(self.resource, key)
+        if current is not None and current.metadata.revision == request.metadata.revision:
             raise ControllerError(
                 f"{self.resource.kind} {key} was not voided: its write was refused as a conflict,"
                 " although its version is still the same"
             )
-        return read
+        return current

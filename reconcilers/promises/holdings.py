@@ -1,5 +1,9 @@
 """What the holders of one pool hold and wait for, kept from pass to pass.
 
+A *holder* is an identity that uses or requests addresses. An *asker* is an object that waits for
+an address. A *space* is a part of a pool that allocates by itself; a pool has one for each address
+family, for example. A *row* of the queue has askers that would get the same answer.
+
 A pass needs all holders of its pool: which ranges are held, which askers wait and in what order.
 To read each object in each pass would make one release cost as much as the pool is large. So what
 each holder means to the pool is kept as `Facts`, and a pass reads only holders that changed.
@@ -8,14 +12,15 @@ Several objects may speak of one holder: a claim and its IPAddress, a Cluster an
 IPAMAllocation. A function of the kind reads all of them and returns the facts of the holder, so a
 range that several of its objects show is one range.
 
-A change of an object notes its holders, nothing else. The next call of `KeptHoldings.holdings`
-reads the noted holders from the caches. So what is kept is never ahead of or behind the caches. An
-error is an error of that pass, and the next pass rereads all holders. From time to time all
-holders are read anew anyway and compared. A difference is a bug: it is reported, and what was read
-replaces what was kept. Promises are no part of this: they are of the pool that a pass was given.
+If an object changes, only the identities of its holders are noted. The next call of
+`KeptHoldings.holdings` reads the noted holders from the caches. So the kept facts are never ahead
+of or behind the caches. If that reading fails, the pass fails, and the next pass rereads all
+holders. From time to time all holders are reread anyway and compared with the kept facts. A
+difference is a bug: it is reported, and the reread facts replace the kept ones. Promises are not
+kept here: a pass takes them from the pool object that it was given.
 
-Thousands may wait for a full pool, most of them for the same. They are kept in rows of equal
-askers, so that a pass need not try each of them (queue.py).
+Thousands of askers may wait for a full pool, most of them for the same size. They are kept in rows
+of equal askers, so that a pass need not try each of them (queue.py).
 """
 
 from bisect import bisect_left, insort
@@ -44,6 +49,7 @@ from reconcilers.spaces.intervals import Intervals
 CHECK_SECONDS = 600.0
 """Between two checks of what is kept, where no setting says otherwise."""
 _MOST_LOGGED = 20
+"""The most differences that one log line names."""
 _log = get_logger(__name__)
 
 
@@ -57,11 +63,11 @@ class Facts(NamedTuple):
     Args:
         ranges: the ranges that it holds, each once, in the spaces of the pool.
         place: its place in the queue; None if it does not wait.
-        row: its row in the queue, equal only for askers with equal answers that show equal
-            refusals; None for a row of its own.
-        uid: of its object, if that has to be known.
-        is_in_use: whether the pool's figures count it as one that is in use.
-        outside: what it holds outside of what the pool may hand out; None for nothing.
+        row: its row in the queue. Askers have equal rows only if the pool would answer them
+            equally, and their objects show equal refusals. None for a row of its own.
+        uid: of its object; empty if its kind does not need it.
+        is_in_use: whether the pool's figures count the holder as one that uses addresses.
+        outside: a name for what it holds outside of what the pool may hand out; None for nothing.
         foreign: the last write of its status by another controller; None if there was none.
     """
 
@@ -92,8 +98,9 @@ class _RangeIndex:
 
     def __init__(self) -> None:
         self.holders: dict[AddressRange, dict[Holder, None]] = {}
+        """By range: its holders, in a dict because that keeps their order."""
         self._intervals: dict[int, Intervals[_Span]] = {}
-        """By family; the intervals of different ranges."""
+        """By family: the intervals of all keys of `holders`, each once."""
 
     def add(self, addresses: AddressRange, holder: Holder) -> None:
         """Add a range that a holder has."""
@@ -116,17 +123,17 @@ class _RangeIndex:
     def touching(self, addresses: AddressRange) -> Iterator[Holder]:
         """Yield the holders of ranges that have some of these addresses."""
         intervals = self._intervals.get(addresses.family)
-        if intervals is None:
+        if intervals is None:  # no range of this family was ever added
             return
         for first, last in intervals.touching(addresses.first, addresses.last):
             yield from self.holders[AddressRange(first, last, addresses.family)]
 
 
 class Holdings:
-    """The facts of the holders of one pool, and what is made of them.
+    """The facts of the holders of one pool, and counts, spaces and indexes derived from them.
 
-    What several spaces of a pool may hand out, and which ranges overlap, is worked out when it is
-    first needed, and follows the facts from then on.
+    The free addresses of a space, and the index of its ranges, are computed when they are first
+    needed. From then on each change of the facts changes them as well.
 
     Args:
         layouts: what the pool may hand out.
@@ -149,16 +156,18 @@ class Holdings:
         self.claimed_size = 0
         """The sizes of all ranges that are held, added up."""
         self._outside: Counter[Hashable] = Counter()
+        """By `Facts.outside`: how many holders have it."""
         self._foreign: list[tuple[StatusWrite, Holder]] = []
+        """The status writes of other controllers, sorted by time."""
         self._spaces: dict[str, Space] = {}
         self._indexes: dict[str, _RangeIndex] = {}
         for holder, holder_facts in facts:
             self.put(holder, holder_facts)
 
     def put(self, holder: Holder, new: Facts) -> None:
-        """Replace the facts of a holder."""
+        """Add a holder, or replace its facts, with all that is derived from them."""
         old = self._facts.get(holder)
-        if old == new:
+        if old == new:  # most changes of objects do not change the facts
             return
         if old is not None:
             self._subtract(holder, old)
@@ -187,7 +196,7 @@ class Holdings:
             self._subtract(holder, old)
 
     def _subtract(self, holder: Holder, old: Facts) -> None:
-        """Take the facts of a holder out of what is made of all facts."""
+        """Remove the facts of a holder from the counts, the queue, the spaces and the indexes."""
         if old.ranges:
             self.holder_count -= 1
             for part in old.ranges:
@@ -208,7 +217,7 @@ class Holdings:
             del self._foreign[bisect_left(self._foreign, (old.foreign, holder))]
 
     def lay_out(self, layouts: Layouts) -> None:
-        """Replace what the pool may hand out; spaces of equal layouts stay."""
+        """Replace what the pool may hand out; a space is computed again only if it changed."""
         if layouts == self.layouts:
             return
         self._spaces = {
@@ -219,7 +228,7 @@ class Holdings:
         self.layouts = layouts
 
     def space(self, name: str = "") -> Space:
-        """Return a space of the pool, in which every range is taken that is held."""
+        """Return a space of the pool, in which each held range is taken."""
         space = self._spaces.get(name)
         if space is None:
             space = self._spaces[name] = Space(self.layouts[name], self._ranges(name))
@@ -227,7 +236,7 @@ class Holdings:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Give back at the end whatever is taken of any space in this context."""
+        """Release at the end of this context each range that was taken in it."""
         with ExitStack() as trials:
             for name in self.layouts:
                 trials.enter_context(self.space(name).trial())
@@ -252,7 +261,7 @@ class Holdings:
         return index
 
     def held_ranges(self, space: str = "") -> Collection[AddressRange]:
-        """Return the different ranges that are held of one space."""
+        """Return the ranges that are held of one space, each once."""
         return self._index(space).holders.keys()
 
     def other_holder(
@@ -309,17 +318,18 @@ class Holdings:
 
     @property
     def derived(self) -> tuple[Collection[str], Collection[str]]:
-        """The spaces that are worked out, and the spaces whose holders are indexed by range."""
+        """The names of the spaces that are computed, and of the spaces that have an index."""
         return tuple(self._spaces), tuple(self._indexes)
 
     def state(
         self, derived: tuple[Collection[str], Collection[str]] | None = None
     ) -> dict[str, Any]:
-        """Return everything, to compare it: the facts of all holders, and what is derived.
+        """Return the facts of all holders and all that is derived from them, for a comparison.
 
         Args:
-            derived: the spaces to include, and those whose indexes to include; None for what is
-                worked out.
+            derived: the names of the spaces to include, and of the spaces whose indexes to
+                include, as `Holdings.derived` of the other side of the comparison names them. None
+                for the spaces and indexes that are computed here.
         """
         spaces, indexed = self.derived if derived is None else derived
         state: dict[str, Any] = {"facts": self._facts}
@@ -338,24 +348,27 @@ class Holdings:
 
 
 def _row(holder: Holder, facts: Facts) -> Row:
-    """Return the row of a holder that waits."""
+    """Return the row of a holder that waits; by default it is alone in its row."""
     return holder if facts.row is None else facts.row
 
 
 def differences(kept: Holdings, read: Holdings) -> list[str]:
-    """Return the parts in which what was kept differs from what was reread.
+    """Return in which parts the kept holdings differ from the reread ones; empty if in none.
 
-    They are holders by name, and the names of what is derived.
+    A part is the name of a holder, or the name of something derived, such as "queue".
     """
+    # A pass may have laid out the kept holdings by the pool's spec; the reread ones are new.
     read.lay_out(kept.layouts)
-    before, after = kept.state(), read.state(kept.derived)
-    parts = [part for part in before if part != "facts" and before[part] != after[part]]
-    if before["facts"] != after["facts"]:
-        holders = {**before["facts"], **after["facts"]}
+    kept_state, read_state = kept.state(), read.state(kept.derived)
+    parts = [
+        part for part in kept_state if part != "facts" and kept_state[part] != read_state[part]
+    ]
+    kept_facts, read_facts = kept_state["facts"], read_state["facts"]
+    if kept_facts != read_facts:
         parts += [
             f"{holder.kind} {holder.key}"
-            for holder in holders
-            if before["facts"].get(holder) != after["facts"].get(holder)
+            for holder in {**kept_facts, **read_facts}
+            if kept_facts.get(holder) != read_facts.get(holder)
         ]
     return sorted(parts)
 
@@ -372,10 +385,13 @@ ObjectT = TypeVar("ObjectT", bound=Object)
 
 
 class HolderSource(Protocol[PoolT, OfferT_contra]):
-    """Objects of one kind that speak of holders, whatever their type."""
+    """Objects of one kind from which holders are found, whatever their type.
+
+    An *offer* is the part of a pool's spec on which the facts of its holders depend.
+    """
 
     def list_holders(self, pool: PoolT, offer: OfferT_contra) -> Iterable[Holder]:
-        """Return the holders that objects speak of to a pool which offers this."""
+        """Return the holders of a pool with this offer, as the objects show them."""
         ...
 
     def subscribe(self, note: Callable[[PoolT, Holder], None]) -> Callable[[], None]:
@@ -389,12 +405,12 @@ class HolderSource(Protocol[PoolT, OfferT_contra]):
 
 @dataclass(frozen=True, slots=True)
 class CachedSource(HolderSource[PoolT, OfferT], Generic[PoolT, OfferT, ObjectT]):
-    """The objects of one cache, which speak of holders.
+    """The objects of one cache, from which holders are found.
 
     Args:
-        objects: returns the objects that concern a pool which offers this.
+        objects: returns the objects that concern a pool with this offer.
         pools: returns the pools that an object concerns.
-        holder: returns the holder that an object speaks of to a pool.
+        holder: returns the holder that an object stands for in a pool.
     """
 
     cache: Cache[ObjectT]
@@ -404,15 +420,16 @@ class CachedSource(HolderSource[PoolT, OfferT], Generic[PoolT, OfferT, ObjectT])
 
     @override
     def list_holders(self, pool: PoolT, offer: OfferT) -> Iterable[Holder]:
-        return (self.holder(state, pool) for state in self.objects(pool, offer))
+        return (self.holder(obj, pool) for obj in self.objects(pool, offer))
 
     @override
     def subscribe(self, note: Callable[[PoolT, Holder], None]) -> Callable[[], None]:
         def note_change(change: Change[ObjectT]) -> None:
-            for state in (change.old, change.new):
-                if state is not None:
-                    for pool in self.pools(state):
-                        note(pool, self.holder(state, pool))
+            # Both versions: an object may have moved to another pool or holder.
+            for version in (change.old, change.new):
+                if version is not None:
+                    for pool in self.pools(version):
+                        note(pool, self.holder(version, pool))
 
         self.cache.subscribe(note_change)
         return partial(self.cache.unsubscribe, note_change)
@@ -429,17 +446,25 @@ def indexed_source(
     Args:
         index: the name of the index.
         pools: returns the pools that an object concerns, as the index does.
-        holder: returns the holder that an object speaks of.
+        holder: returns the holder that an object stands for.
     """
 
     def objects(pool: PoolT, _: OfferT) -> Iterable[ObjectT]:
         return cache.by_index(index, str(pool))
 
-    return CachedSource(cache, objects, pools=pools, holder=lambda state, _: holder(state))
+    return CachedSource(cache, objects, pools=pools, holder=lambda obj, _: holder(obj))
 
 
 @dataclass(slots=True)
 class _Kept(Generic[OfferT]):
+    """The kept holdings of one pool.
+
+    Args:
+        offer: for which they were read.
+        checked_at: monotonic seconds of the last full reading.
+        changed: the holders to reread before the next use.
+    """
+
     holdings: Holdings
     offer: OfferT
     checked_at: float
@@ -479,7 +504,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         self._subscriptions = [source.subscribe(self._note) for source in sources]
 
     def close(self) -> None:
-        """Follow the caches no longer: others are read from now on."""
+        """Unsubscribe from the caches and forget all pools, because other caches are used now."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
         self._pools.clear()
@@ -487,12 +512,13 @@ class KeptHoldings(Generic[PoolT, OfferT]):
     def holdings(self, pool: PoolT, offer: OfferT) -> Holdings:
         """Return the holdings of a pool as the caches show them now.
 
-        They change whenever this is called again, so they are to be used before the next await.
+        The next call changes the same object, so use it before the next await.
 
         Args:
-            offer: what of its spec the facts depend on; with another one all are reread.
+            offer: the part of its spec on which the facts depend. If it differs from the offer of
+                the last call, all holders are reread.
         """
-        # Taken out until all is up to date: should anything raise, the next call rereads all.
+        # Taken out until all facts are current: if a function raises, the next call rereads all.
         kept = self._pools.pop(pool, None)
         if kept is None or kept.offer != offer:
             kept = self._read(pool, offer)
@@ -515,12 +541,14 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         return [(pool, kept.offer) for pool, kept in self._pools.items()]
 
     def _note(self, pool: PoolT, holder: Holder) -> None:
+        """Note that a holder has to be reread."""
         kept = self._pools.get(pool)
-        if kept is not None:
+        if kept is not None:  # otherwise the first use of the pool reads all holders
             kept.changed.add(holder)
 
     def _read(self, pool: PoolT, offer: OfferT) -> _Kept[OfferT]:
         """Read all holders of a pool."""
+        # Several objects may stand for one holder, which is read once.
         holders = dict.fromkeys(
             holder for source in self._sources for holder in source.list_holders(pool, offer)
         )
@@ -533,13 +561,14 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         return _Kept(holdings, offer, self._clock.monotonic())
 
     def _check_kept(self, pool: PoolT, kept: _Kept[OfferT]) -> _Kept[OfferT]:
-        """Return the kept holdings, read again if a check is due and finds a difference."""
+        """Return the kept holdings; reread ones if a check is due and finds a difference."""
         if self._clock.monotonic() - kept.checked_at < self._check_interval:
             return kept
-        anew = self._read(pool, kept.offer)
-        parts = differences(kept.holdings, anew.holdings)
+        reread = self._read(pool, kept.offer)
+        parts = differences(kept.holdings, reread.holdings)
         if not parts:
-            kept.checked_at = anew.checked_at
+            # Kept, because their spaces and indexes are computed already.
+            kept.checked_at = reread.checked_at
             return kept
         self._on_difference(pool, parts)
-        return anew
+        return reread

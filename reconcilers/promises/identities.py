@@ -12,7 +12,7 @@ RequestT = TypeVar("RequestT")
 
 
 class Holder(NamedTuple):
-    """An identity that uses addresses: a request, whichever objects speak of it.
+    """An identity that uses addresses: a request, whichever objects show its addresses.
 
     Args:
         kind: the kind of the request, by its full name.
@@ -48,6 +48,7 @@ def find_by_key(kind: str, find: Callable[[Key], RequestT | None]) -> Find[Reque
     """
 
     def find_request(holder: Holder) -> RequestT | None:
+        # A request of another kind may have the same key.
         return find(holder.key) if holder.kind == kind else None
 
     return find_request

@@ -1,13 +1,20 @@
 """Promises and journals, where journals are stored, and the journal as an annotation of a pool.
 
+A *promise* names a request at one resourceVersion, and the ranges that it will get. A *journal*
+has the open promises of a pool, and a *revision* of each kind of requests: the resourceVersion up
+to which a reader must have read that kind before it allocates. A kind with a revision has a
+*memory* in the pool. A journal is *lost* if it is absent or cannot be trusted. Then a *fence*
+voids earlier promises before anything is allocated (fence.py). The *effects* of a kind are the
+objects of another kind that are created when a promise is kept: the IPAddress of a claim.
+
 The journal of a kind that is not ours is an annotation, not a part of the status. The definitions
 of those kinds belong to other projects, and drop fields that they do not declare. An annotation
 leaves the generation of the pool alone. It is written with the pool's resourceVersion as
 precondition, as every promise has to be. Annotations may have 256 KiB: MOST_RANGES keeps the
 journal below half of that with names of ordinary length, and below 256 KiB with the longest names.
 
-An annotation travels: `clusterctl move`, backups and copied manifests carry it to other objects,
-where its resourceVersions belong to another history. So the journal names the uid of its pool. A
+`clusterctl move`, backups and copied manifests copy an annotation to other objects, in whose
+cluster its resourceVersions mean nothing. So the journal names the uid of its pool. A
 journal with another uid counts as lost, and a pool without journal is fenced before it allocates.
 The same goes for tools that replace all annotations: a lost journal costs a fence, nothing else.
 A journal carries a checksum of its revisions and promises. A journal that was edited, truncated
@@ -119,15 +126,16 @@ class Journal:
         return Journal(self.revisions, (*self.promises, *promises))
 
     def after_fence(self, kind: str, revisions: Mapping[str, int]) -> "Journal":
-        """Return the journal after a fence of one kind; other kinds keep what they have.
+        """Return the journal after a fence of one kind, without promises to that kind.
+
+        The promises and revisions of other kinds stay.
 
         Args:
             kind: whose earlier promises were voided.
-            revisions: up to which a reader has to read from now on: of that kind, and of the kind
-                of its effects.
+            revisions: the new revisions of that kind, and of the kind of its effects.
         """
-        others = tuple(promise for promise in self.promises if promise.kind != kind)
-        return Journal({**self.revisions, **revisions}, others)
+        promises_to_others = tuple(promise for promise in self.promises if promise.kind != kind)
+        return Journal({**self.revisions, **revisions}, promises_to_others)
 
     @property
     def range_count(self) -> int:
@@ -158,19 +166,19 @@ def parse_promise(
     """
     if parse_revision(resource_version) is None or not spans:
         return None
-    promised = []
+    ranges = []
     for start, end, space in spans:
-        parsed = addresstexts.parse_ends(start, end)
-        if parsed is None:
-            return None
-        promised.append(PromisedRange(parsed, space))
-    return Promise(kind, key, uid=uid, resourceVersion=resource_version, ranges=tuple(promised))
+        parsed_range = addresstexts.parse_ends(start, end)
+        if parsed_range is None:
+            return None  # the other ranges alone are not what was promised
+        ranges.append(PromisedRange(parsed_range, space))
+    return Promise(kind, key, uid=uid, resourceVersion=resource_version, ranges=tuple(ranges))
 
 
 def checksum_of(*parts: object) -> str:
-    """Return a checksum of what JSON can express: 16 hexadecimal digits.
+    """Return a checksum of values that JSON can express: 16 hexadecimal digits.
 
-    It notices accidents. It does not protect against a person who computes it again.
+    It reveals accidental changes. It does not protect against a person who recomputes it.
     """
     return blake2b(msgspec.json.encode(parts), digest_size=8).hexdigest()
 
@@ -199,7 +207,7 @@ class JournalStore(Protocol[PoolT_contra]):
         """Return the JSON merge patch that writes the journal of a pool.
 
         Args:
-            pool: as it is stored. The patch removes what it has of an earlier journal.
+            pool: as it is stored. The patch removes the entries of its earlier journal.
             journal: to write.
         """
         ...
@@ -207,8 +215,8 @@ class JournalStore(Protocol[PoolT_contra]):
     def is_stored(self, answer: PoolT_contra, journal: Journal) -> bool:
         """Return whether the API server stored a journal as it was written.
 
-        A definition without the fields, an admission webhook or a policy may change what is
-        written. Then other replicas do not know of the promises, so none may be kept.
+        A CustomResourceDefinition without the fields, an admission webhook or a policy may change
+        the journal. Then other replicas do not know of the promises, so none may be kept.
 
         Args:
             answer: the pool, as the API server answered the write.
@@ -217,18 +225,20 @@ class JournalStore(Protocol[PoolT_contra]):
         ...
 
     def room(self, journal: Journal) -> int:
-        """Return how many further promises of the usual number of ranges have room."""
+        """Return how many further promises have room, if each has the usual number of ranges."""
         ...
 
 
 class _StoredRange(msgspec.Struct, array_like=True, omit_defaults=True):
+    """A promised range as the annotation has it: an array of up to three texts."""
+
     start: str
     end: str
     space: str = ""
 
 
 class _StoredPromise(msgspec.Struct, array_like=True, omit_defaults=True):
-    """The fields of a promise in their order, without names, which would be half of it."""
+    """A promise as the annotation has it: an array, because field names would double its size."""
 
     namespace: str
     name: str
@@ -240,11 +250,15 @@ class _StoredPromise(msgspec.Struct, array_like=True, omit_defaults=True):
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
+    """A journal as the annotation has it."""
+
     uid: str
+    """Of the pool that the journal was written for."""
     revision: str
+    """The revision of the first request kind of the store; empty for no memory."""
     promises: list[_StoredPromise] = []
     effects: str = ""
-    """A number, 0 included, if the kind has effects; empty otherwise."""
+    """The revision of the effects of the first kind, "0" included; empty if it has no effects."""
     others: dict[str, str] = {}
     """The revisions of further request kinds and of their effects, by full name."""
     checksum: str = ""
@@ -256,7 +270,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
         return self.checksum == self._compute_checksum()
 
     def with_checksum(self) -> "_Stored":
-        """Return the same with its checksum."""
+        """Return the same journal with its checksum."""
         return replace(self, checksum=self._compute_checksum())
 
     def _compute_checksum(self) -> str:
@@ -296,45 +310,48 @@ class AnnotatedJournal:
     def read(self, pool: Object) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
 
-        A journal that lacks the revision of the effects alone keeps its promises.
+        A journal that only lacks the revision of the effects keeps its promises.
         """
         meta = pool.metadata
         annotation = meta.annotations.get(ANNOTATION)
-        if not annotation:
+        if not annotation:  # never written, or wiped
             return Journal()
         try:
             stored = _decoder.decode(annotation)
         except ValueError:  # edited by hand: as if it were wiped
             return Journal()
         revisions = self._parse_revisions(stored)
+        # Another uid: the annotation was copied from another pool.
         if stored.uid != meta.uid or revisions is None or not stored.is_intact:
             return Journal()
         promises = []
         for stored_promise in stored.promises:
             promise = self._parse(stored_promise)
-            if promise is None:
+            if promise is None:  # this promise may still be written, and only a fence voids it
                 return Journal()
             promises.append(promise)
         return Journal(revisions, tuple(promises))
 
     def _parse_revisions(self, stored: _Stored) -> dict[str, int] | None:
-        """Return the revisions as they were stored; None if an edit made them unusable.
+        """Return the stored revisions by full name of a kind; None if an edit made them unusable.
 
-        A pool with several kinds of requests gets their revisions one after the other.
+        A pool with several kinds of requests is fenced for one kind after the other. So the
+        revision of the first kind may be empty, but only in such a pool.
         """
         revision = parse_revision(stored.revision)
         if revision is None and (stored.revision or not self.others):
             return None
         revisions = {} if revision is None else {self.kind: revision}
-        of_effects = parse_revision(stored.effects)
-        if self.effects and of_effects is not None:
-            revisions[self.effects] = of_effects
-        known = {name for names_of_kind in self.others for name in names_of_kind if name}
+        effects_revision = parse_revision(stored.effects)
+        # Without it the journal has no memory, but its promises stay (`has_memory`).
+        if self.effects and effects_revision is not None:
+            revisions[self.effects] = effects_revision
+        other_names = {name for names_of_kind in self.others for name in names_of_kind if name}
         for name, number in stored.others.items():
-            parsed = parse_revision(number)
-            if name not in known or parsed is None:
+            other_revision = parse_revision(number)
+            if name not in other_names or other_revision is None:
                 return None
-            revisions[name] = parsed
+            revisions[name] = other_revision
         return revisions
 
     def has_memory(self, journal: Journal) -> bool:
@@ -350,10 +367,11 @@ class AnnotatedJournal:
         Args:
             revision: of the requests.
             promises: to these requests.
-            effects: revision of the objects that are created for promises, if there are such.
+            effects: revision of the objects that are created for promises; without effect if the
+                kind has no effects.
         """
-        of_effects = {self.effects: effects} if self.effects else {}
-        return Journal({self.kind: revision, **of_effects}, tuple(promises))
+        effects_revisions = {self.effects: effects} if self.effects else {}
+        return Journal({self.kind: revision, **effects_revisions}, tuple(promises))
 
     def patch(self, pool: Object, journal: Journal) -> Mapping[str, Any]:
         """Return the JSON merge patch that writes the journal of a pool.
@@ -375,7 +393,7 @@ class AnnotatedJournal:
         return MOST_RANGES - journal.range_count
 
     def _encode(self, uid: str, journal: Journal) -> str:
-        """Return the text of a journal of the pool with this uid."""
+        """Return the text of the annotation for a journal of the pool with this uid."""
         promises = [
             _StoredPromise(
                 promise.key.namespace,
@@ -399,14 +417,15 @@ class AnnotatedJournal:
     def _parse(self, stored: _StoredPromise) -> Promise | None:
         """Return a promise as it was stored; None if an edit by hand made it unusable."""
         spaces = [part.space for part in stored.ranges]
+        # No pass writes a promise of several spaces, or of several ranges without space.
         is_usable = (
             len(set(spaces)) == 1 and "" not in spaces if self.has_spaces else spaces == [""]
         )
         if not is_usable:
             return None
         kind = stored.kind or self.kind
-        if kind not in {self.kind, *(other for other, _ in self.others)}:
-            return None
+        if kind not in {self.kind, *(other_kind for other_kind, _ in self.others)}:
+            return None  # nobody here could keep, settle or void it
         key = Key(stored.namespace, stored.name)
         spans = [(part.start, part.end, part.space) for part in stored.ranges]
         return parse_promise(

@@ -1,9 +1,11 @@
-"""What becomes of promises that were written to their requests, and of those that could not be.
+"""Keeps promises: writes their ranges to their requests, and voids promises that cannot be kept.
 
-A promise whose write was refused for good is voided: its request is written once, so that it is at
-another version, and the promise is over by the rule of settling. This is the write of a fence. It
-shows the user why the request waits. If it is refused as well, the promise stays open, and both
-are tried again after a resync.
+To *void* a promise is to write its request so that it gets another resourceVersion. Then the
+promise is over by the rule of settling (settling.py). This is done if the API server rejects the
+write of a promise for good. The voiding write shows the user why the request waits. If it is
+rejected as well, the promise stays open, and both writes are tried again after a resync, which is
+the interval at which each pool gets a pass although nothing changed. `REFUSED` and `refused` stand
+for a write that is rejected for good.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -27,12 +29,12 @@ Request_co = TypeVar("Request_co", bound=Object, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Kept(Generic[Request_co]):
-    """A promise, and what became of the write that was to keep it.
+    """A promise, and the result of the write that was to keep it.
 
     Args:
         request: at the version that the promise names.
-        why: why the write was refused, in a sentence; empty if it was not.
-        retry_after: seconds after which the request may be promised something if its write was
+        why: why the write failed, in a sentence; empty if it succeeded.
+        retry_after: seconds for which nothing is promised to the request after its write was
             refused; None for one resync.
     """
 
@@ -52,8 +54,8 @@ Void = Callable[[Sequence[Kept[RequestT]]], Awaitable[Sequence[WriteResult]]]
 def refused_message(why: str, now: datetime) -> str:
     """Return the message of a request whose promise is voided because its write was refused.
 
-    The server makes no new version of an unchanged object; the time, to the microsecond, sees to
-    it that this is a change. It comes first, because long messages are cut.
+    The server makes no new version of an unchanged object. The time, to the microsecond, makes the
+    message differ from every earlier one. It comes first, because long messages are cut.
 
     Args:
         why: the sentence of the API server, or what is in the way.
@@ -67,8 +69,8 @@ class PoolMemory:
     """What one process remembers of the promises of one pool.
 
     Args:
-        due: which of them are to be written.
-        shares: which requests may get one.
+        due: which open promises this process writes now.
+        shares: which requests may get a promise.
     """
 
     due: DuePromises
@@ -93,7 +95,7 @@ class PoolMemories:
         self._memories: dict[Key, PoolMemory] = {}
 
     def memory_of(self, pool: Object) -> PoolMemory:
-        """Return the memory of a pool; a fresh one if this process begins with the pool."""
+        """Return the memory of a pool; an empty one at the first pass of this process over it."""
         memory = self._memories.get(pool.metadata.key)
         if memory is None:
             due = DuePromises(self._patience, self._resync, self._clock.monotonic())
@@ -109,6 +111,7 @@ class PoolMemories:
         """
 
         def eligibility(still_open: Collection[Promise]) -> Eligibility:
+            # Looked up when a pass chooses, which may be long after the limits were made.
             shares, now = self.memory_of(pool).shares, self._clock.monotonic()
             return shares.eligibility(still_open, tenant_of, capacity=self._capacity, now=now)
 
@@ -124,7 +127,9 @@ async def keep_each(
     write: Callable[[Promise, RequestT], Awaitable[object]],
     width: int,
 ) -> list[Kept[RequestT]]:
-    """Write promises to their requests; return what became of each, in order.
+    """Write promises to their requests; return the result of each write, in order.
+
+    A failed write is a result, not an error, so that the other promises are written all the same.
 
     Args:
         write: writes one promise to its request, with the promised version as precondition.
@@ -148,6 +153,8 @@ async def void_each(
 ) -> list[WriteResult]:
     """Void promises whose write was refused for good; return the results, in order.
 
+    A failed write is a result, not an error, so that the other promises are voided all the same.
+
     Args:
         void: writes the request of one promise.
         width: the most writes at once.
@@ -166,33 +173,39 @@ async def void_each(
 async def void_refused(
     kept: Sequence[Kept[RequestT]], void: Void[RequestT], memory: PoolMemory, clock: Clock
 ) -> list[Kept[RequestT]]:
-    """Void the promises whose write was refused for good, and note what became of that.
+    """Void the promises whose write was refused for good, and remember the results.
+
+    A promise that is void defers its request. A promise that can be neither kept nor voided is
+    stuck (shares.py). Both writes are due again after a resync.
 
     Args:
-        kept: what became of the writes of promises.
+        kept: the results of the writes of promises.
         void: writes requests; returns the results, in order.
+        memory: remembers the results.
         clock: the time.
 
     Returns:
-        The same; UNKNOWN stands for REFUSED where it is not known whether the promise is void.
+        The results of `kept`, with UNKNOWN in place of REFUSED if it is not known whether the
+        promise is void.
     """
     refused = [entry for entry in kept if entry.result is WriteResult.REFUSED]
-    voided: dict[Identity, WriteResult] = {}
+    void_results: dict[Identity, WriteResult] = {}
     if refused:
         identities = [entry.promise.identity for entry in refused]
-        voided.update(zip(identities, await void(refused), strict=True))
+        void_results.update(zip(identities, await void(refused), strict=True))
     now = clock.monotonic()
-    noted = []
+    updated_results = []
     for entry in kept:
-        result = voided.get(entry.promise.identity)
-        if result is WriteResult.UNKNOWN:
-            noted.append(replace(entry, result=WriteResult.UNKNOWN))
+        void_result = void_results.get(entry.promise.identity)
+        if void_result is WriteResult.UNKNOWN:
+            # Nothing is remembered, so the next pass tries the write at once, not after a resync.
+            updated_results.append(replace(entry, result=WriteResult.UNKNOWN))
             continue
-        if result is not None:
+        if void_result is not None:
             memory.due.note_rejected(entry.promise.identity, now)
-            if result is WriteResult.REFUSED:
+            if void_result is WriteResult.REFUSED:
                 memory.shares.note_stuck(entry.promise)
             else:
                 memory.shares.defer(entry.request.metadata, now, entry.retry_after)
-        noted.append(entry)
-    return noted
+        updated_results.append(entry)
+    return updated_results

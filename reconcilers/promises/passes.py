@@ -1,18 +1,25 @@
 """The pass over one pool, once for all kinds of pools.
 
-A pass that finds its pool written or deleted meanwhile forgets what it chose, reads the pool live
-and begins again. Nothing that another replica may have promised is overwritten, because the
-journal is written with the version that was read.
+A *pass* is one reconcile of a pool: it reads, chooses ranges for the requests that wait, writes
+them to the pool as *promises*, and then to the requests. The open promises of a pool are its
+*journal*. To write a promise to its request is to *keep* it. To *void* a promise is to give its
+request another resourceVersion, so that the promise can no longer be kept. A *fence* voids the
+promises to a kind of requests that the journal does not record (fence.py).
 
-The journal is one write with whatever else the kind writes to the pool then. Where a refusal is
-written only after a write of the pool, that write is due for the refusal alone as well.
+If another replica writes or deletes the pool during a pass, the pass discards its choice, reads
+the pool live and starts over. No promise of another replica is overwritten, because the journal is
+written with the resourceVersion that was read as precondition.
+
+The journal and the other fields that a kind writes to the pool are one write. Some kinds write a
+refusal to a request only after a write of the pool in the same pass. Then that write is due even
+if nothing is promised.
 
 While an object that may hold addresses of the pool cannot be decoded, nothing is allocated: what
 it holds is unknown. The pass is called again when that object changes.
 
-What a kind of pools adds stands in one object with functions, `PoolKind`, and what a kind of
-requests adds in another one, `RequestKind` (requestkinds.py): claims are served from pools of
-several kinds, and a pool may serve requests of several kinds. Rejected: a base class with template
+The functions of a kind of pools are one object, `PoolKind`. The functions of a kind of requests
+are another one, `RequestKind` (requestkinds.py), because claims are served from pools of several
+kinds, and a pool may serve requests of several kinds. Rejected: a base class with template
 methods. Half of an algorithm in a subclass cannot be read from top to bottom.
 """
 
@@ -52,7 +59,7 @@ from reconcilers.promises.unreadable import UnreadableHoldings
 from reconcilers.promises.waitlog import WaitLog
 
 ATTEMPTS = 5
-"""So often a pass starts over before its key is queued again."""
+"""So often a pass is tried before its key is queued again."""
 
 NOT_STORED = (
     f"the API server does not store annotation {ANNOTATION} as it is written;"
@@ -74,7 +81,7 @@ class Allotment(Generic[RequestT, DetailT]):
     Args:
         settled: the journal of the pool without the promises that are over.
         granted: the new promises; at most a batch.
-        more: whether a full batch, or a tenant's share of it, left others for the next pass.
+        more: whether the next pass may serve more: the batch is full, or a tenant has its share.
         detail: what else the kind decided: refusals, for example.
     """
 
@@ -90,7 +97,7 @@ class Allotment(Generic[RequestT, DetailT]):
 
     @property
     def journal(self) -> Journal:
-        """What the journal has to hold before a request is written."""
+        """The journal that has to be stored before a promise may be kept."""
         return self.settled.with_promises(self.promises)
 
 
@@ -108,11 +115,11 @@ class PoolWrite:
 
 
 JOURNAL_ALONE = PoolWrite()
-"""The write of a pool whose journal is no part of what else is written to it."""
+"""The write of a pool that carries nothing besides the journal."""
 
 
 NOTHING_SEEN: Mapping[str, object] = {}
-"""What the fences of a pass have seen, by kind, before the first one."""
+"""The argument `seen` of `PoolKind.read` in a pass without a fence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,12 +150,12 @@ class PassWork(Generic[PoolT, RequestT, DetailT]):
 
 
 class JournalNotStored(Exception):
-    """The API server stored a pool without its journal as it was written.
+    """The API server does not store the journal of a pool as it is written.
 
     Args:
         pool: as the API server stored it. Other replicas do not know of the promises.
         after: seconds until the journal is written again.
-        is_new: whether a write of this pass has shown it.
+        is_new: whether a write of this pass has shown it. If not, an earlier pass has.
     """
 
     def __init__(self, pool: Object, after: float, *, is_new: bool) -> None:
@@ -159,7 +166,7 @@ class JournalNotStored(Exception):
 
 
 class PoolWriteRefused(ControllerError):
-    """The API server refused a write of the pool itself in a way that only a person ends.
+    """The API server rejected a write of the pool itself, and a retry would not help.
 
     Args:
         error: the API server's answer.
@@ -205,7 +212,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     def is_left_alone(self, pool: PoolT) -> bool:
-        """Return whether a pool that exists is left as it is, and forgotten."""
+        """Return whether a pool gets no pass although it exists; then it is also forgotten."""
         ...
 
     def forget(self, pool: Key) -> None:
@@ -213,10 +220,14 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
-        """Add the finalizer; write why a pool allocates nothing, or delete it.
+        """Do what comes before the choice: finalizer, deletion, and reasons to allocate nothing.
+
+        If the pool is being deleted, the deletion is continued. If it may not allocate, the reason
+        is written. Otherwise the finalizer is added if the kind has one.
 
         Returns:
-            The pool as it was written last, and how the pass ends if the pool allocates nothing.
+            The pool as it was written last, and the outcome with which the pass ends now; None if
+            the pass goes on.
         """
         ...
 
@@ -252,19 +263,20 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
     async def read(
         self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ReadingT:
-        """Read all sources as far as the journal says, or all that there is now.
+        """Read all sources at least up to the revisions of the journal.
 
-        A pool may have requests of several kinds. What takes time is done first, and then the
-        reading is made of all sources without an await.
+        A pool may have requests of several kinds. LISTs are sent first. Then the reading is made
+        of all sources without an await, so that all its parts are of one moment.
 
         Args:
             pool: as it was read or written last.
             journal: of the pool.
-            seen: by the full name of a kind, what a fence of this pass has seen of it.
+            seen: by the full name of a kind, its requests as a fence of this pass left them
+                (`Fenced.seen`). They need not be read again.
 
         Raises:
             Behind: a cache may still get there.
-            Unreadable: what an object that cannot be decoded holds is unknown.
+            UnreadableHoldings: what an object that cannot be decoded holds is unknown.
         """
         ...
 
@@ -282,17 +294,29 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         choice: Allotment[RequestT, DetailT],
         limits: Limits,
     ) -> tuple[ReadingT, Allotment[RequestT, DetailT]]:
-        """Read live what no cache may decide, create missing requests; choose again if need be."""
+        """Check a choice by live reads, and create missing requests; choose again if needed.
+
+        Returns:
+            The reading and the choice with which the pass goes on.
+        """
         ...
 
     def describe_write(
         self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
     ) -> PoolWrite:
-        """Return the fields that the journal's write carries, and whether it is due by itself."""
+        """Return the fields that are written with the journal.
+
+        The result also tells whether to write them although nothing is promised.
+        """
         ...
 
     def note_written(self, before: PoolT, after: PoolT) -> None:
-        """Record what the write of a journal, and of what it carries, has changed."""
+        """Record what a write of the pool changed, by events for example.
+
+        Args:
+            before: the pool as it was read.
+            after: the pool as the API server answered the write.
+        """
         ...
 
     async def finish(
@@ -303,7 +327,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         kept: Sequence[Kept[RequestT]],
         shares: Shares,
     ) -> float | None:
-        """Write refusals, left-over objects and the status of the pool.
+        """Write refusals and the status of the pool, and clean up left-over objects.
 
         Returns:
             In how many seconds another pass is due; None for no such time.
@@ -353,8 +377,8 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         client: for the requests.
         clock: the time.
         settings: intervals, and how much is done at once.
-        memories: what is remembered of promises, where the kind keeps some by itself; None for a
-            memory of the passes alone.
+        memories: what is remembered of promises, if the kind writes some promises by itself and so
+            shares it; None to create one for the passes alone.
     """
 
     def __init__(
@@ -373,14 +397,22 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         self._settings = settings
         self._memories = memories or memories_for(kind.journals, clock, settings)
         self._unreadable: dict[Key, str] = {}
-        """By pool: which objects that cannot be decoded were logged."""
+        """By pool: the last logged message about objects that cannot be decoded."""
         self._waits = WaitLog(self.resource.kind, clock)
         self._not_stored_until: dict[Key, float] = {}
         """By pool: until when (monotonic seconds) its journal counts as one that is not stored."""
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Reconcile one pool and the requests that wait for it."""
+        """Reconcile one pool and the requests that wait for it.
+
+        Returns:
+            Blocked if the pool, or an object that may hold its addresses, cannot be decoded, or if
+            the kind allocates nothing until a person acts. Settled if the pool is gone or left
+            alone. Again if a cache has to catch up first, or if the pool changed in each attempt.
+            Otherwise what the kind returns.
+        """
         pools = self._kind.pools
+        # A change of the pool calls for the next pass.
         if key in pools.unreadable:
             return Blocked("Unreadable")
         pool = pools.get(key)
@@ -416,7 +448,11 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         self._kind.forget(key)
 
     async def _pass_or_block(self, pool: PoolT) -> Outcome:
-        """Pass over a pool; report what keeps it from allocating until a person has acted."""
+        """Pass over a pool; report errors that only a person can end.
+
+        Those are: the API server rejects writes of the pool, it does not store the journal, or an
+        object that may hold addresses cannot be decoded.
+        """
         key = pool.metadata.key
         try:
             outcome = await self._pass(pool)
@@ -448,33 +484,34 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             Conflict: the pool was written meanwhile.
             JournalNotStored: the server does not store the journal, as far as is known.
             NotFound: it was deleted meanwhile.
-            Unreadable: what an object that cannot be decoded holds of it is unknown.
+            UnreadableHoldings: what an object that cannot be decoded holds of it is unknown.
         """
         kind = self._kind
         pool, outcome = await kind.prepare(pool)
         if outcome is not None:
             return outcome
 
-        self._check_stored(pool)
+        self._raise_if_not_stored(pool)
         journal = kind.journals.read(pool)
         request_kinds = kind.request_kinds(pool)
         reading = await kind.read(pool, journal)
         limits = self._limits(pool, reading)
-        forgotten = [
+        kinds_to_fence = [
             request_kind
             for request_kind in request_kinds
             if request_kind.needs_fence(pool, journal, reading=reading, limits=limits)
         ]
         seen = dict[str, object]()
-        for request_kind in forgotten:
+        for request_kind in kinds_to_fence:
             fenced = await request_kind.void_earlier(pool, reading)
             pool, journal = await self._write_journal(
                 pool, journal.after_fence(request_kind.request_kind, fenced.revisions)
             )
             if fenced.seen is not None:
                 seen[request_kind.request_kind] = fenced.seen
-        if forgotten:
+        if kinds_to_fence:  # the fences waited for answers, so the reading may be out of date
             reading = await kind.read(pool, journal, seen)
+        # The pass read and fenced the kinds from before, so it may miss holders of a new one.
         if [*kind.request_kinds(pool)] != [*request_kinds]:
             raise Behind(reason="which kinds of requests are served has changed during the pass")
 
@@ -484,8 +521,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             pool, journal, reading=reading, choice=choice, limits=limits
         )
 
-        pool, journal = await self._promise(pool, journal, reading=reading, choice=choice)
+        pool, journal = await self._store_promises(pool, journal, reading=reading, choice=choice)
         memory = self._memories.memory_of(pool)
+        # Of the settled journal: a promise that is over need not be written.
         due = memory.due.due(choice.journal.promises, self._clock.monotonic())
         work_of_kinds = [
             partial(
@@ -519,12 +557,12 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         )
         return kind.next_pass(work)
 
-    def _check_stored(self, pool: PoolT) -> None:
-        """Check that no journal of a pool was found to be not stored a while ago.
+    def _raise_if_not_stored(self, pool: PoolT) -> None:
+        """Raise if a write less than a resync ago showed that the journal is not stored.
 
-        A fence writes every request that waits, and each of these writes calls for a pass. If the
-        journal is not stored, that would never end. What is stored instead may lack promises that
-        are still written, so nothing is chosen from it either.
+        Without a stored journal each pass would fence. A fence writes every request that waits,
+        and each of these writes calls for a pass, so that would never end. The journal that is
+        stored instead may lack promises that are still written, so nothing is chosen by it either.
 
         Raises:
             JournalNotStored: the server does not store the journal, as far as is known.
@@ -534,7 +572,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         if wait > 0:
             raise JournalNotStored(pool, wait, is_new=False)
 
-    async def _promise(
+    async def _store_promises(
         self,
         pool: PoolT,
         stored: Journal,
@@ -547,8 +585,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         for a quiet while; before, the next write drops them.
 
         Args:
-            pool: at the version that the choice was made for.
-            reading: that the choice was made by.
+            pool: at the version for which the choice was made.
+            stored: its journal as it is stored.
+            reading: from which the choice was made.
             choice: what is promised.
 
         Returns:
@@ -557,10 +596,11 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         write = self._kind.describe_write(pool, reading, choice)
         due, now = self._memories.memory_of(pool).due, self._clock.monotonic()
         if choice.granted:
+            # Before the write: without its answer the pool may have the promises all the same.
             due.add_own(choice.promises, now)
-        dropped = len(stored.promises) - len(choice.settled.promises)
+        dropped_count = len(stored.promises) - len(choice.settled.promises)
         is_quiet = now - due.promised_at >= self._settings.quiet_period
-        if choice.granted or write.is_due or (dropped > 0 and is_quiet):
+        if choice.granted or write.is_due or (dropped_count > 0 and is_quiet):
             return await self._write_journal(pool, choice.journal, write.patch)
         return pool, stored
 
@@ -572,9 +612,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         Args:
             pool: as it was read.
             journal: to write.
-            beside: what the same write carries, as a JSON merge patch; empty for nothing else.
-                None for a fence, which writes the journal's revisions alone and of which the kind
-                of the pool does not hear.
+            beside: the other fields of the same write, as a JSON merge patch; empty for none. None
+                for a fence: it writes the journal alone, and `note_written` is not called, because
+                nothing changed that would be recorded.
 
         Raises:
             JournalNotStored: the server stored the pool without the journal, so no other replica
@@ -607,21 +647,33 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 def memories_for(
     journals: JournalStore[PoolT], clock: Clock, settings: PoolSettings
 ) -> PoolMemories:
-    """Return a memory of promises in journals of one store, in which nothing is remembered yet."""
+    """Return an empty memory of the promises of all pools of a kind.
+
+    Args:
+        journals: of the kind. An empty journal shows how many promises have room.
+    """
     room = journals.room(Journal())
     return PoolMemories(clock, settings.foreign_patience, resync=settings.resync, capacity=room)
 
 
 def next_after_quiet_period(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
-    """Return when the next pass is due over a pool that is left alone while nothing is promised.
+    """Return when the next pass over a pool is due for its promises or for `PoolKind.finish`.
 
-    A promise to a kind that is not served cannot be written, so it calls for no pass.
+    If neither needs one, only a change calls for the next pass. A pass is also due after the quiet
+    period, which drops promises that are over.
     """
-    return _sooner(_next_for_promises(work), work.finish_wait)
+    return _no_later_than(_next_for_promises(work), work.finish_wait)
 
 
 def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
-    """Return when the next pass is due for the sake of promises."""
+    """Return when the next pass is due for the promises of a pool.
+
+    1. At once, if requests are left over, and a promise was written, so the next choice differs.
+    2. After RETRY, if requests are left over, or the result of a write is unknown.
+    3. When the first of these is due: the end of a deferral, a promise, the end of the quiet
+       period.
+    4. Settled, if none of these is due.
+    """
     results = {entry.result for entry in work.promise_writes}
     has_left_over = work.choice.more
     if has_left_over and WriteResult.WRITTEN in results:
@@ -629,6 +681,7 @@ def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
     if WriteResult.UNKNOWN in results or has_left_over:
         return Again(RETRY)
     waits = [work.memory.shares.next_in(work.now)]
+    # This process cannot write promises to a kind that it does not serve, so they need no pass.
     if any(promise.kind in work.served_kinds for promise in work.stored.promises):
         waits.append(work.quiet_period)
         settled = work.choice.settled.promises
@@ -638,19 +691,19 @@ def _next_for_promises(work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
     return SETTLED if wait is None else Again(wait)
 
 
-def _sooner(outcome: Outcome, seconds: float | None) -> Outcome:
-    """Return the outcome, with the next pass in so many seconds at the latest."""
+def _no_later_than(outcome: Outcome, seconds: float | None) -> Outcome:
+    """Return the outcome, or another pass in `seconds` if that is sooner; None for no limit."""
     if seconds is None or (isinstance(outcome, Again) and outcome.after <= seconds):
         return outcome
     return Again(seconds)
 
 
-def _merge_patches(patch: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return two JSON merge patches as one; where both name a field, the second one counts."""
-    both = patch.keys() & other.keys()
+def _merge_patches(patch: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    """Return two JSON merge patches as one; if both name a field, `override` decides."""
+    shared_names = patch.keys() & override.keys()
     nested = {
-        name: _merge_patches(patch[name], other[name])
-        for name in both
-        if isinstance(patch[name], Mapping) and isinstance(other[name], Mapping)
+        name: _merge_patches(patch[name], override[name])
+        for name in shared_names
+        if isinstance(patch[name], Mapping) and isinstance(override[name], Mapping)
     }
-    return {**patch, **other, **nested}
+    return {**patch, **override, **nested}

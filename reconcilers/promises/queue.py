@@ -1,12 +1,14 @@
 """The askers that wait for a pool, in rows of equal askers.
 
-Thousands may wait for a full pool, most of them for the same. If one of them is refused, and the
-others show that refusal already, a pass need not try the others. So askers with equal answers,
-whose objects show equal refusals, wait in one row, and a pass walks along all rows at once, the
-oldest request first.
+An *asker* is an object that waits for an address. Its *answer* is what the pool would give it or
+refuse it. Thousands may wait for a full pool, most of them for the same size. If one asker is
+refused, and the others show that refusal already, a pass need not try the others. So askers with
+equal answers, whose objects show equal refusals, wait in one *row*. A pass merges the rows: it
+takes the askers of all rows in the order of their *places*, which begin with the time of the
+request, so the oldest comes first.
 
-If a pool serves several tenants, a row has askers of one tenant only. So a pass can leave out all
-askers of a tenant, too, without a look at each of them.
+If a pool serves several tenants, a row has askers of one tenant only. So a pass can also leave out
+all askers of a tenant without a look at each of them.
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -22,7 +24,7 @@ from reconcilers.promises.identities import Tenant
 Row = Hashable
 """What equal askers have in common: their kind, all that their answer depends on, what they show.
 
-The kind comes first, so that to leave out an answer leaves out no asker of another kind.
+A row includes the kind, so that leaving out an answer leaves out no asker of another kind.
 """
 P = TypeVar("P", bound=tuple[object, ...])
 
@@ -73,13 +75,14 @@ class _Line(Generic[P]):
 
     @classmethod
     def from_row(cls, number: int, row: Row, places: list[P]) -> "_Line[P]":
+        """Return the line of a row; a row that is no TenantRow is its own answer."""
         if isinstance(row, TenantRow):
             return cls(number, places, tenant=row.tenant, answer=row.answer)
         return cls(number, places, tenant=None, answer=row)
 
 
 class Turns(Iterator[P]):
-    """A walk along the places of all rows in order, in which the rest of rows can be left out.
+    """An iterator over the places of all rows in order; the rest of a row can be left out.
 
     Args:
         rows: the places of each row, in order; they do not change meanwhile.
@@ -88,19 +91,24 @@ class Turns(Iterator[P]):
     def __init__(self, rows: Mapping[Row, list[P]]) -> None:
         lines = (_Line.from_row(number, *row) for number, row in enumerate(rows.items()))
         self._heads = [(line.places[0], line.number, 0, line) for line in lines]
+        """A heap of each line's next place, the line's number, the place's index, and the line."""
         heapify(self._heads)
         self._last: tuple[P, int, _Line[P]] | None = None
         """The place that was returned last, its index, and its line."""
         self._answers: set[Hashable] = set()
+        """The answers whose lines are left out."""
         self._tenants: set[Tenant] = set()
+        """The tenants whose lines are left out."""
         self._answers_until_granted: set[Hashable] = set()
+        """The answers whose lines are left out until something is granted."""
         self._paused: list[_Line[P]] = []
         """The lines that were left out until something is granted."""
 
     @override
     def __next__(self) -> P:
-        """Return the next place."""
+        """Return the next place that is not left out."""
         if self._last is not None:
+            # Only now: the caller may have left out the line since it got this place.
             _, index, line = self._last
             self._resume(line, index + 1)
         self._last = None
@@ -116,25 +124,30 @@ class Turns(Iterator[P]):
         raise StopIteration
 
     def leave_out(self, *, until_granted: bool = False) -> None:
-        """Leave out the rows with the last row's answer; or only until `resume_paused`."""
-        assert self._last is not None, "one of the row was tried"
+        """Leave out all rows whose answer is that of the last returned place.
+
+        Args:
+            until_granted: whether `resume_paused` ends that.
+        """
+        assert self._last is not None, "a place was returned before"
         answers = self._answers_until_granted if until_granted else self._answers
         answers.add(self._last[2].answer)
 
     def leave_out_tenant(self) -> None:
-        """Leave out the rest of the rows of the last one's tenant; none if it has no such row."""
-        assert self._last is not None, "one of the row was met"
+        """Leave out all rows of the tenant of the last returned place, if its row has a tenant."""
+        assert self._last is not None, "a place was returned before"
         if tenant := self._last[2].tenant:
             self._tenants.add(tenant)
 
     def resume_paused(self) -> None:
-        """Resume the rows that were left out until a grant, behind the last place."""
-        assert self._last is not None, "it was tried"
+        """Resume the rows that were left out until a grant, after the last returned place."""
+        assert self._last is not None, "a place was returned before"
         self._answers_until_granted.clear()
         paused, self._paused = self._paused, []
         for line in paused:
             self._resume(line, bisect_right(line.places, self._last[0]))
 
     def _resume(self, line: _Line[P], index: int) -> None:
+        """Continue a line at the place with this index, if it has one."""
         if index < len(line.places):
             heappush(self._heads, (line.places[index], line.number, index, line))

@@ -1,8 +1,8 @@
 """How far a pass has to read before it may rely on a cache.
 
-A cache that lags is waited for, and replaced by a LIST if it stays behind. The position of a cache
-is what its watch or list delivered; own answers never move it, or a replica could believe to have
-read what it only wrote.
+If a cache lags, the pass waits for it. If it stays behind, the pass sends a LIST instead. The
+*position* of a cache is the resourceVersion up to which its watch or list delivered everything.
+Answers to our own writes never move it: objects that others wrote before may still be missing.
 """
 
 from collections.abc import Hashable, Iterable
@@ -15,9 +15,9 @@ from controller.meta import Object
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 RETRY_SECONDS = 0.1
-"""After which a pass looks again at a cache that is behind."""
+"""Seconds after which a pass looks again at a cache that is behind."""
 LIST_SECONDS = 0.5
-"""After which a pass looks again for the LIST that it waits for."""
+"""Seconds after which a pass looks again for the LIST that it waits for."""
 
 
 def highest_revision(objects: Iterable[Object]) -> int:
@@ -44,7 +44,10 @@ class Behind(Exception):
 
 
 class ListUnderWay(Behind):
-    """A LIST is under way that began too early for the pool; the next one serves it."""
+    """A LIST for other pools is under way, which began before this pool was read.
+
+    So it may lack what was written before that. The next LIST serves this pool.
+    """
 
     def __init__(self) -> None:
         super().__init__(LIST_SECONDS, "a LIST of IPAllocations for other pools is under way")
@@ -58,13 +61,14 @@ class CacheWait:
 
     Args:
         clock: the time.
-        seconds: to wait for what was written to each pool.
+        seconds: how long the pass over one pool waits before it sends a LIST.
     """
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._seconds = seconds
         self._since: dict[Hashable, float] = {}
+        """By pool: since when (monotonic seconds) it has waited for the cache."""
         self._listed: dict[Hashable, int] = {}
         """By pool: the highest resourceVersion that its last LIST showed, until it is read."""
 
@@ -77,15 +81,15 @@ class CacheWait:
         return cache.position >= self._listed.get(pool, 0)
 
     def has_read(self, cache: Cache[ObjectT], revision: int, pool: Hashable) -> bool:
-        """Return whether a cache has read up to a revision; False if it is given up.
+        """Return whether a pass may use a cache; False if it has waited enough and should LIST.
 
         Args:
-            cache: what is waited for.
-            revision: up to which.
-            pool: whose pass waits.
+            cache: for which the pass waits.
+            revision: the resourceVersion that the cache has to reach.
+            pool: over which the pass is.
 
         Raises:
-            Behind: the cache may still get there.
+            Behind: the cache has not reached the revision, and the pass should wait for it.
         """
         if cache.position >= revision and self.has_read_list(cache, pool):
             self.forget(pool)

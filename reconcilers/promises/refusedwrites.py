@@ -1,8 +1,8 @@
-"""Writes of single objects that the API server refuses for good, and that the pass does without.
+"""Writes of single objects that the API server rejects for good; the pass goes on without them.
 
-A quota, a policy or an admission webhook may refuse every write of one object. Such an object must
+A quota, a policy or an admission webhook may reject every write of one object. Such an object must
 not end the pass over its pool, because other requests wait for the same pool. So the pass goes on
-without the write, and the write is due again after one resync.
+without the write, and the write is due again after one resync. `refused` stands for such a write.
 """
 
 from collections.abc import Awaitable, Callable, Iterable
@@ -62,6 +62,7 @@ class RefusedWrites:
         """
         if self.wait_of(meta) is not None:
             return None
+        # A pass that ended with this error would serve no other request of the pool.
         try:
             return await write()
         except ControllerError as error:
@@ -79,12 +80,14 @@ class RefusedWrites:
 
     def next_in(self, metas: Iterable[ObjectMeta]) -> float | None:
         """Return in how many seconds the first of these objects is due; None if none waits."""
+        # There may be thousands of objects; they are examined only if a write was ever refused.
         waits = map(self.wait_of, metas if self._until else ())
         return min((wait for wait in waits if wait is not None), default=None)
 
     def note_refused(self, meta: ObjectMeta, error: ControllerError) -> None:
         """Note that the API server refused a write of an object for good."""
         now = self._clock.monotonic()
+        # Expired entries are dropped here, because nothing asks for deleted objects any more.
         self._until = {uid: until for uid, until in self._until.items() if until > now}
         self._until[meta.uid] = now + self._resync
         _log.warning(

@@ -3,6 +3,10 @@
 A kind is one object with functions, `RequestKind`, which knows the type of its requests. A pass
 never looks into a request, and a pool may serve kinds whose requests are of different types. So a
 pass gets each kind as `ServedRequests`, which binds the kind with its type and writes promises.
+
+To *keep* a promise is to write its ranges to its request. To *void* it is to give the request
+another resourceVersion, so that the promise can no longer be kept. A *fence* voids all promises to
+a kind that the journal does not record (fence.py). A *reading* has what one pass read of a pool.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +35,9 @@ class Fenced:
     Args:
         revisions: by the full name of a kind, how far readers of the pool have to read from now
             on: of the fenced kind, and of the objects that are created for promises.
-        seen: the requests of the kind, as the fence has seen them. They show all that requests of
-            the kind hold until the pool promises something. None if they have to be read again.
+        seen: the requests of the kind, as the fence read or wrote them. They show all ranges that
+            requests of the kind hold, until the pool makes a promise. None if the pass has to read
+            them again.
     """
 
     revisions: Mapping[str, int]
@@ -52,16 +57,16 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
     ) -> bool:
         """Return whether earlier promises have to be voided before the pool allocates.
 
-        They have to be if the journal was never written, is lost, or is of another history of the
-        cluster (or of another cluster). A kind may put the fence off while no request waits. Not
-        so for a journal of another history: the caches never reach its revision, so each pass
-        would LIST until a fence has replaced it.
+        True if the journal was never written, is lost, or was written in another cluster, or
+        before the cluster was restored from a backup. A kind may put the fence off while no
+        request waits. It must not do so for a journal of another history: the caches never reach
+        its revision, so each pass would LIST until a fence replaces the journal.
 
         Args:
             pool: as it was read.
             journal: of the pool.
-            reading: of a LIST if the caches have not reached the revision of the journal.
-            limits: on promises in this pass, for a kind that asks whether it would promise any.
+            reading: by a LIST if the caches have not reached the revision of the journal.
+            limits: on promises in this pass, for a kind that fences only if it would promise.
         """
         ...
 
@@ -71,7 +76,7 @@ class RequestKind(Protocol[PoolT_contra, RequestT, ReadingT_contra]):
         Args:
             pool: as it was read. Its next write has this version as precondition, so no other
                 replica promises anything meanwhile.
-            reading: for which `needs_fence` has answered yes.
+            reading: for which `needs_fence` returned True.
         """
         ...
 
@@ -115,12 +120,20 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
     ) -> bool:
         """Return whether earlier promises have to be voided before the pool allocates.
 
-        `RequestKind.needs_fence` describes the arguments.
+        They have to be if the journal does not record all promises to this kind.
         """
         return self._kind.needs_fence(pool, journal, reading=reading, limits=limits)
 
     async def void_earlier(self, pool: PoolT_contra, reading: ReadingT_contra) -> Fenced:
-        """Void every promise to requests of this kind that was made before the pool was read."""
+        """Void every promise to requests of this kind that was made before the pool was read.
+
+        Args:
+            pool: as it was read.
+            reading: of the pool, for which `needs_fence` returned True.
+
+        Returns:
+            How far readers have to read from now on, and the requests as the fence left them.
+        """
         return await self._kind.void_earlier(pool, reading)
 
     async def keep_promises(
@@ -138,14 +151,17 @@ class ServedRequests(Generic[PoolT_contra, Request_co, ReadingT_contra]):
         Args:
             pool: as it was written last.
             reading: of the pool.
-            due: promises of the stored journal to requests of all kinds, which are due.
+            due: the due promises of the journal, to requests of all kinds.
             granted: the promises that this pass made to requests of all kinds, with the requests.
+            memory: remembers promises that are refused, voided or stuck.
             clock: the time.
 
         Returns:
-            What became of each promise to this kind whose request may still be written, the
+            The result for each promise to this kind whose request may still be written, the
             promises of earlier passes first.
         """
+        # The new promises are in `due` as well. Here they have the request that was chosen for,
+        # which a reading need not have: it may have been created by this pass.
         new = _list_granted(self._kind.request_resource, granted)
         identities = {promise.identity for promise, _ in new}
         earlier = [

@@ -1,4 +1,8 @@
-"""What becomes of one write to a request."""
+"""What becomes of one write to a request.
+
+A request *has moved on* if it has another resourceVersion than the one that a write has as its
+precondition. Then that write can never take effect.
+"""
 
 from enum import Enum, auto
 
@@ -14,7 +18,10 @@ from controller.errors import (
 )
 
 _DENIALS = ("denied the request", "denied request")
-"""In the answers of admission webhooks and policies, which choose the status code themselves."""
+"""Words by which the answers of admission webhooks and policies are told from other answers.
+
+The status code does not tell: webhooks and policies choose it themselves.
+"""
 
 
 class WriteResult(Enum):
@@ -31,39 +38,46 @@ class WriteResult(Enum):
 
     @classmethod
     def of_error(cls, error: ControllerError) -> "WriteResult":
-        """Return the result of a write that failed with this error.
+        """Return the result of a write that failed with this error; the first rule that applies.
 
-        An admission webhook may deny a write with the status code of a conflict, and a policy with
-        that of a missing login. The object stays at its version, so such a write settles nothing.
-        A webhook that does not answer refuses every write until a person mends it: that of an
-        in-cluster provider which was stopped, and whose webhook configurations were left behind.
+        1. Denied by an admission webhook or a policy: REFUSED.
+        2. Conflict or NotFound: SETTLED.
+        3. A webhook that does not answer: REFUSED.
+        4. No answer of the API server, or an answer that asks for a retry: UNKNOWN.
+        5. Every other answer of the API server: REFUSED.
         """
+        # Before Conflict: a webhook may deny with the status code of a conflict, and a policy with
+        # that of a missing login. The object stays at its version, so that settles nothing.
         if isinstance(error, ApiError) and any(words in str(error) for words in _DENIALS):
             return cls.REFUSED
         if isinstance(error, Conflict | NotFound):
             return cls.SETTLED
+        # A person has to repair it: an in-cluster provider may have been removed, but not its
+        # webhook configurations.
         if isinstance(error, ServerFailure) and "webhook" in str(error):
             return cls.REFUSED
-        retryable = isinstance(error, Unauthorized | TooManyRequests | ServerFailure | Expired)
-        if retryable or not isinstance(error, ApiError):
+        is_retryable = isinstance(error, Unauthorized | TooManyRequests | ServerFailure | Expired)
+        if is_retryable or not isinstance(error, ApiError):
             return cls.UNKNOWN
         return cls.REFUSED
 
 
-def check_voided(error: ControllerError) -> None:
-    """Raise if a voiding write failed, unless its request has moved on or is gone.
+def raise_unless_voided(error: ControllerError) -> None:
+    """Raise the error of a voiding write, unless it shows that the promise is void anyway.
 
-    A request that is still at its version may be written by the promise that was to be voided.
+    The promise is void if its request has moved on or is gone. Otherwise the request still has
+    the promised version, and the promise may still be written to it.
 
     Args:
-        error: of the voiding write.
+        error: of a write that was to void a promise.
 
     Raises:
-        ControllerError: the write failed otherwise. It is no Conflict or NotFound: a pass that
-            meets one of these begins again at once.
+        ControllerError: the promise is not known to be void. It is never a Conflict or NotFound,
+            because a pass that meets one of these starts over at once.
     """
     if WriteResult.of_error(error) is WriteResult.SETTLED:
         return
+    # A webhook denied the write with one of these status codes.
     if isinstance(error, Conflict | NotFound):
         not_voided = ControllerError(f"a promise was not voided: {error}")
         not_voided.request = error.request

@@ -1,10 +1,15 @@
-"""Which promises are over: they can never take effect again.
+"""Which promises are over: they can never take effect again. To *settle* is to drop these.
 
 A promise may be written only to the very version of the request that it names. So it takes effect
 at most once, and is over when that version is gone.
 
-A promise may create an object of another kind, which holds the ranges as well and may outlive
-the request. Such a promise is over only once that object was read, or was found absent.
+When a promise is kept, an object of another kind may be created: its *effect*, such as the
+IPAddress of a claim. It holds the ranges as well and may outlive the request. Such a promise is
+over only once that object was read, or was found absent.
+
+A *revision* of a journal is the resourceVersion up to which a reader must have read a kind before
+it allocates. It has to cover everything that settled a promise: a replica that had not read that
+object would see neither the promise nor the range.
 """
 
 from collections.abc import Callable, Container, Mapping
@@ -65,15 +70,15 @@ class Effects(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CreatedEffects:
-    """The effects of one kind, as caches or LISTs show them, and as they were read earlier.
+    """The objects that were created for promises, by caches or LISTs, and by single reads before.
 
     Args:
         kind: the kind of the objects, by its full name.
         position: the revision up to which all of them were read.
         find: returns the resourceVersion of the object that was created for a promise; None if
-            there is none.
-        known: the resourceVersions of those that were read earlier, 0 for none, by the identity of
-            the promise.
+            the caches or LISTs do not show one.
+        known: by the identity of a promise, the resourceVersion of its object as it was read
+            earlier; 0 if that read found none.
     """
 
     kind: str
@@ -82,17 +87,21 @@ class CreatedEffects:
     known: Mapping[Identity, int]
 
     def find_revision(self, promise: Promise) -> int | None:
-        """Return the resourceVersion of the object of a promise; None if it is not known."""
+        """Return the resourceVersion of the object of a promise.
+
+        0 if there is none; None if it is not known whether there is one.
+        """
         revision = self.find(promise)
         return self.known.get(promise.identity) if revision is None else revision
 
 
 def find_promised_version(promise: Promise, request: RequestT | None) -> RequestT | None:
-    """Return a request that a promise may still be written to; None if it has moved on.
+    """Return the request of a promise if the promise may still be written to it; else None.
 
     Args:
-        request: as it was read by the key of the promise; None if there is none.
+        request: as it was read by the key of the promise; None if it does not exist.
     """
+    # A request that is being deleted gets no range, because nothing would use it.
     if request is None or request.metadata.terminating:
         return None
     version = request.metadata.uid, request.metadata.resourceVersion
@@ -129,7 +138,7 @@ def settle(
             continue
         request = requests.find(promise.holder)
         if request is not None and request.metadata.uid != promise.uid:
-            request = None
+            request = None  # recreated under the same name: the promised one is gone
         is_read = requests.position >= promise.revision and promise.key not in requests.unreadable
         is_over = is_read if request is None else request.metadata.revision > promise.revision
         created_at = effects.find_revision(promise) if is_over and effects is not None else 0

@@ -1,15 +1,15 @@
 """Which requests a pass may promise ranges to, so that no tenant starves the others.
 
-A write can be refused for good: by a quota of a namespace, or by an admission webhook. A promise
-whose write is refused holds a range, and a place in the journal, and nobody gains by it. So it is
-voided (`keeping.py`), and its request is *deferred*: nothing is promised to it before one resync
-has passed, or before its spec changes. Else it would be promised, refused and voided without end.
+The API server may reject a write for good: by a quota of a namespace, or by an admission webhook.
+A promise whose write is rejected holds a range and a place in the journal, and nobody gains by it.
+So it is voided (`keeping.py`), and its request is *deferred*: nothing is promised to it before one
+resync has passed, or before its spec changes. Otherwise the same request would be promised,
+rejected and voided without end.
 
-The voiding write may be refused, too. Then the promise has to stay open: it is *stuck*. A tenant
-with MOST_STUCK stuck promises gets no further promise, until one of them is over. And the open
-promises of one tenant fill half of a journal at most, whatever a process remembers of them. While
-those of all tenants fill half of it, a tenant with an open promise gets no further one. The other
-half serves tenants without an open promise.
+The voiding write may be rejected, too. Then the promise has to stay open: it is *stuck*. A tenant
+with MOST_STUCK stuck promises gets no further promise until one of them is over. While the open
+promises of all tenants fill half of a journal, a tenant with an open promise gets no further one.
+The other half serves tenants without an open promise. This needs no memory of the process.
 
 A tenant is a namespace, for requests of one kind. Pools whose requests are all in one namespace
 have no tenants to tell apart, and no such limits.
@@ -25,7 +25,7 @@ from reconcilers.promises.identities import Holder, Tenant
 from reconcilers.promises.journal import Identity, Promise
 
 MOST_STUCK = 8
-"""The stuck promises of a tenant from which on it gets no further one.
+"""With so many stuck promises a tenant gets no further promise.
 
 One object that refuses every write must not keep the others of its namespace waiting.
 """
@@ -59,14 +59,14 @@ class ShareVerdict(Enum):
 
 
 class Eligibility:
-    """Tells one choice which requests may get a promise; without limits by default.
+    """Decides for one choice which requests may get a promise; without limits by default.
 
     Args:
         deferrals: by uid of a request.
         stuck: how many stuck promises each tenant has.
         open_by_tenant: how many open promises each tenant has.
-        most_open: how many of these there are before tenants that have one must wait; None for
-            any number.
+        most_open: how many open promises of all tenants fill half of the journal; None for no
+            limit. From then on a tenant with an open promise has to wait.
     """
 
     def __init__(
@@ -87,17 +87,23 @@ class Eligibility:
     def judge(self, meta: ObjectMeta, tenant: Tenant | None) -> ShareVerdict:
         """Return whether a request that waits may get a promise.
 
+        A tenant that has to wait for its share sets `has_waiting_tenant`.
+
         Args:
             meta: of the request.
-            tenant: of the request; None for none.
+            tenant: of the request; None if it belongs to no tenant.
         """
+        # One of its stuck promises has to end first, which no pass can bring about.
         if tenant is not None and self._stuck.get(tenant, 0) >= MOST_STUCK:
             return ShareVerdict.TENANT_WAITS
+        # The other half of the journal is for tenants without an open promise.
         if tenant is not None and self._open[tenant] and self._is_half_full(self._open_count):
+            # If stuck promises alone fill that half, the next pass could promise no more either.
             is_stuck = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
             self.has_waiting_tenant |= not is_stuck
             return ShareVerdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
+        # Another generation: the spec was changed, so the next write may be accepted.
         if deferral is not None and deferral.generation == meta.generation:
             return ShareVerdict.DEFERRED
         return ShareVerdict.ELIGIBLE
@@ -113,19 +119,19 @@ class Eligibility:
 
 
 def no_tenant(_: Holder) -> Tenant | None:
-    """Return that a request belongs to no tenant."""
+    """Return None: for pools whose requests have no tenants to protect from each other."""
     return None
 
 
 def tenant_of_namespace(holder: Holder) -> Tenant | None:
-    """Return the namespace of a request as its tenant; None without namespace."""
+    """Return the namespace of a request as its tenant; None for a cluster-wide request."""
     namespace = holder.key.namespace
     return Tenant(holder.kind, namespace) if namespace else None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What keeps tenants from each other's part of a pool in one pass.
+    """The limits on promises in one pass, so that no tenant starves the others.
 
     Args:
         eligibility: returns which requests may get a promise, given the promises that are not
@@ -177,7 +183,9 @@ class Shares:
         capacity: int,
         now: float,
     ) -> Eligibility:
-        """Return the rule for requests that may get a promise now; forget deferrals that are over.
+        """Return which requests may get a promise now; forget what is over.
+
+        Deferrals end with their time. A stuck promise is forgotten once it is no longer open.
 
         Args:
             still_open: the promises of the journal that are not settled.
@@ -189,9 +197,11 @@ class Shares:
         self._deferrals = {
             uid: deferral for uid, deferral in self._deferrals.items() if deferral.until > now
         }
-        tenants = [(promise, tenant_of(promise.holder)) for promise in still_open]
-        stuck = Counter(tenant for promise, tenant in tenants if promise.identity in self._stuck)
-        open_by_tenant = Counter(tenant for _, tenant in tenants)
+        with_tenants = [(promise, tenant_of(promise.holder)) for promise in still_open]
+        stuck = Counter(
+            tenant for promise, tenant in with_tenants if promise.identity in self._stuck
+        )
+        open_by_tenant = Counter(tenant for _, tenant in with_tenants)
         return Eligibility(
             self._deferrals, stuck, open_by_tenant=open_by_tenant, most_open=capacity // 2
         )

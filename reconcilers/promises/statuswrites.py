@@ -36,17 +36,18 @@ def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
 
 
 def _is_no_allocator(manager: str) -> bool:
-    """Return whether status writes of a manager do not count as another allocator's.
+    """Return whether a field manager is known to allocate no addresses.
 
-    They are a person's, by kubectl, and those of the controller that lists what the platform uses.
+    That is a person with kubectl, or the controller that lists the addresses of the platform.
     """
-    person = manager == "kubectl" or manager.startswith("kubectl-")
-    return person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
+    is_person = manager == "kubectl" or manager.startswith("kubectl-")
+    return is_person or manager == names.INFRASTRUCTURE_FIELD_MANAGER
 
 
 def _parse_time(written_at: str) -> datetime | None:
+    """Return a time of managedFields; None if it cannot be parsed or has no time zone."""
     try:
         time = datetime.fromisoformat(written_at)
     except ValueError:
         return None
-    return time if time.tzinfo else None
+    return time if time.tzinfo else None  # without a zone it cannot be compared with other times

@@ -1,4 +1,8 @@
-"""Objects that cannot be decoded, so that it is unknown what they hold of a pool."""
+"""Objects that cannot be decoded, so that it is unknown what they hold of a pool.
+
+The *outline* of such an object is the part of it that can be decoded all the same: its metadata,
+and the reference to its pool.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +35,7 @@ def holders_unknown_message(why: str, effect: str = "nothing is handed out") -> 
 
     Args:
         why: which objects, and what a person has to do.
-        effect: what is put off until then.
+        effect: what the pool does not do while that is unknown.
     """
     return f"{effect} until it is known what these objects hold: {why}"
 
@@ -74,12 +78,16 @@ class UnreadableHolders(UnreadableHoldings):
 
 
 def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
-    """Return a sentence for each of these objects; the first of them if there are many."""
+    """Return a sentence for each object; if there are many, for the first of them, and a count."""
     return name_with_count(list(map(str, objects)), "; ")
 
 
 def is_terminating(failure: str) -> bool:
-    """Return whether an object that cannot be decoded is being deleted, by its metadata."""
+    """Return whether an object that cannot be decoded is being deleted; False if not known.
+
+    Args:
+        failure: why it cannot be decoded; a DecodeFailure if its metadata can.
+    """
     metadata = failure.metadata if isinstance(failure, DecodeFailure) else None
     return metadata is not None and metadata.terminating
 
@@ -109,7 +117,9 @@ def check_holders(
 
 
 def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
-    """Return the objects for which a check raises; none if it does not.
+    """Return the objects that a check raises UnreadableHolders for; empty if it does not raise.
+
+    Callers need the objects of several checks, so the error of one must not end the others.
 
     Args:
         check: a function that raises UnreadableHolders.
@@ -122,5 +132,9 @@ def find_unreadable(check: Callable[[], None]) -> tuple[UnreadableObject, ...]:
 
 
 def outline_of(failure: str) -> Object | None:
-    """Return the outline of an object that cannot be decoded; None if that cannot be either."""
+    """Return the outline of an object that cannot be decoded; None if it has none either.
+
+    Args:
+        failure: why the object cannot be decoded; a DecodeFailure if it may have an outline.
+    """
     return failure.outline if isinstance(failure, DecodeFailure) else None

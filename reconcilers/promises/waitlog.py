@@ -1,12 +1,13 @@
-"""Log lines about pools that have waited for long for what a pass has to know first.
+"""Reports pools that allocate nothing for long because a pass has to wait, for a cache mostly.
 
 A pass that cannot know yet what is held of a pool is retried after a moment, which is usual at the
 start and after a change. A pool that still waits after ten seconds is reported, once a minute.
 
-The pool's status reports the wait, too. Replicas may wait for different things, or one may not
-have to wait, so a replica leaves alone what another replica has reported since the wait began.
-Otherwise two replicas would write in turn. A replica overwrites its own latest report. As its
-first report in a wait it overwrites one from before the wait, which may be out of date.
+The pool's status reports the wait, too. One replica may wait for another thing than a second one,
+or not wait at all. So a replica does not overwrite a report that another replica wrote since the
+wait began. Otherwise two replicas would overwrite each other without end. A replica overwrites its
+own latest report. Its first report in a wait also overwrites a report from before the wait, which
+may be out of date.
 """
 
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ from controller.loggers import get_logger
 from controller.meta import Key
 
 PATIENCE_SECONDS = 10.0
+"""How long a pool waits before that is reported."""
 REPEAT_SECONDS = 60.0
+"""Between two log lines about the wait of one pool."""
 
 log = get_logger(__name__)
 
@@ -87,12 +90,15 @@ class WaitLog:
             message: what this replica would report.
         """
         wait = self._waits[key]
+        # The status shows the message already. It may then be overwritten as our own report.
         if shown_reason == message:
             wait.reported = message
             return False
+        # If our report has vanished, another replica served the pool; it would vanish again.
         if not shown_reason:
-            return not wait.reported  # once: another replica may know what this one waits for
-        # Once it has reported, a report from before may be that of another replica that restarted.
+            return not wait.reported
+        # Our own report may be overwritten. Before our first one, so may a report that is older
+        # than the wait; later the same words may be a new report of a replica that restarted.
         return shown_reason == (wait.reported or wait.shown_before)
 
     def note_reported(self, key: Key, message: str) -> None:
@@ -101,7 +107,7 @@ class WaitLog:
             self._waits[key].reported = message
 
     def note_pass(self, key: Key) -> None:
-        """Note that a pass over a pool did not have to wait; say so if a wait was logged."""
+        """Note that a pass over a pool did not have to wait; log that if a wait was logged."""
         wait = self._waits.pop(key, None)
         if wait is not None and wait.logged_at is not None:
             log.info(
