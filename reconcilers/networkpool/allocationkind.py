@@ -1,6 +1,10 @@
 """IPAllocations as requests of a NetworkPool: found, served, refused, voided and fenced.
 
-If their pool hands out nothing, they are told why.
+To *refuse* an allocation is to write to its status why its pool cannot serve it. To *void* a
+promise is to write its allocation so that it gets another resourceVersion: the promise names the
+old one and can no longer be written. A *fence* does so for each allocation that a promise may name
+which the pool's journal does not record. A *block* is a reason why a pool hands out nothing; it is
+written to the statuses of the allocations that wait.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,7 +26,7 @@ from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
     Written,
     new_refusals,
-    note_refused,
+    note_rejected_writes,
 )
 from reconcilers.networkpool.reading import PoolReader
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
@@ -40,10 +44,11 @@ from reconcilers.promises.shares import Limits, TenantOf
 
 @dataclass(frozen=True, slots=True)
 class KeptAllocation(Kept[IPAllocation]):
-    """A promise to an allocation, and what became of it.
+    """A promise to an allocation, and the result of writing it.
 
     Args:
-        written: the write that was to keep it. Its result stays, whatever became of a void.
+        written: the write of the promised range. Events are made from it. If the promise is voided
+            afterwards, `result` may change, and `written` stays as it is.
     """
 
     written: Written | None = None
@@ -56,8 +61,8 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         client: for the requests.
         clock: the time.
         settings: how much is written at once, and when a refused write is tried again.
-        statuses: checks the version of a pool before its allocations are told of a block.
-        reader: reads them.
+        statuses: checks the version of a pool before a block is written to its allocations.
+        reader: reads the requests of pools.
     """
 
     request_resource = IP_ALLOCATION
@@ -74,13 +79,16 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         self._reader = reader
         self._writer = AllocationWriter(client, settings.width)
         self._reports = BlockReports(statuses, self._writer, clock=clock, settings=settings)
-        self._refused = RefusedWrites(clock, settings.resync)
+        self._rejected_writes = RefusedWrites(clock, settings.resync)
         self.served_requests = ServedRequests(self)
         """The allocations, for the passes over pools."""
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether the caches are known to be of the history that the server has."""
+        """Whether the caches were relisted since the API server was last out of reach.
+
+        Until then the server may have been restored from a backup, and may have another history.
+        """
         return self._reader.history_confirmed
 
     def forget_lists(self) -> None:
@@ -113,11 +121,11 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         Args:
             pool: as it was read.
             journal: of the pool.
-            seen: the allocations as a fence of this pass has seen them; None to read them.
+            seen: the allocations as a fence of this pass left them; None to read them.
 
         Raises:
             Behind: a cache may still get there.
-            Unreadable: some that may be the pool's cannot be decoded.
+            UnreadableHoldings: requests that may be the pool's cannot be decoded.
             ControllerError: a LIST failed.
         """
         return await self._reader.read_up_to(pool, journal, seen)
@@ -126,22 +134,28 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
     def needs_fence(
         self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
     ) -> bool:
+        """Return whether the journal may lack promises to allocations.
+
+        The fence is not put off while no allocation waits: if a pool is fenced when it is created,
+        it need not void a whole burst of allocations later.
+        """
         return not has_memory(journal, reading.view)
 
     @override
     async def void_earlier(self, pool: NetworkPool, reading: NetworkPoolReading) -> Fenced:
         """Void every promise to allocations that was made before the pool was read.
 
-        No other promise is made before the pool is written, so what is returned as seen shows
-        every range that allocations hold.
+        Another promise can be made only by a write of the pool. So `Fenced.seen` shows every range
+        that allocations hold until this pass writes the pool.
 
         Args:
             pool: as it was read.
-            reading: of a LIST that began after `pool` was read: a pool without memory is not read
-                from the cache, and neither is one whose revision the cache has not reached.
+            reading: by a LIST that began after `pool` was read. The cache is used only if the
+                journal has a revision that the cache has reached, and then nothing is fenced.
         """
         view = reading.view
         current = await self._writer.fence(self._clock.now()).void_earlier(view.of_pool)
+        # The fence may have reread an allocation that names another pool by now.
         of_pool = [
             allocation for allocation in current if allocation.pool_key == pool.metadata.key
         ]
@@ -150,6 +164,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
 
     @override
     def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAllocation | None:
+        """Return the allocation of a promise; None if it is not at the promised version."""
         return reading.view.at_version(promise)
 
     @override
@@ -164,7 +179,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
     async def write_promised(
         self, pool: NetworkPool, granted: Sequence[Granted[IPAllocation]]
     ) -> list[Kept[IPAllocation]]:
-        """Write promises to their allocations, each at the promised version."""
+        """Write promises to their allocations at the promised versions; return the results."""
         written = await self._writer.grant(pool, granted, self._clock.now())
         return [
             KeptAllocation(
@@ -183,44 +198,78 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
     def due_refusals(
         self, refusals: Iterable[AskerRefusal[IPAllocation]]
     ) -> tuple[AskerRefusal[IPAllocation], ...]:
-        """Return the refusals to write: not those whose write was refused within a resync."""
+        """Return the refusals to write now.
+
+        A refusal that its allocation shows is left out. So is one whose write the API server
+        rejected less than a resync ago.
+        """
         return tuple(
             refusal
             for refusal in new_refusals(refusals)
-            if self._refused.wait_of(refusal.asker.metadata) is None
+            if self._rejected_writes.wait_of(refusal.asker.metadata) is None
         )
 
-    async def refuse(self, refusals: Sequence[AskerRefusal[IPAllocation]]) -> list[Written]:
-        """Write refusals that a write of the pool in the same pass backs; return the results."""
+    async def write_refusals(
+        self, refusals: Sequence[AskerRefusal[IPAllocation]]
+    ) -> list[Written]:
+        """Write to allocations why they cannot be served; return the results, in order.
+
+        A write that the API server rejects for good is not tried again before one resync.
+
+        Args:
+            refusals: of this pass, after it wrote the pool. That write succeeds only if the pass
+                read the latest version of the pool, so no grant of another replica is overwritten.
+        """
         written = await self._writer.refuse(refusals, self._clock.now())
-        note_refused(self._refused, written)
+        note_rejected_writes(self._rejected_writes, written)
         return written
 
     async def report_block(
         self, pool: NetworkPool, view: AllocationsView, promises: Collection[Promise] = ()
     ) -> float | None:
-        """Write to a batch of allocations why their pool hands out nothing; see BlockReports."""
+        """Write to a batch of the allocations that wait why their pool hands out nothing.
+
+        Args:
+            pool: as it was written last; the reason follows from its conditions.
+            view: the allocations of the pool.
+            promises: that may still be kept; their allocations are left out, because a write would
+                void the promise.
+
+        Returns:
+            In how many seconds to call again; None if all allocations show the reason.
+
+        Raises:
+            Conflict: the pool has changed since it was read, so another replica may serve it.
+        """
         return await self._reports.report(pool, view, promises)
 
 
 def has_memory(journal: Journal, view: AllocationsView) -> bool:
-    """Return whether a journal records all promises to allocations, in the history of now.
+    """Return whether a journal records all promises to the allocations of a pool.
 
-    A LIST that has not got as far as the journal says is of another history: of another cluster,
-    or of one that was restored from a backup.
+    It does not if it has no revision of allocations. Nor does it if a LIST has not reached that
+    revision: then the journal was written in another cluster, or before a restore from a backup.
+
+    Args:
+        journal: of the pool.
+        view: the allocations, by a LIST if the cache has not reached the revision.
     """
     revision = journal.revisions.get(KIND)
     return revision is not None and view.position >= revision
 
 
 def tenants_in(view: AllocationsView, pool: Key, claims: PoolClaims | None) -> TenantOf:
-    """Return a function that finds the tenant of a request.
+    """Return a function that finds the tenant of a request; it returns None if there is none.
 
-    Of an allocation it is the namespace of its TenantCluster, of a claim its Cluster.
+    The tenant of an allocation is the namespace of its TenantCluster, that of a claim its Cluster.
+
+    Args:
+        view: the allocations of the pool.
+        claims: finds the tenants of claims; None if claims are not served.
     """
 
     def tenant_of_holder(holder: Holder) -> Tenant | None:
-        if holder.kind != KIND:
+        if holder.kind != KIND:  # a claim
             return None if claims is None else claims.find_tenant(pool, holder)
         allocation = view.find(holder)
         return None if allocation is None else tenant_of(allocation)
@@ -228,8 +277,12 @@ def tenants_in(view: AllocationsView, pool: Key, claims: PoolClaims | None) -> T
     return tenant_of_holder
 
 
-def writes_of(kept: Iterable[Kept[Object]]) -> list[Written]:
-    """Return the writes that were to keep promises to allocations, in order."""
+def list_allocation_writes(kept: Iterable[Kept[Object]]) -> list[Written]:
+    """Return the attempted writes of promised ranges to allocations, in order.
+
+    Args:
+        kept: promises to requests of all kinds; claims are left out.
+    """
     return [
         entry.written
         for entry in kept

@@ -1,4 +1,8 @@
-"""What an IPAllocation gets of its NetworkPool: best fit, the lowest address on ties."""
+"""What an IPAllocation gets of its NetworkPool: best fit, the lowest address on ties.
+
+A *space* is the part of a pool that has one address family. A range is taken of it in a *trial*,
+which frees all taken ranges at its end: taken ranges are only promised later.
+"""
 
 from collections.abc import Sequence
 
@@ -23,7 +27,7 @@ from reconcilers.networkpool.facts import (
 )
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.holdings import Holdings
-from reconcilers.promises.identities import Find
+from reconcilers.promises.identities import Find, Holder
 from reconcilers.promises.journal import Promise, PromisedRange
 
 _REASONS: dict[type[AllocatorError], str] = {
@@ -40,6 +44,7 @@ class AllocationTaker:
     """Takes ranges of a NetworkPool for IPAllocations.
 
     Args:
+        pool: of which ranges are taken.
         find: returns the allocation of a holder.
         spaces: of the pool, its first family first; in a trial.
         holdings: what requests of all kinds hold of the pool.
@@ -68,38 +73,40 @@ class AllocationTaker:
         Raises:
             Refused: it cannot be served; nothing is taken.
         """
-        self._check_held(asker)
+        self._refuse_if_range_is_in_use(asker)
         try:
             ranges = rangetaking.take_ranges(self._pool, asker, self._spaces)
         except AllocatorError as error:
             raise refusal_of(error) from error
         return Taken(name_spaces(ranges), describe_choice(asker, ranges, self._spaces))
 
-    def _check_held(self, asker: IPAllocation) -> None:
-        """Check that nobody else has the ranges in the status of an allocation.
+    def _refuse_if_range_is_in_use(self, asker: IPAllocation) -> None:
+        """Refuse an allocation whose status shows a range that another request has.
 
-        A restore can create a status whose range was handed out since the backup.
+        A restore from a backup can create a status whose range was handed out since the backup.
 
         Raises:
-            Refused: another request has one of them, or may get it by a promise.
+            Refused: another request has some of the addresses, or may get them by a promise.
         """
         for part in name_spaces(statusranges.list_held_ranges(asker)):
-            other = self._holdings.other_holder(part.range, holder_of(asker), part.space)
-            if other is None:
-                other = next(
-                    (
-                        promise.holder
-                        for promise in self._promises
-                        if promise.holder != holder_of(asker) and _promises_part(promise, part)
-                    ),
-                    None,
-                )
-            if other is not None:
+            other_holder = self._holdings.other_holder(part.range, holder_of(asker), part.space)
+            if other_holder is None:
+                other_holder = self._find_other_promised_holder(asker, part)
+            if other_holder is not None:
                 raise Refused(
                     "RangeInUse",
-                    f"its status shows {part.range.text}, but {describe_holder(other)} has"
+                    f"its status shows {part.range.text}, but {describe_holder(other_holder)} has"
                     " addresses of it, too; delete the one of the two that does not use them",
                 )
+
+    def _find_other_promised_holder(
+        self, asker: IPAllocation, part: PromisedRange
+    ) -> Holder | None:
+        """Return another request that was promised addresses of a range; None without one."""
+        for promise in self._promises:
+            if promise.holder != holder_of(asker) and _promises_part(promise, part):
+                return promise.holder
+        return None
 
     def shows(self, asker: IPAllocation, refused: Refused) -> bool:
         """Return whether the status of an allocation shows a refusal already."""
@@ -116,9 +123,12 @@ def _promises_part(promise: Promise, part: PromisedRange) -> bool:
 
 def refusal_of(error: AllocatorError) -> Refused:
     """Return why an allocation is refused, as its Ready condition reports it."""
-    why = error.refused if isinstance(error, rangetaking.FamilyRefused) else error
+    is_about_one_family = isinstance(error, rangetaking.FamilyRefused)
+    cause = error.refused if isinstance(error, rangetaking.FamilyRefused) else error
+    # The default is for errors of an invalid request that have no reason of their own.
     reason = next(
-        (word for kind, word in _REASONS.items() if isinstance(why, kind)), "InvalidRequest"
+        (word for error_type, word in _REASONS.items() if isinstance(cause, error_type)),
+        "InvalidRequest",
     )
-    # Of two families the other one may be the first to be full after the next grant.
-    return Refused(reason, str(error), until_granted=why is not error)
+    # After the next grant the other family may be full first, which is another message.
+    return Refused(reason, str(error), until_granted=is_about_one_family)

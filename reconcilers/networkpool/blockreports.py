@@ -1,9 +1,9 @@
-"""Reports on the allocations of a pool why the pool hands out nothing.
+"""Writes to the statuses of a pool's allocations why the pool hands out nothing: the *block*.
 
 The reason follows from the conditions of the pool, and is a word without names of objects: it must
 not change with each object that is repaired. Thousands of allocations may wait, so they are
-written in batches, and a pass finds the ones to write by their rows: equal requests that show
-equal reasons.
+written in batches. A pass finds the allocations to write by the *rows* of the pool's queue: a row
+has equal requests of one tenant whose statuses show equal reasons.
 
 Another replica may have read more and may serve the pool. So the version of the pool is checked
 before anything is written to its allocations.
@@ -18,7 +18,7 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import PENDING, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.networkpool.pending_promises import AllocationWriter, note_refused
+from reconcilers.networkpool.pending_promises import AllocationWriter, note_rejected_writes
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.due import RETRY
@@ -32,25 +32,29 @@ from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED
 
 
 def find_block(pool: NetworkPool) -> ConditionFinding | None:
-    """Return condition Ready of the allocations that wait for a pool that hands out nothing.
+    """Return condition Ready for the allocations that wait for a pool that hands out nothing.
 
     Returns:
-        None if the pool hands out ranges, no pass has reported on it yet, or it is being deleted:
-        that is reported by the pass over each allocation.
+        None if the pool hands out ranges, if no pass has reported on it yet, or if it is being
+        deleted.
     """
     conditions, key = pool.status.conditions, pool.metadata.key
+    # The reconciler of each allocation reports that.
     if pool.metadata.terminating:
         return None
+    # Before Ready, because the other controller may write the pool's condition Ready, too.
     if is_true(conditions, FOREIGN_MANAGER):
         return _describe_block(key, FOREIGN_MANAGER)
     ready = find(conditions, READY)
     if ready is None or ready.status == "True":
         return None
-    is_sentence = ready.reason == NAMESPACE_NOT_ALLOWED
-    return _describe_block(key, ready.message if is_sentence else ready.reason)
+    # Its message names no object that may be repaired, so it need not be cut to a word.
+    may_show_message = ready.reason == NAMESPACE_NOT_ALLOWED
+    return _describe_block(key, ready.message if may_show_message else ready.reason)
 
 
 def _describe_block(pool: Key, why: str) -> ConditionFinding:
+    """Return condition Ready of an allocation that waits for a blocked pool."""
     return ConditionFinding(
         READY, False, reason=POOL_NOT_READY, message=f"NetworkPool {pool} is not ready: {why}"
     )
@@ -77,7 +81,7 @@ class BlockReports:
         self._writer = writer
         self._clock = clock
         self._batch = settings.batch
-        self._refused = RefusedWrites(clock, settings.resync)
+        self._rejected_writes = RefusedWrites(clock, settings.resync)
 
     async def report(
         self, pool: NetworkPool, view: AllocationsView, promises: Collection[Promise] = ()
@@ -86,8 +90,9 @@ class BlockReports:
 
         Args:
             pool: as it was written last.
-            view: as this pass read them.
-            promises: that may still be kept; their allocations are left out.
+            view: the allocations of the pool, as this pass read them.
+            promises: that may still be kept; their allocations are left out, because a write would
+                void the promise.
 
         Returns:
             In how many seconds to call again; None if all allocations show it.
@@ -99,45 +104,51 @@ class BlockReports:
         finding = find_block(pool)
         if finding is None:
             return None
+        # One more than a batch, to know whether another batch is left.
         due = list(islice(self._find_due(view, finding, promises), self._batch + 1))
         if due:
             await self._statuses.check_version(pool)
         written = await self._writer.report(due[: self._batch], finding, self._clock.now())
-        note_refused(self._refused, written)
+        note_rejected_writes(self._rejected_writes, written)
         if any(write.result is WriteResult.UNKNOWN for write in written):
             return RETRY
         if len(due) > self._batch:
             return 0.0
+        # All that are left had a rejected write, which is tried again after a resync.
         uninformed = find_uninformed(view, finding, promises)
-        return self._refused.next_in(allocation.metadata for allocation in uninformed)
+        return self._rejected_writes.next_in(allocation.metadata for allocation in uninformed)
 
     def _find_due(
         self, view: AllocationsView, finding: ConditionFinding, promises: Collection[Promise]
     ) -> Iterator[IPAllocation]:
-        """Yield the allocations to write: not those whose write was refused a while ago."""
+        """Yield the allocations to write now.
+
+        An allocation is left out if the API server rejected its write less than a resync ago.
+        """
         for allocation in find_uninformed(view, finding, promises):
-            if self._refused.wait_of(allocation.metadata) is None:
+            if self._rejected_writes.wait_of(allocation.metadata) is None:
                 yield allocation
 
 
 def find_uninformed(
     view: AllocationsView, finding: ConditionFinding, promises: Collection[Promise] = ()
 ) -> Iterator[IPAllocation]:
-    """Yield the allocations that wait, and do not show yet why; by rows, each row oldest first.
+    """Yield the waiting allocations that do not show `finding`; by rows, each row oldest first.
 
     Args:
         view: the allocations of the pool.
-        finding: what they are to show.
-        promises: whose allocations are left out.
+        finding: condition Ready that they have to show.
+        promises: that may still be kept; their allocations are left out.
     """
-    promised = {promise.uid for promise in promises}
+    promised_uids = {promise.uid for promise in promises}
     for row, places in view.holdings.queue.items():
         for _, holder in places:
             allocation = view.find(holder)
+            # A claim, or an allocation whose present version is not known, so a write would fail.
             if allocation is None or holder.key in view.unreadable:
                 continue
             if shows(allocation, PENDING, finding):
                 if isinstance(row, TenantRow):
-                    break  # all of the row show the same
-            elif allocation.metadata.uid not in promised:
+                    break  # all allocations of the row show the same
+            elif allocation.metadata.uid not in promised_uids:
                 yield allocation

@@ -20,8 +20,8 @@ def describe_choice(
 
     A range that the allocation held before was not chosen now, and is left out.
     """
-    parts = list(_parts(allocation, chosen, spaces))
-    if len(chosen) == 1:
+    parts = list(_describe_parts(allocation, chosen, spaces))
+    if len(chosen) == 1:  # the family of the only range need not be named
         return "".join(words for _, words in parts)
     return ", ".join(
         f"{familychoice.FAMILY_NAMES[chosen_range.family]} {words}"
@@ -29,9 +29,10 @@ def describe_choice(
     )
 
 
-def _parts(
+def _describe_parts(
     allocation: IPAllocation, chosen: Sequence[AddressRange], spaces: Sequence[Space]
 ) -> Iterator[tuple[AddressRange, str]]:
+    """Yield each range that was chosen now, with words that tell how."""
     by_family = {space.layout.family: space for space in spaces}
     held_ranges = statusranges.list_held_ranges(allocation)
     for chosen_range in chosen:
@@ -40,15 +41,20 @@ def _parts(
         if chosen_range in requestedranges.parse_pins(allocation):
             yield chosen_range, "as pinned"
         else:
-            yield chosen_range, _origin(allocation, chosen_range, by_family[chosen_range.family])
+            space = by_family[chosen_range.family]
+            yield chosen_range, _describe_origin(allocation, chosen_range, space)
 
 
-def _origin(allocation: IPAllocation, chosen_range: AddressRange, space: Space) -> str:
-    """Return words for the free block that a range was taken out of."""
+def _describe_origin(allocation: IPAllocation, chosen_range: AddressRange, space: Space) -> str:
+    """Return words for the free block that a range was taken out of.
+
+    Args:
+        space: from which it was taken just now.
+    """
     origin = space.origin(chosen_range)
     addresses = count_addresses(origin.block)
     prefix = allocation.spec.prefixLength
-    if prefix is not None:
+    if prefix is not None:  # a request for an aligned block fits in fewer free blocks
         return f"out of the smallest free block that has a /{prefix} ({addresses})"
     blocks = count_noun(origin.fitting, "block")
     return f"out of the smallest free block that fits ({addresses}; {blocks} fitted)"
@@ -58,7 +64,7 @@ def allocated_message(pool: NetworkPool, ranges: Sequence[AddressRange], choice:
     """Return the Ready message of an allocation that was given ranges.
 
     Args:
-        pool: of which they are.
+        pool: that allocated them.
         ranges: one range, or one of each family, in order.
         choice: how they were chosen; empty if that is not known.
     """

@@ -1,7 +1,11 @@
 """The writes of allocations: ranges that are promised, refusals, and the fence.
 
 A range is written to an allocation only with exactly the promise's resourceVersion as
-precondition. A conflict is not an error: the object has moved on, so the promise is settled.
+precondition. A conflict is not an error: the allocation has another version by now, so the promise
+can never be written and is over.
+
+To *void* a promise is to write its allocation so that it gets another version. A *fence* voids all
+promises that a pool's journal does not record; these promises are *lost*.
 """
 
 from collections.abc import Iterable, Sequence
@@ -50,7 +54,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """One attempted status write of an allocation."""
+    """One attempted status write of an allocation.
+
+    Args:
+        allocation: as it was before the write.
+        result: the result of the write.
+        answer: the allocation as the API server answered; None if the write failed.
+        error: why the write failed; None if it did not, or if the allocation has another version.
+    """
 
     allocation: IPAllocation
     result: WriteResult
@@ -85,7 +96,7 @@ class AllocationWriter:
     async def refuse(
         self, refusals: Sequence[AskerRefusal[IPAllocation]], now: datetime
     ) -> list[Written]:
-        """Mark each refused allocation Failed, with the reason."""
+        """Mark each refused allocation Failed, with the reason; return the results, in order."""
         return await self.write([(r.asker, refused_status(r, now)) for r in refusals])
 
     async def report(
@@ -99,7 +110,11 @@ class AllocationWriter:
     async def void_refused(
         self, refused: Sequence[Kept[IPAllocation]], now: datetime
     ) -> list[Written]:
-        """Void promises whose write was refused for good; show on the allocations why."""
+        """Void promises whose write was rejected for good; the allocations then show why.
+
+        Returns:
+            The results of the voiding writes, in order.
+        """
         return await self.write(
             [(entry.request, refused_write_status(entry, now)) for entry in refused]
         )
@@ -135,14 +150,16 @@ class AllocationWriter:
             answer = await self._client.patch_status(IP_ALLOCATION, allocation, status)
         except ControllerError as error:
             result = WriteResult.of_error(error)
-            moved_on = result is WriteResult.SETTLED
-            return Written(allocation, result, error=None if moved_on else error)
+            # The next pass serves the new version, so nothing has failed for the user.
+            has_moved_on = result is WriteResult.SETTLED
+            return Written(allocation, result, error=None if has_moved_on else error)
         return Written(allocation, WriteResult.WRITTEN, answer)
 
 
 def _render_granted(
     promise: Promise, allocation: IPAllocation, pool: NetworkPool, now: datetime
 ) -> dict[str, Any]:
+    """Return the status of an allocation that writes a promise to it."""
     ranges = tuple(part.range for part in promise.ranges)
     return granted_status(allocation, pool, ranges=ranges, now=now, choice=promise.choice)
 
@@ -157,7 +174,7 @@ def granted_status(
     """Return the status of `allocation` once it holds `ranges`.
 
     Args:
-        pool: of which it holds them.
+        pool: that allocated them.
         ranges: one range, or one of each family, in order.
         now: the time.
         choice: how they were chosen; empty if that is not known.
@@ -184,6 +201,7 @@ def granted_status(
 
 
 def _range_status(address_range: AddressRange) -> dict[str, Any]:
+    """Return the status fields of one range; `exactCount` only if int32 cannot hold its size."""
     return {
         "cidr": address_range.text,
         "startAddress": address_range.start_text,
@@ -202,9 +220,9 @@ def _families_status(
     ranges: Sequence[AddressRange],
     range_statuses: Sequence[dict[str, Any]],
 ) -> dict[str, Any]:
-    """Return the ranges by family, if the spec says anything of families.
+    """Return the status field `families` if the spec names families, or a null that removes it.
 
-    They are removed where it does not and the status has some all the same.
+    Empty if the spec names no family, and the status has no such field.
     """
     if allocation.spec.names_families:
         pairs = zip(ranges, range_statuses, strict=True)
@@ -231,11 +249,11 @@ def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, A
     return waiting_status(kept.request, PENDING, ready=failed, now=now)
 
 
-def note_refused(refused: RefusedWrites, written: Iterable[Written]) -> None:
-    """Note which of these writes the API server refused for good."""
+def note_rejected_writes(rejected_writes: RefusedWrites, written: Iterable[Written]) -> None:
+    """Note in `rejected_writes` each write that the API server rejected for good."""
     for write in written:
         if write.result is WriteResult.REFUSED and write.error is not None:
-            refused.note_refused(write.allocation.metadata, write.error)
+            rejected_writes.note_refused(write.allocation.metadata, write.error)
 
 
 def new_refusals(
@@ -248,8 +266,8 @@ def new_refusals(
 def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
     """Return a status that differs from every earlier one, so that writing it makes a new version.
 
-    The server makes no new version of an unchanged object; the time, to the microsecond, sees to
-    it that this is a change even if the same allocation is fenced twice.
+    The server makes no new version of an unchanged object. The time, to the microsecond, makes the
+    status differ even if the same allocation is fenced twice.
     """
     message = (
         f"NetworkPool {allocation.spec.poolRef.name} had lost track of its promises;"
@@ -262,16 +280,15 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
 def _may_have_promise(allocation: IPAllocation) -> bool:
     """Return whether a lost promise to this version may name a range that it does not hold.
 
-    Not if this version is being deleted or has no finalizer of ours: nothing is promised to such a
-    version, and a promise to an earlier one can no longer be written.
-
-    One that waits and holds a range is promised that again; with RequireDualStack the second one,
-    too. One in phase Allocated does not wait.
+    Only such a promise could give away a range that the pool does not know of.
     """
     metadata = allocation.metadata
+    # Nothing is promised to such a version, and a promise to an older one cannot be written.
     if metadata.terminating or names.FINALIZER_ALLOCATION not in metadata.finalizers:
         return False
     held_ranges = statusranges.list_held_ranges(allocation)
+    # It may be promised its second range, unless it is in phase Allocated and so does not wait.
     if len(held_ranges) == 1 and allocation.spec.ipFamilyPolicy == REQUIRE_DUAL_STACK:
         return allocation.status.phase != ALLOCATED
+    # An allocation that waits and holds a range is promised the same range again.
     return not held_ranges

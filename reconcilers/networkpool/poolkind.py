@@ -34,8 +34,8 @@ from reconcilers.networkpool import status
 from reconcilers.networkpool.allocationkind import (
     AllocationKind,
     has_memory,
+    list_allocation_writes,
     tenants_in,
-    writes_of,
 )
 from reconcilers.networkpool.blockreports import find_block
 from reconcilers.networkpool.claims import ClaimService
@@ -353,9 +353,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     ) -> float | None:
         """Write refusals to allocations, record what was written to them, and report a block."""
         refusals = choice.detail.refusals
-        refused = await self._allocations.refuse(refusals)
+        refused = await self._allocations.write_refusals(refusals)
         self._events.allocations.record_served(
-            pool, writes_of(kept), refusals=refusals, refused=refused
+            pool, list_allocation_writes(kept), refusals=refusals, refused=refused
         )
         report_wait = await self._report_block(pool, reading.view)
         if any(write.result is WriteResult.UNKNOWN for write in refused):
