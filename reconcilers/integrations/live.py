@@ -1,8 +1,8 @@
-"""What integrations show of pools, kept current by watches while a reader looks.
+"""Views of the pools of all integrations, kept current by watches while a reader wants them.
 
-Which kinds are served is asked every few seconds meanwhile: who looks need not be allowed to watch
-definitions. A platform that is not served shows nothing. Of pools of which a kind may not be read
-only the total is known.
+Meanwhile the API server is asked every few seconds which kinds it serves, because the reader may
+lack the permission to watch CustomResourceDefinitions. A platform whose kinds are not served shows
+nothing. If a kind that holds addresses may not be read, only the total of its pools is known.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -33,11 +33,11 @@ from reconcilers.integrations.registry import list_platforms
 from reconcilers.spaces.offers import PoolName
 
 LOOK_SECONDS = 10.0
-"""Between two questions which kinds are served."""
+"""Seconds between two requests for the kinds that are served."""
 KEPT_SECONDS = 60.0
-"""How many seconds watches stay after the last reader, for a page that is reloaded."""
+"""Seconds that watches stay after the last reader, so that a reloaded page finds them."""
 FIRST_SECONDS = 3.0
-"""What has not been listed by then is not waited for."""
+"""Seconds to wait for the first lists; kinds that are not listed by then are shown as unread."""
 
 Changed = Callable[[Collection[PoolName]], None]
 ObjectT = TypeVar("ObjectT", bound=Object)
@@ -54,6 +54,7 @@ class _Session:
 
     @property
     def watched(self) -> Sequence[WatchedResource[Object]]:
+        """The watched kinds of the platform; empty if the platform is not served."""
         return self.live.watched if self.live is not None else ()
 
     @property
@@ -80,13 +81,13 @@ class _Session:
 
 
 def _is_forbidden(informer: Informer[Object]) -> bool:
-    """Return whether a kind may not be read."""
+    """Return whether the API server forbids to read a kind."""
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, Forbidden)
 
 
 def _is_gone(informer: Informer[Object]) -> bool:
-    """Return whether a kind is not served any more."""
+    """Return whether the API server no longer serves a kind."""
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, NotFound)
 
@@ -94,20 +95,19 @@ def _is_gone(informer: Informer[Object]) -> bool:
 def _is_unknown(informer: Informer[Object]) -> bool:
     """Return whether there may be objects of a kind that were not read.
 
-    The kind is refused, or has not been listed yet. A kind that is not served any more has none.
+    The kind is forbidden, or not listed yet. A kind that is no longer served has no objects.
     """
     return _is_forbidden(informer) or not (informer.cache.synced or _is_gone(informer))
 
 
 class LiveViews:
-    """What integrations show, of what is served now.
+    """Views of the pools of the platforms whose kinds are served now.
 
     Args:
-        transport: the API server; what it may read is shown.
-        clock: the time.
-        networkpools: all NetworkPools, as others watch them.
-        platforms: which, by the names of the integrations.
-        not_read: what the user may not read; it is not watched.
+        transport: the API server, with the permissions of the user.
+        networkpools: all NetworkPools, which the caller watches.
+        platforms: the names of the integrations to show.
+        not_read: the kinds that the user may not read; they are not watched.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LiveViews:
         not_read: Sequence[NotRead] = (),
     ) -> None:
         self.looked = anyio.Event()
-        """Set once what is served has been read, as far as it may be."""
+        """Set once the served kinds were listed, or `FIRST_SECONDS` are over."""
         self._transport = transport
         self._clock = clock
         self._not_read = not_read
@@ -137,7 +137,7 @@ class LiveViews:
         self._changed = changed
 
     def want(self, seconds: float = KEPT_SECONDS) -> None:
-        """Keep all of it current for so many seconds from now on."""
+        """Keep all views current for `seconds` from now on."""
         self._wanted_until = max(self._wanted_until, self._clock.monotonic() + seconds)
         self._wanted.set()
 
@@ -154,7 +154,7 @@ class LiveViews:
         return replace(views, pictures=pictures)
 
     def not_read(self) -> list[NotRead]:
-        """Return the kinds that the API server refuses, or that have not been listed yet."""
+        """Return the kinds that the API server forbids to read, or that are not listed yet."""
         if not self._sessions:  # which kinds are served is not known yet
             kinds = {
                 kind.full_name for platform in self._platforms for kind in platform.live_kinds
@@ -169,7 +169,7 @@ class LiveViews:
         ]
 
     def failures(self) -> Iterator[str]:
-        """Yield why what is shown may be out of date."""
+        """Yield the errors because of which views may be stale."""
         if self._error is not None:
             yield str(self._error)
         for session in self._sessions.values():
@@ -179,7 +179,7 @@ class LiveViews:
                     yield str(watched.informer.last_error)
 
     async def run(self) -> None:
-        """Keep it current while it is wanted, until cancelled."""
+        """Keep all views current while a reader wants them, until cancelled."""
         while True:
             await self._wanted.wait()
             async with anyio.create_task_group() as group:
@@ -261,7 +261,7 @@ class LiveViews:
                     self._notify(session.list_concerned_pools())
                     await anyio.sleep_forever()
         finally:
-            # Of NetworkPools, too: what claims hold of them is not known any more.
+            # These include NetworkPools: what claims hold of them is unknown without the watches.
             self._notify(session.list_concerned_pools())
 
     def _note_unreadable(self, session: _Session, _: Key) -> None:

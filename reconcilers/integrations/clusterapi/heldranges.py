@@ -78,7 +78,7 @@ def held_ranges(
         try:
             holdings.add(HeldRange(holder, AddressRange.parse(address_text, address_text)))
         except AllocatorError:
-            return  # a person wrote it; it is no address of any pool
+            return  # a person wrote a text that is no address, so it holds none
 
     for key, claim in by_key.items():
         record = record_of(claim) or restored_record_of(claim)

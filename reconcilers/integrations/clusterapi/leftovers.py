@@ -65,7 +65,7 @@ class Leftovers:
             promises: the open promises of the pool before it.
 
         Returns:
-            In how many seconds to look again; None if nothing is in the way.
+            Seconds until the next check; None if no IPAddress is in the way.
         """
         waits = []
         for claim in _list_blocked(view, refusals, promises):
@@ -73,6 +73,7 @@ class Leftovers:
             if address is None:
                 continue
             if not _may_go(address, claim):
+                # The grace period counts from the last time that the IPAddress was needed.
                 self._leftovers.note_named(address)
                 continue
             is_unused = partial(self._is_unused, address, claim, kind)
@@ -97,10 +98,12 @@ class Leftovers:
                 return False
             live_claim = await self._client.get(self._caches.claim_kind, key)
         except NotFound:
-            return False  # the pass over a claim that is gone releases it
+            # The pool or the claim is gone: the IPAddressClaim controller releases the address.
+            return False
         owner = controlling_claim(address)
         # An IPAddress without its claim among the owners was made for a claim of its own pool.
         is_of_earlier_claim = owner is None or owner.uid != live_claim.metadata.uid
+        # The status names an IPAddress, so the claim is served by now, perhaps from this one.
         if live_claim.address_name:
             return False
         return is_of_pool or is_of_earlier_claim
@@ -111,9 +114,10 @@ def _list_blocked(
     refusals: Iterable[AskerRefusal[IPAddressClaim]],
     promises: Iterable[Promise],
 ) -> Iterator[IPAddressClaim]:
-    """Yield the claims that an IPAddress may be in the way of, refused or promised another one.
+    """Yield the claims whose IPAddress name may be taken by an IPAddress left over.
 
-    Such a promise stays open if the claim refuses the write that voids it.
+    These are claims that were refused an address, and claims with an open promise: a promise
+    stays open while the API server rejects the write that voids it.
     """
     for refusal in refusals:
         if refusal.reason == ALLOCATION_FAILED:
@@ -125,14 +129,21 @@ def _list_blocked(
 
 
 def _is_of(promise: Promise, address: IPAddress) -> bool:
-    """Return whether a promise is of what an IPAddress says, in whatever spelling."""
-    said = addresstexts.parse_ends(address.spec.address, address.spec.address)
+    """Return whether a promise is of the address of an IPAddress, in any spelling."""
+    stated = addresstexts.parse_ends(address.spec.address, address.spec.address)
     promised = promised_address(promise)
-    return said is not None and (said.family, said.first) == (promised.family, promised.first)
+    return stated is not None and (stated.family, stated.first) == (
+        promised.family,
+        promised.first,
+    )
 
 
 def _may_go(address: IPAddress, claim: IPAddressClaim) -> bool:
-    """Return whether an IPAddress in the way was made for a claim, and this one has none."""
+    """Return whether an IPAddress in the way may be deleted, as far as the caches show.
+
+    A provider must have made it for a claim, no grace period may hold it back, and the claim of
+    its name must not be served yet.
+    """
     return (
         not claim.address_name
         and (is_made_for_claim(address) or is_left_over(address))

@@ -1,14 +1,16 @@
 """One pass over one pool of the in-cluster provider, from which claims are served.
 
-gone?              forget it
-being deleted?     hand out nothing; go when no IPAddress names it and nothing is promised
-no finalizer?      add it
-paused?            hand out nothing
-no memory?         fence it: void whatever was promised before
+no longer exists   forget it
+being deleted      remove the finalizer once no IPAddress names it and no promise is open
+no finalizer       add it
+spec invalid       report that on the pool and on the claims that wait for it
+paused             hand out nothing
+no journal         fence it: void promises that the lost journal may have had
 otherwise          read, choose, write the journal, write the claims, then the pool's status
 
-The journal is an annotation, so it and the status are two writes; only the journal is promised on.
-The status is written last, from what the caches show then.
+A promise is an address that the pool's journal reserves for a claim. The journal is an annotation,
+so journal and status are two writes, and only the journal reserves addresses. The status is
+written last, from the caches, because nothing depends on it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -106,6 +108,7 @@ class InClusterPoolKind(
 
     @override
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
+        """Return the pool with finalizer, and an outcome if the pass ends here; else None."""
         if pool.metadata.terminating:
             return pool, await self._reconcile_deleted(pool)
         with writing_pool():
@@ -216,11 +219,12 @@ class InClusterPoolKind(
             )
 
     async def _reconcile_deleted(self, pool: PoolT) -> Outcome:
-        """Take the finalizer off when no IPAddress names the pool and nothing is promised.
+        """Remove the finalizer once no IPAddress names the pool and no promise is open.
 
-        The cache may show that there are some; only a live LIST may show that there are none. What
-        may still be promised is voided before, so that no late write can come after.
+        A cached IPAddress suffices to keep the pool; only a live LIST shows that none is left.
+        Open promises are voided first, so that no replica can still give out their addresses.
         """
+        # Finalizers of others keep the pool; ours is removed already.
         if not has_finalizer(pool, POOL_FINALIZER):
             return SETTLED
         count = await self._claims.requests.blockers(pool, self.journals.read(pool))

@@ -1,7 +1,8 @@
 """The statuses of pools: counts, and Ready where the definition has conditions.
 
-The in-cluster provider's own definitions have none, and a server drops what they do not know; so
-a status is compared by what came back of the last one that was written.
+The in-cluster provider's own definitions have no conditions, and the API server drops fields that
+a definition does not have. A write whose response lacks its conditions tells so; after it, no
+conditions are written to pools of that kind.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +29,10 @@ from reconcilers.spaces.sharing import OVERLAPPING
 
 
 def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
-    """Return the counts of a pool: never negative, and what is out of range uses up nothing."""
+    """Return the counts of a pool for its status, cut to the largest integer that fits.
+
+    Addresses outside the pool's ranges count as out of range, not as used.
+    """
     return PoolCounts(
         total=min(space.total, MOST),
         used=holdings.in_use_count,
@@ -119,12 +123,18 @@ class PoolStatuses:
             Conflict: the pool changed meanwhile.
             ControllerError: the write failed.
         """
-        known = kind.kind not in self._without_conditions
-        findings = (ready, *others)
-        patch = patch_of(pool, counts, findings=findings, now=self._clock.now(), conditions=known)
+        has_conditions = kind.kind not in self._without_conditions
+        patch = patch_of(
+            pool,
+            counts,
+            findings=(ready, *others),
+            now=self._clock.now(),
+            conditions=has_conditions,
+        )
         if not patch:
             return
         written = await self._client.patch_status(kind, pool, patch)
+        # Without this, every pass would write conditions that the server drops.
         if "conditions" in patch and not written.status.conditions:
             self._without_conditions.add(kind.kind)
         if is_true(pool.status.conditions, READY) != ready.status:
@@ -142,7 +152,7 @@ def patch_of(
     *,
     conditions: bool,
 ) -> Mapping[str, Any]:
-    """Return a patch that makes a pool's status right; empty if it is.
+    """Return a patch of what differs in a pool's status; empty if nothing differs.
 
     Args:
         pool: as it was read.

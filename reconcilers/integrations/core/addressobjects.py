@@ -1,8 +1,8 @@
-"""IPAddresses, the objects that are made for a claim before its status names them.
+"""IPAddresses, the objects that are created for a claim before its status names them.
 
-A create has no precondition, so an IPAddress is no effect of a promise: that is the status of the
-claim. What a kind of claims adds is the body of an IPAddress, and which existing one belongs to a
-claim.
+A promise, an address that a pool's journal reserves for a claim, is kept by the write of the
+claim's status. The IPAddress does not keep it, because a create has no precondition. Each kind of
+claims adds the body of an IPAddress, and which existing IPAddress belongs to a claim.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -55,9 +55,9 @@ class AddressObjects(Generic[T]):
             return await self._client.get(self._kind, key), False
 
     async def repair(self, address: T, patch: Mapping[str, Any]) -> T:
-        """Write the metadata that an IPAddress lacks, if any.
+        """Write the metadata that an IPAddress lacks, if any, and return the IPAddress.
 
-        The version that was read is the precondition, so an IPAddress that is gone is noticed.
+        The version that was read is the precondition: the write fails if it was deleted meanwhile.
 
         Args:
             address: as it was read.
@@ -71,8 +71,8 @@ class AddressObjects(Generic[T]):
     async def recreate(self, address: T, body: Mapping[str, Any], fields: Mapping[str, str]) -> T:
         """Replace an IPAddress that is being deleted by one that stays, with the same address.
 
-        The claim has the address on record, so nobody else gets it meanwhile. While a finalizer of
-        others keeps the IPAddress, it is left as it is.
+        The claim records the address, so no other claim gets it between deletion and creation.
+        While a finalizer of others keeps the old IPAddress, the old one is returned.
 
         Args:
             address: as it was read.

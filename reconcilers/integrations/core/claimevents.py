@@ -23,7 +23,7 @@ ACTION = "Allocating"
 
 ClaimT = TypeVar("ClaimT", bound=Object)
 Reported = tuple[ClaimT, ConditionFinding]
-"""A claim as it was written, and what it says since then of its readiness."""
+"""A claim as it was written, and the Ready condition that was written to it."""
 
 
 class ClaimEvents(Generic[ClaimT]):
@@ -65,7 +65,7 @@ class ClaimEvents(Generic[ClaimT]):
                 self._recorder.record(pool_kind, pool, type_, reason, note, action=ACTION)
 
     def _may_record_each(self, pool: Key, count: int) -> bool:
-        """Return whether each of `count` claims may get its own event; if so, count those."""
+        """Return whether each of `count` claims may get its own event; count them if so."""
         if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
             return False
         self._single.add(pool, count)

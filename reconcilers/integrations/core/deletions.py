@@ -16,8 +16,8 @@ async def delete_with_finalizer(
 ) -> None:
     """Delete an object at the version that was read, then remove our finalizer.
 
-    In this order, so that an object of which half is done is still known for ours. An object that
-    is gone already is no error.
+    In this order, because an object without the finalizer would no longer be recognized as ours
+    if the deletion failed. An object that no longer exists is no error.
 
     Args:
         client: for the writes.

@@ -5,9 +5,10 @@ integration's groups changes, so that an idle cluster sees no requests. While so
 integration needs is not served it is looked up every half minute, too: an API server behind an
 aggregator has no definition that could change.
 
-Until the first answer it is not known what objects of these kinds hold, so nothing is handed out
-that they might hold, and the process is not ready. An answer that something is absent is doubted
-again as soon as a definition changes or discovery fails: objects may come before the next answer.
+Until the first answer it is unknown what objects of these kinds hold. So no address is handed out
+that they might hold, and the process is not ready. If the answer was that a kind is absent, it is
+in doubt as soon as a definition changes or discovery fails: objects of the kind may be created
+before the next answer.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -48,12 +49,10 @@ log = get_logger(__name__)
 
 
 class ServedKindsLook:
-    """One look at which kinds are served; it asks for all before it says that one is not known.
+    """One look at which kinds are served.
 
-    So that the answers that it takes to believe an absence are counted for all kinds at once.
-
-    Args:
-        client: asks.
+    A kind is believed absent only after several answers in a row. So all kinds are asked for
+    before `check_complete` raises: the answers then count for all kinds in the same look.
     """
 
     def __init__(self, client: Client) -> None:
@@ -61,7 +60,7 @@ class ServedKindsLook:
         self._incomplete: DiscoveryIncomplete | None = None
 
     async def first_served(self, versions: Iterable[Resource[R]]) -> Resource[R] | None:
-        """Return the first of these that is served; None if none is, or it is not known.
+        """Return the first version that is served; None if none is, or if that is unknown.
 
         Args:
             versions: of one kind.
@@ -75,22 +74,21 @@ class ServedKindsLook:
         return None
 
     def check_complete(self) -> None:
-        """Raise DiscoveryIncomplete if it is not known of a kind whether it is served."""
+        """Raise DiscoveryIncomplete if it is unknown whether one of the kinds is served."""
         if self._incomplete is not None:
             raise self._incomplete
 
 
 async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resource[R] | None:
-    """Return the first of these that is served; None if none is.
+    """Return the first version of a kind that is served; None if none is.
 
-    A version that is served suffices: it shows the objects of all versions.
+    One served version suffices: it shows the objects of all versions.
 
     Args:
-        client: asks.
-        versions: of one kind.
+        versions: of one kind, the preferred first.
 
     Raises:
-        DiscoveryIncomplete: none is served, as far as is known, and that is not known of all.
+        DiscoveryIncomplete: no version is known to be served, and one may be.
         ControllerError: discovery failed.
     """
     look = ServedKindsLook(client)
@@ -155,14 +153,16 @@ class Discovery(Generic[S]):
             registration.close()
 
     def _note(self, change: Change[MetadataOnly]) -> None:
+        """Look again, and for a while, after a definition of the integration's groups changed."""
         definition = change.new or change.old
+        # The first list of definitions is no change: the look at the start covers it.
         if definition is None or change.initial:
             return
         if definition.metadata.name.partition(".")[2] in self._groups:
             self._poll_until = self._clock.monotonic() + SETTLING_SECONDS
             self._note_doubt()
             self._changed.set()
-            # While a definition is replaced, requests for its kind fail; from now on they may not.
+            # Requests for a kind fail while its definition is replaced; now they may succeed.
             self._manager.retry_informers(definition.metadata.name)
 
     def _note_doubt(self) -> None:
@@ -181,7 +181,7 @@ class Discovery(Generic[S]):
         return other_kinds
 
     async def _wait_for_other(self, kinds: S) -> S:
-        """Return the served kinds as soon as they are others, or no longer doubted."""
+        """Return the served kinds once they differ from `kinds`, or were doubted and confirmed."""
         self._is_absent, self._is_doubted = not self._suffices(kinds), False
         while True:
             while self._clock.monotonic() < self._poll_until:

@@ -82,6 +82,7 @@ class GoneAddresses(Generic[PoolT, SpaceT, ClaimT, AddressT]):
 
     def _keeps(self, claim: ClaimT, address: Key) -> bool:
         """Return whether a claim has the address of an IPAddress, or may still get it."""
+        # A claim that is being deleted without an address never gets one.
         if claim.metadata.terminating and not self._source.fields.holds(claim):
             return False
         return self._lines.recorded_address(claim) in {None, address}

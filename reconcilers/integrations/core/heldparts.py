@@ -1,4 +1,4 @@
-"""What objects of an integration hold of a pool, or are promised, as views show it."""
+"""The addresses of a pool that objects of an integration hold or are promised, for views."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class HeldPart:
 def list_open_promises(journal: Journal, find: Find[Object]) -> Iterator[Promise]:
     """Yield the promises that may still be written to their requests.
 
-    At any other version of its request, a promise was kept, or it is void: its ranges are held, or
-    free.
+    A promise names the version of its request. At any other version it was kept or is void, so
+    its ranges are held by the request or free.
 
     Args:
         find: returns the request of a holder, as it was read.

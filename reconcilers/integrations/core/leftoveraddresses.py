@@ -1,12 +1,12 @@
 """IPAddresses that were created for a claim, and that no promise and no claim names.
 
 A create has no precondition: a replica that froze before it created an IPAddress may create it
-when the address is another claim's by then. No status ever names it, because the claim has moved
-on. But it has a name, or an address, that others need.
+late, when the address belongs to another claim. No status ever names that IPAddress, because its
+claim has another address or none. But its name, or its address, may be needed by a claim.
 
-So it is deleted after a minute in which nothing named it, and only after live reads. The pool is
-read first, for its promises, and then the claim: a promise may become a status between the two,
-and not the other way round.
+So it is deleted once nothing has named it for a minute, and only after live reads. The pool is
+read first, for its promises, and then the claim. In this order no name is missed: a promise may
+become a status between the two reads, and a status never becomes a promise.
 """
 
 from collections.abc import Awaitable, Callable
@@ -25,11 +25,10 @@ AddressT = TypeVar("AddressT", bound=Object)
 
 
 class LeftoverAddresses(Generic[AddressT]):
-    """Remembers since when nothing is known to name which IPAddress, and deletes it in time.
+    """Remembers for each IPAddress since when nothing names it, and deletes it after a minute.
 
     Args:
         addresses: all IPAddresses of the kind.
-        clock: the time.
     """
 
     def __init__(self, addresses: Cache[AddressT], clock: Clock) -> None:
@@ -45,14 +44,14 @@ class LeftoverAddresses(Generic[AddressT]):
         is_unnamed: Callable[[], Awaitable[bool]],
         remove: Callable[[], Awaitable[None]],
     ) -> float:
-        """Delete an IPAddress that nothing names, if that has been so for a minute.
+        """Delete an IPAddress that nothing has named for a minute.
 
         Args:
-            is_unnamed: returns, by live reads, whether that is still so.
-            remove: deletes it.
+            is_unnamed: returns, by live reads, whether still nothing names the IPAddress.
+            remove: deletes the IPAddress.
 
         Returns:
-            In how many seconds to look again.
+            Seconds until the next check.
         """
         meta, now = address.metadata, self._clock.monotonic()
         since = self._since.setdefault(meta.uid, now)

@@ -1,4 +1,4 @@
-"""What a platform shows while watches keep its objects current."""
+"""The views of a platform's pools, while watches keep its objects current."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -59,12 +59,12 @@ def watch_resource(
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """A platform of which what is needed to show its pools is served.
+    """A platform whose kinds are served, as far as its views need them.
 
     Args:
-        watched: its kinds.
-        names: returns the pools that there are now, NetworkPools excepted, in order.
-        views: returns the views of the pools that are wanted, given what may not be read.
+        watched: the kinds whose objects change the views.
+        names: returns the existing pools of the platform in order, without NetworkPools.
+        views: returns the views of the wanted pools, given the kinds that may not be read.
     """
 
     watched: Sequence[WatchedResource[Object]]
@@ -84,11 +84,11 @@ class MakeInformer(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlatformSource:
-    """What a platform is watched by.
+    """What a platform needs to watch its objects.
 
     Args:
         informer: makes an informer of a kind with these indexes; the caller runs it.
-        networkpools: all NetworkPools, as others watch them.
+        networkpools: all NetworkPools, which the caller watches.
     """
 
     informer: MakeInformer
@@ -112,7 +112,7 @@ def watch_holders(
 
     Args:
         kind: of the pools.
-        pool_of: returns the pool that an object names; None for none of the kind.
+        pool_of: returns the pool that an object names; None if it names no pool of the kind.
     """
 
     def name_pool(holder: T) -> Iterable[PoolName]:

@@ -1,9 +1,9 @@
-"""Requests that a restore created, and whose IPAddresses it may create after them.
+"""Requests that a restore from a backup created before their IPAddresses.
 
-A backup has claims and IPAddresses in any order, and its claims have no status, so only the
-IPAddress shows which address a machine has. A claim that a client creates has no finalizer of
-ours; a claim that has it from its first version on was saved before. If no IPAddress is for such a
-claim, it gets no address for half a minute.
+A restore creates claims and IPAddresses in any order, and claims without status. So only the
+IPAddress shows which address a machine has. A client creates claims without our finalizer: a claim
+with the finalizer in its first version was restored. If such a claim has no IPAddress, it gets no
+address for half a minute, because the restore may still create its IPAddress.
 """
 
 from collections.abc import Callable, Iterable
@@ -21,10 +21,11 @@ RequestT = TypeVar("RequestT", bound=Object)
 
 
 def seconds_of_restore(address: ObjectMeta, now: datetime) -> float:
-    """Return for how many seconds an IPAddress is kept for a claim that may come yet."""
+    """Return how many more seconds an IPAddress without claim waits for a restored claim."""
     if address.creationTimestamp is None:
         return 0.0
     age = (now - address.creationTimestamp).total_seconds()
+    # A negative age comes from a clock that is behind: the wait could last for hours.
     return RESTORED_SECONDS - age if age >= 0 else 0.0
 
 

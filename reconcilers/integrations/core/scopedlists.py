@@ -1,9 +1,9 @@
-"""Lists for questions of a user, who may be allowed to read one namespace only.
+"""Lists for commands of a user who may be allowed to read one namespace only.
 
-A pool of the whole cluster hands out addresses to objects of every namespace. So what one
-namespace holds does not tell what is free, and everything is read wherever that is allowed: the
-namespace that a user names selects what is shown. What could not be read is noted, so that no
-answer passes it off as free.
+A cluster-scoped pool hands out addresses to objects of every namespace. So one namespace does not
+tell which addresses are free, and all namespaces are read where that is allowed. The namespace
+that a user names only selects what is shown. Kinds that could not be read are noted, so that no
+answer reports their addresses as free.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -93,7 +93,7 @@ class ScopedLists:
 
     Args:
         client: for the lists.
-        namespace: the one to fall back to; empty for none.
+        namespace: the one to read if all namespaces are forbidden; empty for none.
     """
 
     def __init__(self, client: "Client", namespace: str) -> None:

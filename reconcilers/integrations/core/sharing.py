@@ -1,4 +1,4 @@
-"""What the integrations that are on have to do with NetworkPools."""
+"""What the enabled integrations share of NetworkPools."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ class HoldersBeside:
     """What holds addresses of NetworkPools beside IPAllocations.
 
     Args:
-        integrations: those whose objects do.
-        claims: whether claims are served; None without their integration.
-        observed: what another allocator gave; None if none is observed.
+        integrations: the integrations whose objects hold addresses of NetworkPools.
+        claims: serves IPAddressClaims from NetworkPools; None if that integration is off.
+        observed: ranges that another allocator gave; None if no allocator is observed.
     """
 
     integrations: Sequence[SharesNetworkPools] = ()
@@ -31,7 +31,7 @@ class HoldersBeside:
     observed: ObservedRanges | None = None
 
     def joined_with(self, other: "HoldersBeside") -> "HoldersBeside":
-        """Return the holdings of this and another integration; only one of them serves claims."""
+        """Return the holders of both; `other` wins, but at most one of the two serves claims."""
         return HoldersBeside(
             [*self.integrations, *other.integrations],
             self.claims if other.claims is None else other.claims,
