@@ -346,13 +346,21 @@ class CapacityEvents:
         """The uids of pools all of whose history this process has seen."""
 
     def status_written(self, before: NetworkPool, after: NetworkPool) -> None:
-        """Record what a status write of the pool changed: now, or later if that is too soon."""
+        """Record the tiers that a status write of the pool crossed.
+
+        If the same crossing was recorded less than an interval ago, it is postponed.
+
+        Args:
+            before: the pool that the write replaced.
+            after: the pool as it was written.
+        """
         now, key = self._clock.now(), after.metadata.key
+        # No tier is shown before the first status write of a pool.
         if not any(find(before.status.conditions, tier) for tier in THRESHOLDS):
             self._seen_from_start[key] = before.metadata.uid
         for crossing in crossings(before.status.conditions, after.status.conditions):
-            last = self._last(before, crossing)
-            due = now if last is None else last + self._interval
+            last_recorded = self._last(before, crossing)
+            due = now if last_recorded is None else last_recorded + self._interval
             self._postponed.setdefault(key, {})[crossing] = max(due, now)
         self.record_due(after)
 
@@ -425,7 +433,11 @@ class PoolEvents:
         self.capacity = CapacityEvents(recorder, clock, interval)
 
     def status_written(self, before: NetworkPool, after: NetworkPool) -> None:
-        """Record what a write of a pool's status changed."""
+        """Record what a write of a pool's status changed.
+
+        That is: crossed tiers of utilization, another controller that began or stopped to write,
+        and other pools that began to hand out the same addresses.
+        """
         self.capacity.status_written(before, after)
         self.allocations.foreign_manager(before, after)
         self.allocations.overlapping(before, after)

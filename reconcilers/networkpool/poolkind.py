@@ -54,7 +54,7 @@ from reconcilers.networkpool.protocol import PassDecision, ServeAskers, blockers
 from reconcilers.networkpool.reading import PoolReader, keep_holdings
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
-    check_kinds,
+    raise_if_unknown_kinds,
 )
 from reconcilers.networkpool.statuswriter import PoolStatusWriter
 from reconcilers.networkpool.view import AllocationsView, NetworkPoolReading
@@ -183,6 +183,18 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     async def prepare(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome | None]:
+        """Do what comes before the choice; the first case that applies.
+
+        1. The pool is being deleted: continue the deletion; the pass ends.
+        2. Its spec is invalid: report that on the pool and its requests; the pass ends.
+        3. Another controller writes its statuses: report that likewise; the pass ends.
+        4. Otherwise the pass goes on.
+
+        The finalizer is added in all cases but the first.
+
+        Returns:
+            The pool as it was written last, and the outcome of the pass; None if it goes on.
+        """
         if pool.metadata.terminating:
             return await self._reconcile_deleted(pool)
         pool = await self._with_finalizer(pool)
@@ -190,10 +202,12 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
             self._specs.layouts(pool)
         except InvalidPool as invalid:
             return pool, await self._block_invalid(pool, invalid.messages)
-        last = self._allocations.read_cached(pool.metadata.key).holdings.last_foreign_write
-        other = self._foreign.of_pool(pool, last, self._clock.now())
-        if other is not None:
-            return pool, await self._block_foreign(pool, other)
+        cached_holdings = self._allocations.read_cached(pool.metadata.key).holdings
+        foreign_manager = self._foreign.of_pool(
+            pool, cached_holdings.last_foreign_write, self._clock.now()
+        )
+        if foreign_manager is not None:
+            return pool, await self._block_foreign(pool, foreign_manager)
         return pool, None
 
     async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
@@ -209,7 +223,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
             Behind: the journal names a kind that is not known, or it is not known what claims
                 hold. See `ClaimService`.
         """
-        check_kinds(pool)
+        raise_if_unknown_kinds(pool)
         claims = self._claims.served_from(pool)
         allocations = self._allocations.served_requests
         return (allocations,) if claims is None else (allocations, claims.served_requests)
@@ -448,22 +462,30 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
             pool: as it was written last; its conditions report why.
             reason: the same in one word, for logs.
             after: seconds until the next look at the pool; None if only a change calls for it.
-            why: the same for claims; empty if they are not told.
+            why: the same in a sentence, for the claims; empty to write nothing to claims.
         """
         report_wait = await self._allocations.report_block(
             pool, self._allocations.read_cached(pool.metadata.key)
         )
-        claim_wait = await self._tell_claims(pool, why) if why else None
+        claim_wait = await self._write_block_to_claims(pool, why) if why else None
         waits = (after, report_wait, claim_wait)
         return Blocked(
             reason, min((seconds for seconds in waits if seconds is not None), default=None)
         )
 
-    async def _tell_claims(self, pool: NetworkPool, why: str) -> float | None:
-        """Write on the claims that wait for a pool why it hands out nothing.
+    async def _write_block_to_claims(self, pool: NetworkPool, why: str) -> float | None:
+        """Write to the claims that wait for a pool why it hands out nothing.
+
+        The version of the pool is checked first, if a claim does not show the reason yet: another
+        replica may have read more and may serve the pool.
+
+        Args:
+            pool: as it was written last.
+            why: the reason, in a sentence.
 
         Returns:
-            In how many seconds to write claims whose write was refused; None without such.
+            In how many seconds to try claims again whose write the API server rejected; None if
+            there are none.
 
         Raises:
             Conflict: the pool has changed since it was read, so another replica may serve it.
@@ -510,7 +532,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
             self._events.allocations.unreadable(written, unreadable)
-        await self._tell_claims(written, str(unreadable))
+        await self._write_block_to_claims(written, str(unreadable))
         view = self._allocations.read_cached(written.metadata.key)
         return await self._allocations.report_block(written, view)
 
@@ -588,7 +610,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         count = blockers(journal, cached) + (0 if claims is None else claims.count_addresses(key))
         if count:
             return count, cached
-        check_kinds(pool)
+        raise_if_unknown_kinds(pool)
         claims = self._claims.served_from(pool)
         listed = await self._allocations.read_shared(pool)
         count = blockers(journal, listed)
@@ -618,23 +640,30 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     def _status_of_deleted(
         self, pool: NetworkPool, journal: Journal, view: AllocationsView, count: int
     ) -> dict[str, Any]:
-        """Return the status of a pool whose deletion waits: figures stay current as far as known.
+        """Return the status of a pool whose deletion waits; the first case that applies.
 
-        It has no journal: only a pass that hands out ranges drops promises. So the figures count
-        what objects of other kinds show, not what a journal of those kinds promises: how many of
-        these promises are over depends on what a replica has read, and two replicas would write
-        against each other.
+        1. Another controller writes it, or the allocations were not read up to the journal:
+           condition Ready alone.
+        2. Its spec is invalid: the status of an invalid pool, with this condition Ready.
+        3. What others than allocations hold is not known: condition Ready alone.
+        4. Otherwise: condition Ready and all figures.
+
+        The journal is not part of it: only a pass that hands out ranges drops promises. The
+        figures leave out promises to claims. How many of these are over depends on what a replica
+        has read, so two replicas would overwrite each other's figures.
 
         Args:
-            view: as this pass read them.
+            view: the allocations, as this pass read them.
             count: how many objects the deletion waits for.
         """
         now = self._clock.now()
-        of_claims = self._allocations.read_cached(pool.metadata.key).claims
-        if view.claims is None and of_claims is not None:
-            view = view.with_claims(of_claims)
+        cached_claims = self._allocations.read_cached(pool.metadata.key).claims
+        # A LIST of allocations shows no claims.
+        if view.claims is None and cached_claims is not None:
+            view = view.with_claims(cached_claims)
         waiting = status.waiting_for_holders(count, list_claimed(view))
         is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
+        # A view that lags behind the journal may lack holders, so its figures are not known.
         if is_foreign or view.position < journal.revisions.get(KIND, 0):
             return status.without_figures(pool, waiting, now)
         try:

@@ -135,14 +135,15 @@ def stored_kinds(pool: NetworkPool) -> set[str]:
     return of_promises.union(pool.status.revisions)
 
 
-def check_kinds(pool: NetworkPool) -> None:
-    """Check that a pool's journal names no kind that this version does not know.
+def raise_if_unknown_kinds(pool: NetworkPool) -> None:
+    """Raise if a pool's journal names a kind of requests that this version does not know.
 
-    Requests of such a kind may hold ranges, and promises to them would take up the journal. This
-    holds for a lost journal as well: a fence would drop these promises without voiding them.
+    Requests of such a kind may hold ranges that this version does not read, and promises to them
+    would never be settled. A lost journal counts as well: a fence would drop these promises
+    without voiding them.
 
     Raises:
-        Behind: the journal names another kind.
+        Behind: the journal names an unknown kind, so the pool waits for a version that knows it.
     """
     unknown = sorted(stored_kinds(pool) - KNOWN_KINDS)
     if unknown:
