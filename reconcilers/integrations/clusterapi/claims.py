@@ -202,7 +202,11 @@ class ClaimReconciler:
             return None
 
     async def _waiting(self, claim: IPAddressClaim, pool: ServedPool | None) -> Outcome:
-        """Say what keeps the claim's pool from serving it, if anything does."""
+        """Report in the claim's status why its pool serves no claim.
+
+        First, an IPAddress of the claim's name is handled: one of an earlier claim is released,
+        and the address of a restored one is recorded on this claim.
+        """
         key = claim.metadata.key
         address = None if self._hides_address(key) else self._caches.addresses.get(key)
         if address is not None and not (pool and is_paused(pool.metadata.annotations)):
@@ -232,19 +236,18 @@ class ClaimReconciler:
         await self._annotate(claim, restored)
 
     async def _annotate(self, claim: IPAddressClaim, restored: str | None) -> None:
-        """Write which address of a restore a claim has; None to remove that."""
+        """Record the address of a claim's restored IPAddress; None removes the record."""
         patch = {"metadata": {"annotations": {RESTORED_ADDRESS: restored}}}
         version = Version.from_object(claim)
         await self._client.patch(self._caches.claim_kind, version, patch)
 
     async def _of_earlier_claim(self, address: IPAddress, claim: IPAddressClaim) -> Outcome | None:
-        """Release the IPAddress of an earlier claim of this name; None if it is not one.
+        """Release the IPAddress of an earlier claim of this name; None if it is this claim's.
 
-        It may be of another pool than the claim, whose grace period counts.
-
-        One that can answer this claim is not released: its machine has the address, and the pass
-        over the pool gives it to this claim.
+        An IPAddress that can answer this claim is not released: a machine has its address, and
+        the pass over the pool gives the address to this claim.
         """
+        # Its own pool, not the claim's: that pool's grace period counts.
         pool = self._caches.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._held_back(address, pool)
@@ -252,6 +255,7 @@ class ClaimReconciler:
         if owner is None or not is_restored(address, claim) or not why_not(address, claim):
             return None
         live = await self._live(claim.metadata.key)
+        # The cache may show an older claim of the name; the live claim tells whose it is.
         if live is not None and live.metadata.uid != owner.uid:
             reason = "it belonged to an earlier claim of the same name"
             await self._release(address, pool, since=self._clock.now(), why=reason)
@@ -265,6 +269,7 @@ class ClaimReconciler:
         if pool is not None and is_paused(pool.metadata.annotations):
             return SETTLED
         address = await self._address_of(claim)
+        # Finalizers of others keep the claim; its address is released already, and may rest.
         if not has_finalizer(claim, CLAIM_FINALIZER):
             return await self._held_back(address, pool) if address is not None else SETTLED
         if address is None:
@@ -300,7 +305,8 @@ class ClaimReconciler:
     async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
         """Return the IPAddress of a claim's name, from the server if the cache shows none.
 
-        Another replica may have made it a moment ago, and nothing would look for it later.
+        Another replica may have created it a moment ago. Once the claim is gone, nothing would
+        release it.
         """
         key = claim.metadata.key
         address = self._caches.addresses.get(key)

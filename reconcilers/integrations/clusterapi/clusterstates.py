@@ -1,4 +1,4 @@
-"""Whether a Cluster lets anything be done about what belongs to it."""
+"""Whether a Cluster lets its claims and IPAddresses be served, or stops them."""
 
 from enum import Enum, auto
 
@@ -25,7 +25,7 @@ def find_cluster_state(clusters: Cache[Cluster] | None, key: Key | None) -> Clus
 
     Args:
         clusters: all Clusters; None where the kind is not served.
-        key: of the Cluster; None for an object without.
+        key: of the Cluster; None for an object without Cluster.
     """
     if key is None:
         return ClusterState.SERVED

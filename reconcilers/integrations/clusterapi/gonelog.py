@@ -58,10 +58,11 @@ class ContractGoneLines:
         )
 
     def _is_ours(self, gone: IPAddressClaim | IPAddress) -> bool:
-        """Return whether a pool that is served here is named; not of what moves to a cluster."""
+        """Return whether this replica logs the release of an object's address."""
         kind = kind_of(gone.spec.poolRef)
         if kind is None or kind.kind not in self._caches.pools:
             return False
+        # The object lives on in another cluster, and its address is not released.
         if DELETE_FOR_MOVE in gone.metadata.annotations:
             return False
         return self._works_on is None or self._works_on(pool_key(kind, gone))

@@ -1,7 +1,7 @@
 """The integration as a service: it begins when Cluster API's kinds are served.
 
-Each time something else is served, all informers and controllers of the integration are recreated
-for that: a new version of the kinds, a further kind of pool, Clusters at last.
+Whenever the served kinds change, all informers and controllers of the integration are recreated:
+for a new version of the kinds, another kind of pool, or Clusters that were installed later.
 """
 
 from collections.abc import Sequence
@@ -101,7 +101,10 @@ class ClusterApi(Integration[Served]):
         return work
 
     def _wait_for_second(self, present: Resource[Object], missing: Resource[Object]) -> None:
-        """Let NetworkPools hand out nothing: objects of the kind that is served hold addresses."""
+        """Stop NetworkPools from handing out addresses until both kinds are served.
+
+        Objects of the served kind may hold addresses, and the other kind would tell which.
+        """
         self._log.warning(
             "One of two kinds is not served by the API server: waiting for it",
             missing=missing.full_name,

@@ -37,13 +37,12 @@ PoolInformer = Informer[api.Pool] | Informer[NetworkPool]
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Which changes enqueue what.
+    """Builds the watches of the integration: which change enqueues which pools or claims.
 
     Args:
-        addresses: IPAddresses.
-        clusters: Clusters; None where they are not served.
-        gather: seconds that changes wait to be taken in by one pass over their pool.
-        pools: the pools by kind.
+        clusters: lists and watches Clusters; None where the kind is not served.
+        gather: seconds that changes wait, so that one pass over their pool handles several.
+        pools: lists and watches the pools, by kind.
         overlaps: announces pools whose overlaps with others have changed.
     """
 
@@ -73,7 +72,7 @@ class Watched:
             }
 
         def of_address(address: IPAddress) -> Iterable[Key]:
-            # It may be of another pool than the claim of its name, which it keeps waiting.
+            # Its name may block the claim of that name, whose pool may be another one.
             claim = self.caches.claims.get(address.metadata.key)
             waiting = list_pools_named(kind, claim) if claim is not None else ()
             return {*list_pools_named(kind, address), *waiting}
@@ -128,9 +127,9 @@ class Watched:
         return watches
 
     def _concerns_answer(self, change: Change[IPAddress]) -> bool:
-        """Return whether anything may have to be done about an IPAddress.
+        """Return whether an IPAddress may have to be repaired or released after a change.
 
-        Not when it was made just now, and lacks nothing, for a claim that exists.
+        It need not if it was just created for a claim that exists: it is complete then.
         """
         address = change.new
         if address is None or change.old is not None or not is_made_for_claim(address):
@@ -139,7 +138,7 @@ class Watched:
         return claim is None or claim.metadata.terminating
 
     def _pools_named_from(self, kind: Resource[ServedPool], key: Key) -> Iterable[Key]:
-        """Return the pools that an object may name whose pool cannot be decoded."""
+        """Return all pools of a kind that an object may name which cannot be decoded."""
         pools = (pool.metadata.key for pool in self.caches.pools[kind.kind])
         return [pool for pool in pools if can_name(kind, key.namespace, pool)]
 

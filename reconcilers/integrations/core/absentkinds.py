@@ -1,8 +1,8 @@
-"""When it is believed that kinds of claims are absent which the journal of a pool names.
+"""Decides when kinds of claims that the journal of a pool names count as absent.
 
-The kinds may just have come: another replica that sees them has made promises to their claims, and
-keeps them. So absence is believed only once what the journal says of the kinds has not changed for
-a time in which a look at what is served begins and ends in every replica.
+A kind that this replica does not see may have just been installed: another replica may see it,
+and promise addresses to its claims in the journal. So a kind counts as absent only once its part
+of the journal has not changed for long enough that every replica has looked at the served kinds.
 """
 
 from collections.abc import Hashable
@@ -18,7 +18,7 @@ ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
 
 
 class AbsentKinds:
-    """Remembers since when what the journals of pools say of kinds that are absent is the same.
+    """Remembers for each pool since when its journal says the same of the kinds not served.
 
     Promises to other kinds change a journal all the time, so they do not count.
 

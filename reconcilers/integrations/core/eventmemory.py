@@ -1,4 +1,4 @@
-"""What the last event about each object said, so that a state has one event, not one a pass."""
+"""Remembers the last event about each object, so that a state has one event, not one per pass."""
 
 from collections.abc import Container, Hashable
 from typing import Generic, TypeVar
@@ -24,8 +24,8 @@ class EventMemory(Generic[KeyT]):
 
         Args:
             key: of the object.
-            uid: of the object: one of the same name that was created again has no state yet.
-            state: what is compared.
+            uid: of the object; a recreated object has another uid, so its state is new.
+            state: reason and message, or anything else that makes another event necessary.
         """
         is_new = self._recorded.get(key) != (uid, state)
         self._recorded[key] = uid, state

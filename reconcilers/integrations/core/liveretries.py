@@ -1,4 +1,4 @@
-"""Passes over one object that begin again with the live object once it changed meanwhile."""
+"""Passes over one object that start again with the live object if it changed meanwhile."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -9,9 +9,9 @@ from controller.outcome import Again, Outcome
 
 T = TypeVar("T", bound=Object)
 ATTEMPTS = 3
-"""So often a pass begins anew before its key is queued again."""
+"""Attempts at a pass before its key is queued again."""
 RETRY = 1.0
-"""Seconds until then."""
+"""Seconds until a key is queued again."""
 
 
 async def retry_live(
@@ -19,7 +19,7 @@ async def retry_live(
     attempt: Callable[[T | None], Awaitable[Outcome]],
     read_live: Callable[[], Awaitable[T | None]],
 ) -> Outcome:
-    """Return the outcome of a pass over an object, the live one if the cache is behind.
+    """Return the outcome of a pass over an object; repeat it with the live one if it is stale.
 
     Args:
         obj: as the cache shows it; None if the cache shows none.
