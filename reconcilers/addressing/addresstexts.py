@@ -6,11 +6,14 @@ from functools import lru_cache
 from allocator import AddressRange, AllocatorError
 
 LONGEST = 128
-"""Of the texts that are kept: a longer one is no range. Tenants write texts of 256 KiB."""
+"""The longest text that is parsed and cached.
+
+A longer text is no range, and tenants may write texts of 256 KiB, which must not fill the caches.
+"""
 
 
 def parse_ends(start: str, end: str) -> AddressRange | None:
-    """Return the range from `start` to `end`, or None if that is no range."""
+    """Return the range from `start` to `end`; None if they cannot be parsed as a range."""
     return None if max(len(start), len(end)) > LONGEST else _parse_ends(start, end)
 
 

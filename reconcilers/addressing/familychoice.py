@@ -107,7 +107,11 @@ def _choose(
     pool: NetworkPool,
     available: Sequence[Family],
 ) -> FamilyChoice:
-    """Return the families to take, in order; raise AllocatorError if the pool lacks one."""
+    """Return the families to take, in order: the named ones, then the others of the pool.
+
+    Raises:
+        AllocatorError: the pool lacks a family, or the request contradicts itself.
+    """
     policy, name = policy or SINGLE_STACK, pool.metadata.name
     if policy not in _POLICIES:
         raise InvalidRequest(f"ipFamilyPolicy {policy!r} must be one of {', '.join(_POLICIES)}")
@@ -129,7 +133,11 @@ def _choose(
 
 
 def _list_named_families(spec: IPAllocationSpec | Networking) -> list[tuple[str, Family]]:
-    """Return the families in ipFamilies, with the fields that name them."""
+    """Return the families in ipFamilies, each with the field that names it.
+
+    Raises:
+        InvalidRequest: an entry is neither IPv4 nor IPv6.
+    """
     families: list[tuple[str, Family]] = []
     for number, word in enumerate(spec.ipFamilies):
         if word not in FAMILIES_BY_NAME:

@@ -73,8 +73,10 @@ def _take_families(
         try:
             new = _take_family(pool, allocation, space=by_family[family], pinned=pins.get(family))
         except AllocatorError as refused:
+            # PreferDualStack: the first family alone will do.
             if ranges and not choice.second_required:
                 break
+            # The caller takes ranges for other requests in the same trial.
             for unused in reversed(taken_ranges):
                 by_family[unused.family].undo_take(unused)
             if not allocation.spec.names_families:
@@ -88,7 +90,11 @@ def _take_families(
 def _take_family(
     pool: NetworkPool, allocation: IPAllocation, space: Space, pinned: AddressRange | None
 ) -> AddressRange:
-    """Take the range of one family."""
+    """Take the range of one family: the pinned one, an aligned block, or a count of addresses.
+
+    Raises:
+        AllocatorError: the family has no such range free; nothing is taken.
+    """
     if pinned is not None:
         return space.pin(pinned)
     prefix = allocation.spec.prefixLength

@@ -31,7 +31,7 @@ def parse_first_pin(allocation: IPAllocation) -> AddressRange | None:
 def count_requested(allocation: IPAllocation, pool: NetworkPool) -> int:
     """Return how many addresses an allocation asks for of each family that is not pinned.
 
-    With a prefix length that the pool's family does not have it asks for nothing.
+    It is 0 if the prefix length is longer than an address of the family.
     """
     spec, prefix = allocation.spec, allocation.spec.prefixLength
     if prefix is None:

@@ -9,7 +9,7 @@ from reconcilers.api.networkpool import Assignment
 def find_held_range(allocation: IPAllocation) -> AddressRange | None:
     """Return the range in the allocation's status, in whatever phase; None if it holds none.
 
-    A status with a cidr but without start and end that make sense, as some writers leave it, holds
+    If start and end cannot be parsed, the range is that of `status.cidr`: some writers leave only
     that.
     """
     status = allocation.status
@@ -37,7 +37,7 @@ def list_held_ranges(allocation: IPAllocation) -> tuple[AddressRange, ...]:
 
 
 def _as_ipv4(held_range: AddressRange | None) -> AddressRange | None:
-    """Return a range that is written as ::ffff:a.b.c.d as the IPv4 addresses that it is of."""
+    """Return the IPv4 range of a range that is written as ::ffff:a.b.c.d; others unchanged."""
     return None if held_range is None else held_range.in_family(4) or held_range
 
 

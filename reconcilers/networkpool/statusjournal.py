@@ -169,7 +169,10 @@ def count_promises(pool: NetworkPool) -> int:
 
 
 def memory(pool: NetworkPool) -> int | None:
-    """Return the revision of IPAllocations in a pool's journal; None if it has no memory."""
+    """Return the revision of IPAllocations in a pool's journal; None without a revision.
+
+    Without it the pool does not know which promises to allocations were made before.
+    """
     return STATUS_JOURNALS.read(pool).revisions.get(KIND)
 
 
@@ -224,7 +227,7 @@ def _parse(namespace: str, assignment: Assignment) -> Promise | None:
 
 
 def _without_words(promise: Promise) -> tuple[object, ...]:
-    """Return all of a promise but how its ranges were chosen."""
+    """Return the fields of a promise that other replicas rely on: all but `choice`."""
     return promise.kind, promise.key, promise.identity, promise.ranges
 
 

@@ -87,11 +87,11 @@ class AllocationsView:
         return replace(self, holdings=holdings, claims=claims.with_holdings(holdings))
 
     def at_version(self, promise: Promise) -> IPAllocation | None:
-        """Return the allocation of a promise if it still is what the promise names."""
+        """Return the allocation of a promise if it has the promised version; otherwise None."""
         return find_promised_version(promise, self.find(promise.holder))
 
     def current(self, key: Key, uid: str) -> IPAllocation | None:
-        """Return the allocation of this key if it is still the one with this uid."""
+        """Return the allocation of this key; None if it is gone or was recreated."""
         allocation = self.find(Holder(KIND, key))
         return allocation if allocation is not None and allocation.metadata.uid == uid else None
 

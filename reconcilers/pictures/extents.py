@@ -166,6 +166,7 @@ def list_extents(
 
 
 def _layers_of(held_addresses: Iterable[HeldAddresses], family: int) -> list[_Layer]:
+    """Return a layer for each range of one family that an object holds."""
     return [
         _Layer(entry.range.first, entry.range.last, entry.holder)
         for entry in held_addresses
@@ -230,5 +231,6 @@ def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
 
 
 def _joins(before: Extent, after: Extent) -> bool:
+    """Return whether two extents are neighbours that show the same, and so are one extent."""
     same = (before.state, before.holders, before.note) == (after.state, after.holders, after.note)
     return same and before.range.last + 1 == after.range.first

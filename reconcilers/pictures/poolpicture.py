@@ -202,7 +202,7 @@ class PoolFamily:
         return counts
 
     def at(self, address: str) -> Extent | None:
-        """Return the extent that has an address."""
+        """Return the extent that has an address; None if no extent has it."""
         return next((extent for extent in self.extents if extent.range.contains(address)), None)
 
     @property
