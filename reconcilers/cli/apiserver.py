@@ -47,29 +47,38 @@ def apiserver(
     collect_less_often()
     logs.configure_logs("console", "warning")
     path = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
+    # Before the server starts: a path that may not be overwritten ends the command at once.
     check_kubeconfig(path)
+    # A wrong token file is reported as a server that does not start.
     with start_problems():
-        tokens = _tokens(token_auth_file)
+        tokens = _read_tokens(token_auth_file)
     try:
         run_servers(partial(_serve, listen, data, tokens, path))
     except Interrupted:
         click.echo("stopped")
 
 
-def _tokens(path: Path | None) -> Any:
+def _read_tokens(path: Path | None) -> Any:
+    """Return the users of a token file, by token; empty if `path` is None.
+
+    Raises:
+        CommandProblem: the file cannot be read.
+        TokenFileError: a line of the file is wrong.
+    """
     if path is None:
         return {}
     try:
         return envtest().parse_token_file(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as wrong:
-        raise CommandProblem(f"--token-auth-file {path} cannot be read: {wrong}") from wrong
+    except (OSError, UnicodeDecodeError) as error:
+        raise CommandProblem(f"--token-auth-file {path} cannot be read: {error}") from error
 
 
 async def _serve(listen: str, data: Path | None, tokens: Any, path: Path) -> None:
+    """Serve the API until cancelled; write the kubeconfig to `path` and print how to use it."""
     async with envtest().serve(listen=listen, data=data, tokens=tokens) as server:
         write_kubeconfig(path, server.kubeconfig())
-        kept = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
-        click.echo(f"embedded Kubernetes API server on {server.url}; objects are {kept}\n")
+        storage = f"kept in {data}" if data else "forgotten at the end (--data keeps them)"
+        click.echo(f"embedded Kubernetes API server on {server.url}; objects are {storage}\n")
         click.echo(f"  export KUBECONFIG={path}")
         click.echo("  kubectl get namespaces\n")
         click.echo("Ctrl-C ends it.")

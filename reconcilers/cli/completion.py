@@ -17,7 +17,7 @@ from reconcilers.cli.main import cli
 FILES = 0
 """The shell completes names of files."""
 NOTHING_ELSE = 4
-"""The choices are all there are."""
+"""The shell completes nothing besides the printed choices."""
 FOLDERS = 16
 """The shell completes names of folders."""
 
@@ -27,9 +27,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words = list(sys.argv[1:] if arguments is None else arguments)
     items = choices(words[:-1], words[-1] if words else "")
     for item in items:
+        # Items of type file and dir have no value: the shell lists the files, by the directive.
         if item.type == "plain":
             click.echo(f"{item.value}\t{item.help}" if item.help else item.value)
-    click.echo(f":{_directive(items)}")
+    click.echo(f":{_choose_directive(items)}")
 
 
 def choices(before: list[str], incomplete: str) -> list[CompletionItem]:
@@ -37,7 +38,8 @@ def choices(before: list[str], incomplete: str) -> list[CompletionItem]:
     return ShellComplete(cli, {}, "kubectl ipam", "_IPAM").get_completions(before, incomplete)
 
 
-def _directive(items: Sequence[CompletionItem]) -> int:
+def _choose_directive(items: Sequence[CompletionItem]) -> int:
+    """Return the number that says what the shell completes besides the choices."""
     kinds = {item.type for item in items}
     if "file" in kinds:
         return FILES

@@ -1,11 +1,13 @@
 """Keeps pauses of the garbage collector short in a process that holds many objects.
 
-A full collection looks at every container there is, and the event loop stands meanwhile: with
-20,000 cached IPAllocations it takes more than a tenth of a second, again and again while they are
-listed and served. So what is still in use after a collection that took long is frozen: no later
-collection looks at it. It goes by its reference count, as nearly everything does. Only a cycle of
-frozen objects that falls out of use later stays. So nothing is frozen after a short collection,
-and every six hours all objects are thawed: the next full collection takes long, and frees these.
+A full collection visits every container object, and the event loop stops meanwhile. With 20,000
+cached IPAllocations it takes more than a tenth of a second, and there are many while the objects
+are listed and served. To *freeze* objects (`gc.freeze`) excludes them from later collections.
+All objects that are left after a long full collection are frozen.
+
+A frozen object is still freed when its reference count falls to zero. Only a cycle of frozen
+objects is not freed. Therefore nothing is frozen after a short collection, and every six hours all
+objects are thawed: the next full collection takes long, and frees such cycles.
 """
 
 import gc
@@ -16,15 +18,16 @@ from contextlib import contextmanager
 LONGEST_SECONDS = 0.01
 """CPU seconds that a full collection may take before what it leaves is frozen."""
 THAW_SECONDS = 6 * 3600.0
-"""Seconds after which frozen objects are looked at once more."""
+"""Seconds after which frozen objects are thawed."""
 _THRESHOLDS = (700, 10, 3)
-"""Python's own, but for full collections: they come after 3 of the second generation, not 10. So
-each looks at fewer objects, as those of before are frozen."""
+"""Python's defaults, except that a full collection follows after 3 collections of the second
+generation, not 10: it then visits fewer objects, because earlier objects are frozen."""
 _FULL = 2
+"""The generation of a full collection."""
 
 
 class Freezer:
-    """Freezes what a full collection leaves if the collection took long.
+    """Freezes all objects that are left after a full collection that took long.
 
     Args:
         cpu_time: returns the CPU seconds of the calling thread.
@@ -38,27 +41,37 @@ class Freezer:
     ) -> None:
         self._cpu_time = cpu_time
         self._monotonic = monotonic
-        self._begun = 0.0
+        self._cpu_time_at_start = 0.0
         self._thawed_at = monotonic()
 
     def note(self, phase: str, info: Mapping[str, int]) -> None:
-        """Note the start or the end of a collection, as `gc.callbacks` are called."""
+        """Handle the start or the end of a collection; a callback for `gc.callbacks`.
+
+        Args:
+            phase: "start" or "stop".
+            info: has the `generation` of the collection.
+        """
+        # Collections of young objects are short: only full ones are measured.
         if info["generation"] != _FULL:
             return
         now = self._monotonic()
         if phase == "start":
-            self._begun = self._cpu_time()
+            self._cpu_time_at_start = self._cpu_time()
         elif now - self._thawed_at >= THAW_SECONDS:
-            # Not before a collection: its callbacks begin when its generation is chosen already.
+            # At the end of a collection and not at its start: when the callbacks for the start
+            # run, Python has already chosen the generation.
             self._thawed_at = now
             gc.unfreeze()
-        elif self._cpu_time() - self._begun > LONGEST_SECONDS:
+        elif self._cpu_time() - self._cpu_time_at_start > LONGEST_SECONDS:
             gc.freeze()
 
 
 @contextmanager
 def short_collections() -> Iterator[None]:
-    """Freeze what is loaded, and what long collections leave; undo that in the end."""
+    """Freeze the loaded objects, and later those that long collections leave; undo it at the end.
+
+    Modules and classes are loaded by now and stay for the life of the process.
+    """
     note, thresholds = Freezer().note, gc.get_threshold()
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)

@@ -38,15 +38,21 @@ _FOLDER = click.Path(path_type=Path)
 
 
 def _duration(flag: str, name: str, **attributes: Any) -> Decorator[F]:
+    """Return an option for the field `name` of ManagerOptions, a number of seconds.
+
+    The option's default is the default of the field.
+    """
     return duration_option(flag, name, default=getattr(ManagerOptions(), name), **attributes)
 
 
 def _bind(flag: str, name: str, default: str, endpoint: str) -> Decorator[F]:
+    """Return an option for the address at which an endpoint is served."""
     sentence = f"Serve {endpoint} at this address; 0 turns it off."
     return option(flag, name, default=default, metavar="HOST:PORT", help=sentence)
 
 
 def _certificate(flag: str, endpoint: str) -> Decorator[F]:
+    """Return an option for the folder with the TLS certificate and key of an endpoint."""
     sentence = (
         f"Read tls.crt and tls.key for {endpoint} from this folder; without it, the controller"
         " makes a certificate that clients do not trust."
@@ -57,7 +63,8 @@ def _certificate(flag: str, endpoint: str) -> Decorator[F]:
 def manager_options(function: F) -> F:
     """Give a command the options that `manager_settings` reads.
 
-    Those that are a field of ManagerOptions or SelfSigned are called as it is.
+    An option for a field of ManagerOptions or SelfSigned has the name of that field, because
+    `manager_settings` copies values by name.
     """
     return with_options(
         function, _election_options, _metrics_options, _page_options, _grace, _webhook_options
@@ -211,27 +218,35 @@ def log_options(function: F) -> F:
 
 
 def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOptions:
-    """Return the values of `manager_options` in the form that the manager takes.
+    """Return the values of `manager_options` as the options of a manager.
 
     Args:
-        values: of the options.
-        namespace: of the lease, and of the webhooks' Service if it has no other.
+        values: the values of the options, by name.
+        namespace: the namespace of the lease, and of the webhooks' Service and Secret if
+            --webhook-service-namespace is absent.
     """
+    # --diagnostics-address replaces both --metrics-bind-address and --metrics-secure.
     if values["diagnostics"]:
         secure = not values["insecure"]
         values = {**values, "metrics_bind": values["diagnostics"], "metrics_secure": secure}
-    port, within = values["webhook_port"], values["webhook_service_namespace"] or namespace
+    port = values["webhook_port"]
+    webhook_namespace = values["webhook_service_namespace"] or namespace
     return ManagerOptions(
         lease_namespace=namespace,
         lease_name=LEASE_NAME,
         webhook_bind=f":{port}" if port else "",
-        webhook_self_signed=SelfSigned(**_fields(SelfSigned, values) | {"namespace": within}),
-        **_fields(ManagerOptions, values),
+        webhook_self_signed=SelfSigned(
+            **_select_fields(SelfSigned, values) | {"namespace": webhook_namespace}
+        ),
+        **_select_fields(ManagerOptions, values),
     )
 
 
-def _fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values that are fields of a dataclass; folders as text, empty for none."""
+def _select_fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that have the name of a field of a dataclass.
+
+    A folder becomes a text, which is empty if the option is absent.
+    """
     values_of_fields = {
         field.name: values[field.name] for field in fields(model) if field.name in values
     }
@@ -242,23 +257,27 @@ def _fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configure_logs(values: Mapping[str, Any]) -> logs.Format:
-    """Send the logs to stderr as the options say; return in which format."""
-    form: logs.Format = "console" if sys.stderr.isatty() else "json"
-    asked = values["log_format"]
-    chosen: logs.Format = form if asked == "auto" else asked
-    logs.configure_logs(chosen, values["log_level"])
-    return chosen
+    """Send the logs to stderr as the options say; return the format."""
+    automatic_format: logs.Format = "console" if sys.stderr.isatty() else "json"
+    requested_format = values["log_format"]
+    log_format: logs.Format = automatic_format if requested_format == "auto" else requested_format
+    logs.configure_logs(log_format, values["log_level"])
+    return log_format
 
 
 @contextmanager
 def last_error_logged(output: logs.Format) -> Iterator[None]:
-    """Log in JSON what ends the process, if logs are JSON; the command line prints it otherwise.
+    """Log the error that ends the process, if logs are JSON; else let the command line print it.
 
-    Log collectors drop lines that are no JSON, and the last line says why a pod restarts.
+    Log collectors drop lines that are not JSON, and the last line says why a pod restarts.
+
+    Raises:
+        Exit: the error is logged; has the exit code of the error.
     """
     try:
         yield
     except (click.exceptions.Exit, click.Abort):
+        # Exit and Abort end a command on purpose: they are not errors.
         raise
     except Exception as error:
         if output != "json":

@@ -89,15 +89,18 @@ def draw(
         raise click.UsageError("--svg and --html cannot be combined: choose one of them")
 
     where = build_scope(values)
+    # If all names are of one namespace, only that namespace is read: a user who may read one
+    # namespace alone needs no -n beside NAMESPACE/NAME.
     read_from = replace(where, namespace=where.namespace or namespace_in(names))
 
     def as_text(all_objects: Objects) -> str:
+        """Return the pictures of the selected pools, one below the other."""
         with progress("drawing"):
-            pools = _pools(all_objects.within(where.namespace), names, values["datacenter"])
+            pools = _select_pools(all_objects.within(where.namespace), names, values["datacenter"])
             texts = (
                 drawing.draw_family(pool, block, output)
                 for pool in count_progress(pools)
-                for block in _blocks(pool, family)
+                for block in _select_families(pool, family)
             )
             return join_tables(*texts) or f"no addresses of IPv{family} were found\n"
 
@@ -112,16 +115,17 @@ def draw(
     report_unreadable(all_objects, NETWORK_POOL, where.namespace)
     objects = all_objects.within(where.namespace)
     with progress("drawing"):
-        pools = _pools(objects, names, values["datacenter"])
+        pools = _select_pools(objects, names, values["datacenter"])
         if family:
-            blocks = [(pool, _blocks(pool, family)) for pool in pools]
-            pools = [replace(pool, families=kept) for pool, kept in blocks if kept]
-        picture = _svg(objects, pools) if svg else ""
+            # A pool without addresses of the family is left out.
+            blocks = [(pool, _select_families(pool, family)) for pool in pools]
+            pools = [replace(pool, families=selected) for pool, selected in blocks if selected]
+        picture = _draw_svg(objects, pools) if svg else ""
         if html:
             documents = chain.from_iterable(map(build_pool_documents, count_progress(pools)))
             picture = build_page(build_page_state(objects, datetime.now(UTC), documents))
     if where_to := svg or html:
-        _write(where_to, picture)
+        _write_picture(where_to, picture)
     else:
         show(
             output,
@@ -131,16 +135,16 @@ def draw(
         )
 
 
-def _pools(objects: Objects, names: Sequence[str], datacenter: str) -> list[PoolPicture]:
-    """Return the pools that are asked for.
+def _select_pools(objects: Objects, names: Sequence[str], datacenter: str) -> list[PoolPicture]:
+    """Return the pools that the arguments select; an IPAMPool has a picture for each datacenter.
 
     Args:
-        objects: what was read.
-        names: of the pools; empty for all.
-        datacenter: the one of IPAMPools; empty for all pools.
+        objects: the objects of the cluster or of the files.
+        names: the names of pools, as the user wrote them; empty for all pools.
+        datacenter: a datacenter of IPAMPools; empty for all pools.
 
     Raises:
-        CommandProblem: there is none.
+        CommandProblem: no pool is selected.
     """
     pools = selected_pools(objects, names)
     if not pools:
@@ -151,13 +155,19 @@ def _pools(objects: Objects, names: Sequence[str], datacenter: str) -> list[Pool
     return parts
 
 
-def _blocks(pool: PoolPicture, family: str | None) -> list[PoolFamily]:
-    """Return the families of a pool, or the one that is asked for."""
+def _select_families(pool: PoolPicture, family: str | None) -> list[PoolFamily]:
+    """Return the families of a pool; with `family` ("4" or "6"), only that one if it has it."""
     return [block for block in pool.families if family is None or str(block.family) == family]
 
 
-def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
+def _draw_svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
+    """Return the picture of a pool with one family as SVG.
+
+    Raises:
+        CommandProblem: `pools` have no family or several families, or the family has a fault.
+    """
     blocks = [(pool, block) for pool in pools for block in pool.families]
+    # An SVG file has one picture.
     if len(blocks) != 1:
         known = ", ".join(
             f"{full_name(pool.name)}{f' in {pool.part}' if pool.part else ''} of {block.label}"
@@ -176,7 +186,8 @@ def _svg(objects: Objects, pools: Sequence[PoolPicture]) -> str:
     return picture_as_svg(pool.title, block, number_looks(objects))
 
 
-def _write(where: Path, page: str) -> None:
+def _write_picture(where: Path, page: str) -> None:
+    """Write a picture or a page to a file, or to standard output if `where` is `-`."""
     if str(where) == "-":
         click.echo(page, nl=False)
         return

@@ -90,10 +90,14 @@ Exit code:
 
 @dataclass(frozen=True, slots=True)
 class PlanOutcome:
-    """The outcome: all objects as they would be, and the allocations `before`, as they were.
+    """The outcome of a plan.
 
-    `others` is what requests of other platforms' kinds get, and `unreadable` names the objects of
-    which it is not known what they hold.
+    Args:
+        planned: all objects as the controllers would leave them.
+        before: the allocations of the input, by key.
+        changed: the pools that differ after the plan.
+        others: what each request of another platform's kind gets.
+        unreadable: the objects that cannot be read, as `KIND KEY`; what they hold is unknown.
     """
 
     planned: PlannedObjects
@@ -103,7 +107,7 @@ class PlanOutcome:
     unreadable: Sequence[str] = ()
 
     def list_served(self) -> Iterator[IPAllocation]:
-        """Yield the allocations that get a range by this plan."""
+        """Yield the allocations that have a range after the plan and had none before."""
         for allocation in self.planned.allocations:
             has_range = statusranges.find_held_range(allocation) is not None
             if has_range and not was_served(allocation, self.before):
@@ -119,8 +123,8 @@ def work_out(
 ) -> PlanOutcome:
     """Work out how controllers with these settings would leave manifests, at the time `now`.
 
-    What is wrong among the manifests is added to `findings`. For each of `sizes`, it is counted
-    how many more tenants of that size fit.
+    Faults of the manifests are added to `findings`. For each of `sizes`, the outcome counts how
+    many more tenants of that size fit.
     """
     namespace = settings.namespace
     given_pools = [manifest.object for manifest in manifests.pools]
@@ -128,10 +132,12 @@ def work_out(
     platform_views = views.from_manifests(manifests.others, namespace, pools=pools, now=now)
     audit = Audit(manifests, findings, settings=settings, spaces=platform_views.spaces)
     audit.run()
-    audit.references(_provider_finder(manifests, namespace))
+    audit.references(_make_provider_finder(manifests, namespace))
     for trouble in platform_views.troubles:
+        # Only troubles of the input are findings: what requests get is in the outcome.
         if trouble.kind in {HOST_BITS, POOLS_OVERLAP, UNREADABLE}:
             name = f"{trouble.subject} {trouble.key}"
+            # The sentence about an unreadable object goes on after its name: "... cannot be read".
             separator = " " if trouble.kind == UNREADABLE else ": "
             findings.add(trouble.severity, f"{name}{separator}{trouble.sentence}")
     server = run_controllers(manifests, settings, now)
@@ -147,7 +153,7 @@ def work_out(
         sizes=sizes,
         most=settings.pool.max_addresses,
         also_held=(platform_views.held, after.held),
-        find_supply=_supply_finder(manifests, platform_views, settings.pool.namespaces),
+        find_supply=_make_supply_finder(manifests, platform_views, settings.pool.namespaces),
     )
     others = views.outcomes(
         manifests.others, planned.stored, namespace=namespace, pools=pools, now=now
@@ -164,7 +170,7 @@ def work_out(
     return PlanOutcome(planned, before, changed=changed, others=others, unreadable=unreadable)
 
 
-def _provider_finder(
+def _make_provider_finder(
     manifests: Manifests, namespace: str
 ) -> Callable[[TenantCluster], ProviderConfig | None]:
     """Return a function that finds the ProviderConfig of a TenantCluster in the input."""
@@ -178,10 +184,14 @@ def _provider_finder(
     )
 
 
-def _supply_finder(
+def _make_supply_finder(
     manifests: Manifests, platform_views: Views, namespaces: Sequence[str]
 ) -> Callable[[NetworkPool], PoolSupply]:
-    """Return a function that tells whether a pool hands out what it has free."""
+    """Return a function that returns whether a pool hands out its free addresses.
+
+    A pool hands out nothing while it is being deleted, while its namespace is excluded, or while
+    an object that may hold its addresses cannot be read. Only the last case has a reason.
+    """
     allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     allocations.replace([], 0, manifests.unreadable_of(IP_ALLOCATION.kind))
 
@@ -202,7 +212,7 @@ def size(written_size: str) -> Size:
     """Parse the size `NODES+LB`.
 
     Raises:
-        BadParameter: it means none.
+        BadParameter: the text is not of that form, or a number is too large.
     """
     nodes, plus, balancers = written_size.partition("+")
     counts = [int(part) for part in (nodes, balancers) if part.isascii() and part.isdecimal()]
@@ -250,7 +260,7 @@ def plan(
     """Work out what the objects in manifests would get, and how full the pools would be then."""
     findings = Findings()
     now = datetime.now(UTC)
-    settings = _settings(**limits)
+    settings = _build_settings(**limits)
     with progress("reading files"):
         manifests = read_manifests(
             filename, namespace=settings.namespace, now=now, findings=findings, recursive=recursive
@@ -265,6 +275,7 @@ def plan(
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
+    # Programs get a document in any case; for people the finding says that there is nothing.
     if all_manifests or output not in {"table", "wide"}:
         planned, before, changed = outcome.planned, outcome.before, outcome.changed
         others = outcome.others
@@ -282,7 +293,7 @@ def plan(
             ],
             as_text=lambda: join_tables(
                 render(planned, before, changed=changed, form=output) if manifests.every() else "",
-                fit_table(_OTHERS, others, output),
+                fit_table(_OTHER_COLUMNS, others, output),
                 _describe_unreadable(outcome.unreadable),
             ),
         )
@@ -301,18 +312,19 @@ def _describe_unreadable(names: Sequence[str]) -> str:
     return wrap_line(line, GAP)
 
 
-_OTHERS: Sequence[TableColumn[Planned]] = [
+_OTHER_COLUMNS: Sequence[TableColumn[Planned]] = [
     TableColumn(head, value, wraps=value is PLAN_COLUMNS[-1][1]) for head, value in PLAN_COLUMNS
 ]
 
 
-def _settings(
+def _build_settings(
     *,
     namespace: str,
     max_pool_addresses: int,
     pool_namespaces: tuple[str, ...],
     backfill_node_allocations: bool,
 ) -> Settings:
+    """Return the controllers' settings: the options of `plan`, and else the defaults."""
     base = Settings(namespace=namespace)
     return replace(
         base,

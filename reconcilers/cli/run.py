@@ -56,11 +56,16 @@ def run(kubeconfig: Path | None, context: str | None, **values: Any) -> None:
 
 
 def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str, Any]) -> None:
-    """Run the controllers; raise CommandProblem if the settings are wrong or the lease is lost."""
+    """Run the controllers until a signal.
+
+    Raises:
+        CommandProblem: a setting is wrong, or the controllers ended, as with a lost lease.
+    """
     try:
         chosen = check_names(build_settings(values))
         options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
+        # Before anything starts: two options with one address are reported by name.
         check_listeners(
             {
                 "--metrics-bind-address": parse_bind(options.metrics_bind, "metrics bind address"),
@@ -73,28 +78,36 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
         )
         page = (bind, str(values["ui_cert_dir"] or "")) if bind else None
         with short_collections():
-            anyio.run(_run, kubeconfig, context, options, chosen, page)
+            anyio.run(_run_controllers, kubeconfig, context, options, chosen, page)
     except (ConfigurationError, UnexpectedEnd) as problem:
         raise CommandProblem(str(problem)) from problem
 
 
-async def _run(
+async def _run_controllers(
     kubeconfig: Path | None,
     context: str | None,
     options: ManagerOptions,
     chosen: Settings,
     page: tuple[Bind, str] | None,
 ) -> None:
+    """Connect to the cluster, and run the manager with all controllers until a signal.
+
+    Args:
+        page: where the page is served, and the folder of its certificate (empty for none); None
+            serves no page.
+    """
     async with open_transport(kubeconfig, context, user_agent=names.COMPONENT) as transport:
         clock = SystemClock()
         manager = Manager(transport, clock=clock, options=options)
         tenants = assemble(manager, clock, chosen)
         if page is not None:
+            # Imported here, because by default no page is served.
             from reconcilers.wiring.page import add_page
 
             add_page(manager, transport, *page, chosen.integration)
         try:
             await run_until_signal(manager)
         finally:
+            # Shielded, because a cancelled task could not close the connections to tenants.
             with anyio.CancelScope(shield=True):
                 await tenants.aclose()

@@ -89,6 +89,11 @@ def file_options(sentence: str, *, required: bool = False) -> Callable[[F], F]:
 
 
 def _scope_options(sentence: str) -> Callable[[F], F]:
+    """Return the options that select what is read: a cluster or files, and namespaces.
+
+    Args:
+        sentence: the help of -n.
+    """
     all_namespaces = option(
         *("-A", "--all-namespaces"),
         is_flag=True,
@@ -101,12 +106,12 @@ def _scope_options(sentence: str) -> Callable[[F], F]:
 
 
 def scope_options(function: F) -> F:
-    """Give a command that shows objects the options that `cluster.objects.scope` reads."""
+    """Give a command that shows objects the options that `cluster.objects.build_scope` reads."""
     return _scope_options(SHOWN_NAMESPACE)(function)
 
 
 def named_scope_options(function: F) -> F:
-    """Give a command that takes the name of an object the options that `scope` reads."""
+    """Give a command that takes a name the options of `scope_options`; the help of -n differs."""
     return _scope_options(NAMED_NAMESPACE)(function)
 
 
@@ -144,7 +149,7 @@ def listen_option(default: str, sentence: str) -> Callable[[F], F]:
     """Return the option --listen.
 
     Args:
-        default: HOST:PORT.
+        default: HOST:PORT if the option is absent.
         sentence: what is served, for --help.
     """
     return option(
@@ -173,8 +178,8 @@ def server_options(written: str, name: str) -> Callable[[F], F]:
     """Return the options --data and --kubeconfig of commands that start API servers.
 
     Args:
-        written: what the kubeconfig is, for --help.
-        name: the name of its file if --kubeconfig is absent.
+        written: what is written to --kubeconfig, for --help.
+        name: the name of the file if --kubeconfig is absent.
     """
     data = option(
         "--data",

@@ -71,6 +71,7 @@ def status(
     """
     where = build_scope(values)
     if watch:
+        # A watch shows the watched objects alone, without live reads of controllers and tenants.
         follow(
             where,
             output,
@@ -81,39 +82,46 @@ def status(
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
     controllers: AreaState | None = None
-    more: list[Finding] = []
+    live_findings: list[Finding] = []
     if where.files:
         objects = read_all(where)
     else:
-        objects, controllers, more = in_cluster(
+        objects, controllers, live_findings = in_cluster(
             where,
             "reading the cluster's objects",
-            lambda client: _read(client, where, controller_namespace, tenants=tenants),
+            lambda client: _read_live(client, where, controller_namespace, tenants=tenants),
         )
         report_not_read(objects)
     note_empty_namespace(objects, where.namespace)
-    status_page = build_status_page(objects, where.namespace, controllers=controllers, more=more)
+    status_page = build_status_page(
+        objects, where.namespace, controllers=controllers, more=live_findings
+    )
     show(
         output,
         lambda: build_report(
             "Status",
             areas=map(asdict, status_page.areas),
-            findings=(_document(finding) for finding in status_page.findings),
+            findings=(_build_document(finding) for finding in status_page.findings),
         ),
         object_names=list_subject_names(status_page.findings),
         as_text=lambda: status_page.as_text(output),
     )
-    # What may not be read counts as a warning.
+    # Objects that the user may not read count as a warning: they may have problems.
     is_partial = ctx.meta.get(NOT_READ) or any(
         area.state == "unknown" for area in status_page.areas
     )
     ctx.exit(status_page.exit_code or (EXIT_WARNING if is_partial else 0))
 
 
-async def _read(
+async def _read_live(
     client: Any, where: ReadingScope, controller_namespace: str, *, tenants: bool
 ) -> tuple[Objects, AreaState, list[Finding]]:
-    """Return the objects, the state of the controllers, and what only live reads show."""
+    """Return the objects, the state of the controllers, and the findings of live reads.
+
+    Args:
+        tenants: whether the API servers and load balancers of tenants are read, too.
+    """
+    # Imported here, because `status` on files does not need it.
     from reconcilers.health.controllers import read_controllers
 
     objects = await read_objects(client, where.namespace, required=(TENANT_CLUSTER,))
@@ -128,8 +136,8 @@ async def _read(
     return objects, state, findings
 
 
-def _document(finding: Finding) -> dict[str, Any]:
-    """Return a finding for programs."""
+def _build_document(finding: Finding) -> dict[str, Any]:
+    """Return a finding as JSON and YAML have it; `since` is absent if it is unknown."""
     document = {
         "severity": finding.severity,
         "kind": finding.kind,

@@ -44,14 +44,16 @@ def ui(
         bind = parse_bind(listen, "the page")
         if bind is not None:
             check_loopback(bind)
-    except ConfigurationError as wrong:
-        raise click.BadParameter(str(wrong), param_hint="--listen") from wrong
+    except ConfigurationError as error:
+        raise click.BadParameter(str(error), param_hint="--listen") from error
+    # parse_bind returns None for 0, which turns an endpoint off; this command is that endpoint.
     if bind is None:
         raise click.BadParameter(
             "0 turns the page off: name a loopback address and a port", param_hint="--listen"
         )
     where = ReadingScope(kubeconfig, context, namespace)
-    # A cluster that cannot be read is said so at once; later the page says so, and goes on.
+    # Read once before serving: a cluster that cannot be read ends the command here. If it cannot
+    # be read later, the page reports that and stays.
     objects = in_cluster(
         where,
         "reading the cluster's objects",
@@ -60,8 +62,8 @@ def ui(
     report_not_read(objects)
     try:
         run_until_interrupted(partial(_serve, where, bind, opens, objects.all_not_read))
-    except ConfigurationError as wrong:
-        raise CommandProblem(str(wrong)) from wrong
+    except ConfigurationError as error:
+        raise CommandProblem(str(error)) from error
     except Interrupted:
         click.echo("stopped")
 
@@ -69,9 +71,15 @@ def ui(
 async def _serve(
     where: ReadingScope, bind: Bind, opens: bool, not_read: Sequence[NotRead]
 ) -> None:
-    asked = where.kubeconfig, where.context
+    """Serve the page until cancelled; print its URL.
+
+    Args:
+        opens: whether the browser is started.
+        not_read: the LISTs that the user may not read, which are not watched.
+    """
     clock = SystemClock()
-    async with open_transport(*asked, user_agent="butler-ipam") as transport:
+    connecting = open_transport(where.kubeconfig, where.context, user_agent="butler-ipam")
+    async with connecting as transport:
         watched = PageInformers.over(
             transport,
             clock,
@@ -81,5 +89,6 @@ async def _serve(
         async with serve_local_page(transport, clock, bind=bind, watched=watched) as url:
             click.echo(f"the map is at {url}\nCtrl-C ends it.")
             if opens:
+                # In a thread, because a text browser returns only when it is closed.
                 await anyio.to_thread.run_sync(webbrowser.open, url)
             await anyio.sleep_forever()

@@ -35,7 +35,7 @@ from reconcilers.configuration.settings import Settings
 
 TENANT = "tenant"
 DEFAULT_CLUSTER = Key("team-a", "sandbox")
-"""The TenantCluster that the tenant's API server is, where no sample names one."""
+"""The TenantCluster of the tenant's API server, if no sample has the load balancer."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _KUBECONFIG = "platform.kubeconfig"
 
@@ -71,78 +71,104 @@ def up(
     logs.configure_logs("console", log_level)
     place = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
+    # Before the servers start: a path that may not be overwritten ends the command at once.
     for path in (place, tenant_place):
         check_kubeconfig(path)
     samples = documents("samples") if with_samples else []
     try:
-        run_servers(partial(_up, data, (place, tenant_place), samples, load_balancer))
+        run_servers(partial(_serve_platform, data, (place, tenant_place), samples, load_balancer))
     except Interrupted:
         click.echo("stopped")
 
 
-async def _up(
-    data: Path | None, places: tuple[Path, Path], samples: Sequence[Manifest], provider: str
+async def _serve_platform(
+    data: Path | None,
+    kubeconfig_paths: tuple[Path, Path],
+    samples: Sequence[Manifest],
+    provider: str,
 ) -> None:
+    """Run the platform until cancelled; write the kubeconfigs, apply the samples, print both.
+
+    Args:
+        data: the folder that keeps the objects; None keeps them in memory.
+        kubeconfig_paths: where the kubeconfigs of the platform and of the tenant go.
+        samples: the manifests to apply.
+        provider: the load balancer of tenants, as a TenantCluster names it.
+    """
     click.echo(announcement(provider))
-    cluster = _first_cluster(samples, provider) or DEFAULT_CLUSTER
+    cluster = _find_first_cluster(samples, provider) or DEFAULT_CLUSTER
     controllers = {names.COMPONENT: Settings()}
     tenants = [LocalTenant(TENANT, cluster)]
-    running = platform(tenants, SystemClock(), replicas=controllers, data=data, provider=provider)
-    async with running as whole:
-        write_kubeconfig(places[0], whole.management.kubeconfig)
-        write_kubeconfig(places[1], whole.tenants[cluster].kubeconfig)
+    starting = platform(tenants, SystemClock(), replicas=controllers, data=data, provider=provider)
+    async with starting as running_platform:
+        write_kubeconfig(kubeconfig_paths[0], running_platform.management.kubeconfig)
+        write_kubeconfig(kubeconfig_paths[1], running_platform.tenants[cluster].kubeconfig)
         with progress("applying samples"):
-            applied = await load(whole.management, samples)
-        click.echo(_description(whole, cluster, places=places, applied=applied))
+            applied = await load(running_platform.management, samples)
+        click.echo(
+            _describe_platform(
+                running_platform, cluster, kubeconfig_paths=kubeconfig_paths, applied=applied
+            )
+        )
         await anyio.sleep_forever()
 
 
 async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
-    """Apply the samples; one that is refused stops none of the others. Return how many went."""
+    """Apply the samples; return how many the server accepted. The others are warned about."""
     namespaces = (document["metadata"].get("namespace") for document in samples)
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
     async with server.connect() as transport:
         for document in count_progress(samples):
             name = f"sample {document['kind']} {document['metadata']['name']}"
+            # Only HttpTransport reads the warnings that a server sends with an answer.
             if isinstance(transport, HttpTransport):
-                transport.on_warning = partial(_warn, name)
+                transport.on_warning = partial(_say_warning, name)
             try:
-                await apply(transport, _as_kubectl_applies(document))
-            except ControllerError as refused:
-                say("warning", f"{name} was not applied: {refused}")
+                await apply(transport, _add_last_applied(document))
+            except ControllerError as error:
+                # A rejected sample does not stop the others: the platform is useful without it.
+                say("warning", f"{name} was not applied: {error}")
             else:
                 applied += 1
     return applied
 
 
-def _warn(name: str, message: str) -> None:
+def _say_warning(name: str, message: str) -> None:
+    """Print a warning of the API server about the sample `name`."""
     say("warning", f"{name}: {message}")
 
 
-def _description(
-    whole: LocalPlatform, cluster: Key, places: tuple[Path, Path], applied: int
+def _describe_platform(
+    running_platform: LocalPlatform,
+    cluster: Key,
+    kubeconfig_paths: tuple[Path, Path],
+    applied: int,
 ) -> str:
-    management, tenant = whole.management, whole.tenants[cluster]
+    """Return the lines about the running servers, with the commands to look at them."""
+    management, tenant = running_platform.management, running_platform.tenants[cluster]
     running = f"controllers and webhooks run, {applied} samples"
-    pools = whole.balancer.kinds[0].plural
-    inside = f"{whole.balancer.name}; TenantCluster {cluster}"
+    pools = running_platform.balancer.kinds[0].plural
+    inside = f"{running_platform.balancer.name}; TenantCluster {cluster}"
     return "\n".join(
         [
             f"platform   {management.url}   {management.what}; {running}",
             f"tenant     {tenant.url}   {tenant.what}, {inside}",
             "",
-            f"  export KUBECONFIG={places[0]}",
+            f"  export KUBECONFIG={kubeconfig_paths[0]}",
             "  kubectl get networkpools,ipallocations,tenantclusters -A",
-            f"  kubectl --kubeconfig {places[1]} get {pools},services -A",
+            f"  kubectl --kubeconfig {kubeconfig_paths[1]} get {pools},services -A",
             "",
             "Ctrl-C ends it.",
         ]
     )
 
 
-def _as_kubectl_applies(document: Manifest) -> Manifest:
-    """Return `document` with the note that `kubectl apply` leaves, so that it can take over."""
+def _add_last_applied(document: Manifest) -> Manifest:
+    """Return a manifest with the annotation last-applied-configuration.
+
+    With it, a later `kubectl apply` treats the object as one that it applied itself.
+    """
     meta = {"annotations": {}, **document["metadata"]}
     last_applied = json.dumps(
         {**document, "metadata": meta}, sort_keys=True, separators=(",", ":")
@@ -151,16 +177,16 @@ def _as_kubectl_applies(document: Manifest) -> Manifest:
     return {**document, "metadata": {**meta, "annotations": noted}}
 
 
-def _first_cluster(samples: Sequence[Manifest], provider: str) -> Key | None:
+def _find_first_cluster(samples: Sequence[Manifest], provider: str) -> Key | None:
     """Return the first TenantCluster among the samples that has this load balancer."""
     for document in samples:
-        if document["kind"] == "TenantCluster" and _provider_of(document) == provider:
+        if document["kind"] == "TenantCluster" and _read_provider(document) == provider:
             meta = document["metadata"]
             return Key(meta.get("namespace", "default"), meta["name"])
     return None
 
 
-def _provider_of(cluster: Manifest) -> str:
+def _read_provider(cluster: Manifest) -> str:
     """Return the load balancer that a TenantCluster names."""
     addon = cluster["spec"].get("addons", {}).get("loadBalancer", {})
     provider: str = addon.get("provider", DEFAULT_LOAD_BALANCER)

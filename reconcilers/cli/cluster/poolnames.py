@@ -56,7 +56,13 @@ def select_pools(
 def _select_pool(
     pools: Sequence[PoolPicture], name: str, unreadable: Iterable[PoolName]
 ) -> PoolName:
-    """Return the one pool that a name selects; see `select_pools`."""
+    """Return the one pool that a name selects.
+
+    Raises:
+        CommandProblem: in this order: several pools have the name; no readable pool has it, but
+            an unreadable one; no pool has it, and the message names the most similar one.
+    """
+    # Several pictures may be of one pool, such as those of an IPAMPool's datacenters.
     candidates = list(dict.fromkeys(pool.name for pool in pools if _has_name(pool.name, name)))
     if len(candidates) == 1:
         return candidates[0]
@@ -71,22 +77,23 @@ def _select_pool(
                 f"{pool_name.kind} {pool_name.key} cannot be read; correct or delete what"
                 " `butler-ipam check` reports"
             )
-    known = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
-    near = _similar_name(pools, name)
+    pool_names = ", ".join(dict.fromkeys(full_name(pool.name) for pool in pools)) or "none"
+    near = _find_similar_name(pools, name)
     hint = f"; did you mean {near}? There are" if near else "; there are"
-    raise CommandProblem(f"there is no pool {name!r}{hint}: {known}")
+    raise CommandProblem(f"there is no pool {name!r}{hint}: {pool_names}")
 
 
 def namespace_in(names: Collection[str]) -> str:
-    """Return the namespace that all names say; empty if there is no such namespace."""
+    """Return the namespace that all names have; empty if names differ or one has no namespace."""
     namespaces = {_namespace_of(name) for name in names}
     return namespaces.pop() if len(namespaces) == 1 else ""
 
 
 def _namespace_of(name: str) -> str:
-    """Return the namespace that a name says; empty if it says none."""
+    """Return the namespace in a name that a user wrote; empty if it has none."""
     match name.split("/"):
         case [head, _]:
+            # KIND/NAME and NAMESPACE/NAME look alike: a word for a kind of pools is the kind.
             return "" if _find_kind(head) else head
         case [_, namespace, _]:
             return namespace
@@ -94,10 +101,11 @@ def _namespace_of(name: str) -> str:
             return ""
 
 
-def _similar_name(pools: Sequence[PoolPicture], name: str) -> str:
+def _find_similar_name(pools: Sequence[PoolPicture], name: str) -> str:
     """Return the name of a pool that is most similar to a name; empty if none is similar.
 
-    Full names have much in common anyway, so a slip in one is believed only if the rest is equal.
+    Full names share their kind and namespace, so that even different pools are similar. The
+    cutoff for full names is therefore higher.
     """
     if "/" in name:
         full_names = [
@@ -115,6 +123,7 @@ def full_name(pool: PoolName) -> str:
 
 
 def _has_name(pool: PoolName, name: str) -> bool:
+    """Return whether a name that a user wrote, with or without a kind, is a pool's."""
     plain_names = {pool.key.name, str(pool.key)}
     kind, _, rest = name.partition("/")
     return name in plain_names or (rest in plain_names and _find_kind(kind) == pool.kind)

@@ -75,9 +75,11 @@ def read_report(path: Path) -> RepairReport:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was done about one finding of a report, or why nothing was.
+    """What was done about one finding of a report, or why nothing was done.
 
-    It has not failed if there was nothing left to do.
+    Args:
+        failed: whether the action is still to be done. If the object or the finding is gone,
+            nothing is left to do, and the outcome is no failure.
     """
 
     subject: Subject
@@ -88,18 +90,26 @@ class Outcome:
 async def repair(
     client: Any, reviewed: RepairReport, current_findings: Sequence[Finding]
 ) -> AsyncIterator[Outcome]:
-    """Carry out what a reviewed report asks for; yield what became of each such finding.
+    """Carry out the actions of a reviewed report; yield the outcome of each.
 
-    A finding that is not among `current_findings` is passed over.
+    In this order, for each entry whose action is not `none`:
+        - The cluster no longer has the finding: nothing is done.
+        - The action is not a choice for the finding: the outcome is a failure.
+        - Else the action is carried out.
+
+    Args:
+        client: the management cluster.
+        reviewed: the report, in which a person has chosen actions.
+        current_findings: the findings of the cluster as it is now.
     """
-    still = {
+    current_by_subject = {
         (finding.kind, finding.subject.kind, finding.subject.uid): finding
         for finding in current_findings
     }
     entries = [entry for entry in reviewed.findings if entry.action != "none"]
     for entry in count_progress(entries):
         subject = entry.subject
-        finding = still.get((entry.kind, subject.kind, subject.uid))
+        finding = current_by_subject.get((entry.kind, subject.kind, subject.uid))
         if finding is None:
             yield Outcome(subject, f"{entry.kind} no longer has this finding; nothing was done")
         elif entry.action not in finding.choices:
@@ -111,23 +121,31 @@ async def repair(
 
 
 async def _carry_out(client: Any, entry: Finding, finding: Finding) -> Outcome:
+    """Delete or label the subject of a finding, if it has not changed since the report.
+
+    Args:
+        entry: from the report; has the action, and the version that a person reviewed.
+        finding: the same finding of the cluster now; has the labels to write.
+    """
     subject = entry.subject
-    at = Version(
+    reviewed_version = Version(
         subject.namespace, subject.name, uid=subject.uid, resourceVersion=subject.resourceVersion
     )
     try:
         if entry.action == "delete" and subject.kind != IP_ALLOCATION.kind:
-            await views.remove(client, subject.kind, at)
+            await views.remove(client, subject.kind, reviewed_version)
             return Outcome(subject, "deleted; its address is free once it is gone")
         if entry.action == "delete":
-            await client.delete(IP_ALLOCATION, at)
+            await client.delete(IP_ALLOCATION, reviewed_version)
             return Outcome(subject, "deleted; its range is free once its tenant no longer uses it")
         labels = dict(finding.labels or {})
-        await client.patch(IP_ALLOCATION, at, {"metadata": {"labels": labels}})
+        await client.patch(IP_ALLOCATION, reviewed_version, {"metadata": {"labels": labels}})
         return Outcome(subject, f"labelled {', '.join(sorted(labels))}")
     except NotFound:
+        # No failure: an object that is gone has no finding.
         return Outcome(subject, "it was deleted already")
     except Conflict:
+        # A person reviewed another version, so the action may be wrong for this one.
         sentence = "it changed since the report was made; make a new one and review it"
         return Outcome(subject, sentence, failed=True)
     except ControllerError as error:

@@ -19,7 +19,7 @@ from tests.reconcilers.cli.commandline import run
 
 SOURCES = Path(reconcilers.cli.__file__).parent
 DECLARING = {
-    *("option", "switch", "name_list", "duration_option"),
+    *("option", "switch_option", "name_list_option", "duration_option"),
     *("_duration", "_bind", "_certificate"),
 }
 VERBS = set(
