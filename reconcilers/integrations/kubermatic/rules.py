@@ -160,14 +160,17 @@ def find_unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
 def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
     """Yield a message for each change of a pool that is not allowed."""
     for name, datacenter in sorted(new.spec.datacenters.items()):
-        before = old.spec.datacenters.get(name)
-        if before is None:
+        old_datacenter = old.spec.datacenters.get(name)
+        if old_datacenter is None:
             continue  # a datacenter may be added
-        if not _is_same_network(datacenter.poolCidr, before.poolCidr):
+        if not _is_same_network(datacenter.poolCidr, old_datacenter.poolCidr):
             yield "it's not allowed to update the pool CIDR for a datacenter"
-        elif datacenter.type != before.type:
+        elif datacenter.type != old_datacenter.type:
             yield "it's not allowed to update the allocation type for a datacenter"
-        elif datacenter.type != RANGE and datacenter.allocationPrefix != before.allocationPrefix:
+        elif (
+            datacenter.type != RANGE
+            and datacenter.allocationPrefix != old_datacenter.allocationPrefix
+        ):
             yield "it's not allowed to update the allocation prefix for a datacenter"
 
 
@@ -184,15 +187,15 @@ def conflicts(
 ) -> Iterable[str]:
     """Yield a message for each datacenter where an added exclusion would touch an allocation."""
     for name, datacenter in sorted(new.spec.datacenters.items()):
-        before = old.spec.datacenters.get(name, Datacenter())
-        added = set(exclusions(datacenter)) - set(exclusions(before))
-        here = [
+        old_datacenter = old.spec.datacenters.get(name, Datacenter())
+        added = set(exclusions(datacenter)) - set(exclusions(old_datacenter))
+        held_ranges = [
             part
             for allocation in allocations
             if allocation.spec.dc == name
             for part in parse_holding(allocation.spec).ranges
         ]
-        if any(part.overlaps(added_range) for part in here for added_range in added):
+        if any(part.overlaps(added_range) for part in held_ranges for added_range in added):
             yield (
                 "failed to add exclusion: there is an conflicted allocation in IPAM pool"
                 f' "{new.metadata.name}" and datacenter "{name}"'
@@ -201,9 +204,9 @@ def conflicts(
 
 def adds_exclusions(new: IPAMPool, old: IPAMPool) -> bool:
     """Return whether an edit excludes something that was not excluded."""
-    before = old.spec.datacenters
+    old_datacenters = old.spec.datacenters
     return any(
-        set(exclusions(datacenter)) - set(exclusions(before.get(name, Datacenter())))
+        set(exclusions(datacenter)) - set(exclusions(old_datacenters.get(name, Datacenter())))
         for name, datacenter in new.spec.datacenters.items()
     )
 
