@@ -214,6 +214,7 @@ class AllocationEvents:
 
 
 def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
+    """Yield and log an event for each allocation that got a range."""
     for answer in answers:
         status, name = answer.status, answer.metadata.name
         _log.info("allocated IPs", allocation=name, cidr=status.cidr)
@@ -223,6 +224,7 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
 
 
 def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
+    """Yield an event for each allocation whose promised range the API server rejected for good."""
     for written in granted:
         if written.result is WriteResult.REFUSED:
             yield _failure(written.allocation, str(written.error))
@@ -231,6 +233,7 @@ def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
 def _failure_events(
     refusals: Iterable[AskerRefusal[IPAllocation]], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
+    """Yield an event for each refusal that was written, or that the API server rejected."""
     for refusal, written in zip(refusals, refused, strict=True):
         if written.result is WriteResult.WRITTEN:
             yield _failure(refusal.asker, refusal.message)
@@ -239,6 +242,7 @@ def _failure_events(
 
 
 def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
+    """Return and log the event of an allocation that gets no range."""
     name = allocation.metadata.name
     _log.warning("allocation failed", allocation=name, reason=why)
     item = f"{name} ({shorten(why, ITEM_BYTES - len(name) - len(' ()'))})"

@@ -91,9 +91,11 @@ class LiveLists:
         """
         key, version = pool.metadata.key, _version(pool)
         kept_version, listed = self._kept.pop(key, (None, None))
+        # Another pass sent this LIST after the pool had asked at this version.
         if kept_version == version:
             return listed
         self._asking[key] = version
+        # The LIST under way began before this pool asked, so it may lack what the pool needs.
         if self._is_listing:
             return None
         listed = await self._list()

@@ -134,6 +134,7 @@ class OrphanCollector:
                 for allocation in known
                 if allocation is not None and allocation.pool_key == pool
             ]
+            # Its journal cannot be read, or another controller may write these allocations too.
             if pool in self._pools.unreadable or self._has_foreign_manager(pool):
                 continue
             try:
@@ -199,8 +200,9 @@ class OrphanCollector:
             )
             await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
         except (Conflict, NotFound):
-            return False
+            return False  # it changed or is gone; the next sweep looks at it again
         except ControllerError as error:
+            # Returned as not deleted, so that the sweep goes on with the other orphans.
             if self._logged.begin(allocation.metadata.key, _DELETE, str(error)):
                 _log.warning("orphan not collected", allocation=name, error=str(error))
             return False
@@ -287,6 +289,7 @@ class OrphanCollector:
         return repaired
 
     def _promised_versions(self, key: Key) -> set[tuple[str, str]]:
+        """Return uid and resourceVersion of each allocation that a pool has promised a range."""
         pool = self._pools.get(key)
         if pool is None:
             return set()
@@ -321,7 +324,11 @@ class OrphanCollector:
         return "" if owner is None or owner.metadata.terminating else owner.metadata.uid
 
     async def _repair_metadata(self, allocation: IPAllocation, uid: str) -> IPAllocation | None:
-        """Write labels that are wrong, and `uid` if there is one; return None if none is."""
+        """Write missing or wrong labels, and `uid` as that of the owner if it is not empty.
+
+        Returns:
+            The allocation as it was written; None if nothing was to write.
+        """
         change: dict[str, Any] = {}
         if repairs := allocationlabels.find_label_repairs(allocation):
             change["labels"] = repairs

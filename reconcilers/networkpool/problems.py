@@ -89,7 +89,7 @@ def findings(
     overlapping: ConditionFinding | None,
     observed: Sequence[HeldRange] = (),
 ) -> list[ConditionFinding]:
-    """Return the four conditions.
+    """Return the conditions Overlapping, RangesOverlap, OutOfRange and Degraded of a pool.
 
     Args:
         view: its requests.
@@ -147,7 +147,7 @@ def holdings(view: AllocationsView, decision: PassDecision) -> Iterator[HeldRang
 
 
 def list_claimed(view: AllocationsView) -> Iterator[HeldRange]:
-    """Yield every range that a claim holds, or its IPAddress."""
+    """Yield every range that a claim or its IPAddress holds, each range of a claim once."""
     for holder, facts in view.holdings.facts_of_kind(names.KIND_CLAIMS):
         yield from (HeldRange(describe_holder(holder), part.range) for part in facts.ranges)
 
@@ -248,6 +248,7 @@ def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> Con
 
 
 def _is_degraded(capacity: Capacity, usual: int) -> bool:
+    """Return whether free space is so fragmented that no block has `usual` addresses."""
     return (
         capacity.fragmentation_percent >= FRAGMENTED_PERCENT
         and capacity.largest_free < usual <= capacity.available

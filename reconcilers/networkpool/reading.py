@@ -254,10 +254,13 @@ class PoolReader:
             raise UnreadableHolders(of_claims)
 
     def _suffices(self, pool: NetworkPool, journal: Journal) -> bool:
-        """Return whether the cache of allocations has read as far as a journal says.
+        """Return whether a pass may use the cache of allocations; False if it has to LIST.
+
+        It has to LIST if the journal has no revision of allocations, or if it has waited long
+        enough for the cache to reach that revision. If the cache suffices, kept LISTs are dropped.
 
         Raises:
-            Behind: it may still get there.
+            Behind: the pass should wait for the cache.
         """
         key, revision = pool.metadata.key, journal.revisions.get(KIND)
         if revision is None or not self._wait.has_read(self._cache, revision, key):

@@ -109,6 +109,7 @@ class PoolSummary:
 
 
 def _fullness(capacity: Capacity) -> float:
+    """Return the share of the addresses that is allocated, 0 to 1; 0 for no addresses."""
     return capacity.allocated / capacity.total if capacity.total else 0.0
 
 
@@ -326,10 +327,9 @@ def _conditions_only(
 
 
 def differs(status: NetworkPoolStatus, new_status: Mapping[str, Any]) -> bool:
-    """Return whether `new_status` differs from the status, apart from its promises.
+    """Return whether `new_status` differs from the status, apart from the journal.
 
-    Settled promises go with the next write and are no reason for one, except after a quiet minute
-    (PoolPasses in promises/passes.py).
+    Promises that are over need no write of their own: the next write drops them.
     """
     ignored = JOURNAL_FIELDS | {"conditions"}
     plain = any(
