@@ -1,4 +1,8 @@
-"""What must be seen at the end of a step: each check returns lines with what is really there."""
+"""The checks at the end of a step.
+
+The name of a check is its word in the story. A check returns the lines that the demo prints: the
+state of the objects. It raises NotSeenYet if the objects are not in the expected state.
+"""
 
 from collections.abc import Sequence
 
@@ -15,13 +19,16 @@ from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
 
 
-def _condition(
+def _require_condition(
     whose: str, conditions: Sequence[Condition], condition_type: str, status: str
 ) -> Condition:
     """Return a condition of an object.
 
+    Args:
+        whose: the object, for the message.
+
     Raises:
-        NotSeenYet: it has none of that type, or another status.
+        NotSeenYet: the object has no condition of that type, or one with another status.
     """
     condition = find(conditions, condition_type)
     if condition is None:
@@ -38,7 +45,9 @@ def _condition(
 def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
     """Check that a pool serves, with `used` addresses handed out."""
     status = view.pool(name).status
-    _condition(f"NetworkPool {name}", status.conditions, condition_type=READY, status="True")
+    _require_condition(
+        f"NetworkPool {name}", status.conditions, condition_type=READY, status="True"
+    )
     if status.allocatedIPs != used:
         raise NotSeenYet(f"NetworkPool {name} has {count_addresses(status.allocatedIPs)} in use")
     largest = f"the largest free block has {status.largestFreeBlock}"
@@ -49,7 +58,7 @@ def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
 def pool_says(view: PlatformView, name: str, condition: str, status: str) -> list[str]:
     """Check a condition of a pool."""
     conditions = view.pool(name).status.conditions
-    pool_condition = _condition(
+    pool_condition = _require_condition(
         f"NetworkPool {name}", conditions, condition_type=condition, status=status
     )
     return [
@@ -62,8 +71,10 @@ def capacity(view: PlatformView, name: str) -> list[str]:
     """Check how many addresses a provider reports as free."""
     provider = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
     whose, conditions = f"ProviderConfig {name}", provider.status.conditions
-    available = _condition(whose, conditions, condition_type="PoolAvailable", status="True")
-    _condition(whose, conditions, condition_type=READY, status="True")
+    available = _require_condition(
+        whose, conditions, condition_type="PoolAvailable", status="True"
+    )
+    _require_condition(whose, conditions, condition_type=READY, status="True")
     return [f"{whose}: {available.message}"]
 
 
@@ -77,7 +88,7 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
         providers={provider.metadata.key: provider for provider in view.providers},
     )
     status_page = build_status_page(objects, namespace)
-    # In the widest form, so that the words are found whatever the width of the terminal.
+    # The wide form does not cut words, whatever the width of the terminal.
     page_text = status_page.as_text("wide")
     missing = [word for word in words if word not in page_text]
     if status_page.exit_code != exit_code or missing:
@@ -104,7 +115,7 @@ def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
     """Return an allocation that has a range.
 
     Raises:
-        NotSeenYet: it has none.
+        NotSeenYet: the allocation has no range, or its phase is not Allocated.
     """
     allocation = view.allocation(name)
     if allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None:
@@ -114,7 +125,8 @@ def _find_allocated(view: PlatformView, name: str) -> IPAllocation:
     return allocation
 
 
-def _in_words(allocation: IPAllocation) -> str:
+def _describe(allocation: IPAllocation) -> str:
+    """Return a line with the range of an allocation."""
     status, spec = allocation.status, allocation.spec
     span = f"{status.startAddress}-{status.endAddress}"
     return (
@@ -125,18 +137,18 @@ def _in_words(allocation: IPAllocation) -> str:
 
 @of_view
 def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> list[str]:
-    """Check that an allocation has a range, or exactly this one."""
+    """Check that an allocation has a range: the one from `start` to `end`, if they are given."""
     allocation = _find_allocated(view, name)
     if start and (allocation.status.startAddress, allocation.status.endAddress) != (start, end):
         raise NotSeenYet(f"IPAllocation {name} has {allocation.status.startAddress}")
-    return [_in_words(allocation)]
+    return [_describe(allocation)]
 
 
 @of_view
 def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str) -> list[str]:
     """Check that an allocation waits or failed, for the reason in its condition."""
     allocation = view.allocation(name)
-    ready = _condition(
+    ready = _require_condition(
         f"IPAllocation {name}", allocation.status.conditions, condition_type=READY, status="False"
     )
     if (allocation.status.phase, ready.reason) != (expected_phase, reason):
@@ -155,7 +167,7 @@ def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str
         allocation = _find_allocated(view, reference.name)
         if allocation.spec.poolRef.name != pool:
             raise NotSeenYet(f"IPAllocation {reference.name} asks {allocation.spec.poolRef.name}")
-        lines.append(_in_words(allocation))
+        lines.append(_describe(allocation))
     return lines
 
 
@@ -175,7 +187,7 @@ def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "
 def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: str) -> list[str]:
     """Check a condition of a cluster, and its reason."""
     conditions = existing(view.clusters, cluster).status.conditions
-    cluster_condition = _condition(
+    cluster_condition = _require_condition(
         f"TenantCluster {cluster}", conditions, condition_type=condition, status=status
     )
     if cluster_condition.reason != reason:
@@ -212,7 +224,7 @@ def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[
         raise NotSeenYet(f"TenantCluster {cluster} has {len(growth)} growth allocations")
     if pool and any(allocation.spec.poolRef.name != pool for allocation in growth):
         raise NotSeenYet(f"TenantCluster {cluster} has grown from another pool than {pool}")
-    return [_in_words(allocation) for allocation in growth] or [
+    return [_describe(allocation) for allocation in growth] or [
         f"TenantCluster {cluster} has not grown again"
     ]
 
@@ -289,7 +301,7 @@ def withdrawn(view: PlatformView, cluster: Key) -> list[str]:
     return [f"in the tenant {cluster.name}: {kinds} {'is' if len(caches) == 1 else 'are'} gone"]
 
 
-def _address(view: PlatformView, cluster: Key, name: str) -> str:
+def _find_address(view: PlatformView, cluster: Key, name: str) -> str:
     """Return the address that a Service shows; empty if it shows none."""
     service = existing(view.tenants[cluster].services, Key("default", name))
     return next((ingress.ip for ingress in service.status.loadBalancer.ingress if ingress.ip), "")
@@ -298,7 +310,7 @@ def _address(view: PlatformView, cluster: Key, name: str) -> str:
 @of_view
 def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service has an address out of its tenant's range."""
-    shown_address = _address(view, cluster, name)
+    shown_address = _find_address(view, cluster, name)
     if not shown_address:
         raise NotSeenYet(f"Service default/{name} of {cluster} has no address")
     address = addresstexts.parse_ends(shown_address, shown_address)
@@ -311,6 +323,6 @@ def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
 @of_view
 def lacks_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
     """Check that a Service of a tenant has lost its address."""
-    if _address(view, cluster, name):
+    if _find_address(view, cluster, name):
         raise NotSeenYet(f"Service default/{name} of {cluster} still has an address")
     return [f"in the tenant {cluster.name}: Service {name} has no address any more"]

@@ -47,7 +47,7 @@ Story = Callable[[OverlapWatch, ReleaseWatch, str], list[StoryStep]]
 KEY_BYTES = 64
 """More than any key sends: arrows send three, pasted text more."""
 LOG_LINES = 40
-"""So much of the log is shown if a step did not happen."""
+"""How many of the last lines of the log are shown if a step did not happen."""
 
 
 @click.command()
@@ -87,6 +87,7 @@ def demo(
     terminal = sys.stdin.isatty()
     if step and not terminal:
         raise click.UsageError("--step waits for keys, and standard input is no terminal")
+    # Without --verbose, the log is kept, and its end is shown if a step fails.
     log = io.StringIO()
     logs.configure_logs("console", "info", stream=sys.stderr if verbose else log)
     try:
@@ -103,6 +104,7 @@ def demo(
             click.echo(f"    log: {line}", err=True)
         raise CommandProblem(str(failure)) from failure
     except Interrupted:
+        # Abort gives the exit code 1: an interrupted demo has not checked all steps.
         raise click.Abort from None
 
 
@@ -127,15 +129,16 @@ _AT_ONCE = Way()
 
 
 async def wait_for_key() -> None:
-    """Wait until a key is pressed on the terminal; what was typed before is no answer."""
-    before = termios.tcgetattr(sys.stdin)
+    """Wait until a key is pressed on the terminal; input from before the call does not count."""
+    terminal_attributes = termios.tcgetattr(sys.stdin)
     try:
+        # Without line mode, any key suffices; setcbreak also drops the input from before.
         tty.setcbreak(sys.stdin)
         click.echo(click.style("    press any key ", dim=True), nl=False)
         await anyio.wait_readable(sys.stdin)
         os.read(sys.stdin.fileno(), KEY_BYTES)
     finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, terminal_attributes)
         click.echo()
 
 
@@ -148,13 +151,13 @@ async def perform(
     """Start everything, play the story, stop everything.
 
     Args:
-        step_timeout: how many seconds each check may be waited for.
-        make_steps: gives the steps.
-        way: with which pauses, and whether with the live page.
+        step_timeout: the most seconds to wait for each check.
+        make_steps: returns the steps.
+        way: the pauses, and whether the live page is served.
         provider: the load balancer of tenants, as a TenantCluster names it.
 
     Raises:
-        DidNotHappen: names the step that did not.
+        DidNotHappen: a step did not have its effect; the message names the step.
     """
     clock = SystemClock()
     begun = clock.monotonic()
@@ -163,22 +166,22 @@ async def perform(
     running_platform = platform(
         tenants, clock, settings.REPLICAS, options=settings.ELECTION, provider=provider
     )
-    async with running_platform as whole:
-        click.echo(_where(whole, tenants))
+    async with running_platform as running:
+        click.echo(_describe_platform(running, tenants))
         if way.looks:
             place = kubeconfig_path(None, None, "platform.kubeconfig")
-            write_kubeconfig(place, whole.management.kubeconfig)
+            write_kubeconfig(place, running.management.kubeconfig)
             click.echo("In another terminal, to look at it between the steps:")
             click.echo(f"    kubectl --kubeconfig {place} get np,ipa,tc -A\n")
         click.echo(format_paragraph(read_story(provider)["introduction"]))
-        view, overlaps = PlatformView(whole, clock), OverlapWatch()
+        view, overlaps = PlatformView(running, clock), OverlapWatch()
         releases = ReleaseWatch(view)
         view.allocations.subscribe(overlaps.check_change)
         view.allocations.subscribe(releases.check_change)
         with serve_silence() as silent_url:
             steps = make_steps(overlaps, releases, silent_url)
             tasks = [releases.run, *view.watches]
-            async with run_in_background(tasks), _page(whole, clock, way):
+            async with run_in_background(tasks), _serve_page(running, clock, way):
                 await way.ends()
                 await play(
                     steps,
@@ -195,24 +198,27 @@ async def perform(
 
 
 @asynccontextmanager
-async def _page(whole: LocalPlatform, clock: Clock, way: Way) -> AsyncIterator[None]:
+async def _serve_page(running: LocalPlatform, clock: Clock, way: Way) -> AsyncIterator[None]:
     """Serve the live page of the management cluster, and say where, if it is to be shown."""
     if not way.shows:
         yield
         return
     async with (
-        whole.management.connect() as transport,
+        running.management.connect() as transport,
         serve_local_page(transport, clock, Bind("127.0.0.1", 0)) as url,
     ):
         click.echo(f"    the map       {url}\n")
         yield
 
 
-def _where(whole: LocalPlatform, tenants: Sequence[LocalTenant]) -> str:
-    lines = [f"    platform      {whole.management.url}   {whole.management.what}"]
+def _describe_platform(running: LocalPlatform, tenants: Sequence[LocalTenant]) -> str:
+    """Return the URLs of the servers, and the times that the demo shortens."""
+    lines = [f"    platform      {running.management.url}   {running.management.what}"]
     for tenant in tenants:
-        server = whole.tenants[tenant.cluster]
-        balancer = whole.balancer.name if tenant.has_balancer else f"no {whole.balancer.title} yet"
+        server = running.tenants[tenant.cluster]
+        balancer = (
+            running.balancer.name if tenant.has_balancer else f"no {running.balancer.title} yet"
+        )
         lines.append(f"    {tenant.cluster!s:13} {server.url}   {server.what}, {balancer}")
     lines.append("Times are scaled, so that the demo is short:")
     lines += [f"    {line}" for line in settings.describe_scaled_times()]

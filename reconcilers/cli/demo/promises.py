@@ -43,15 +43,16 @@ class OverlapWatch:
 
     def __init__(self) -> None:
         self.changes = 0
-        """How many changes there were."""
+        """The number of changes of IPAllocations."""
         self.handed_out: set[tuple[str, Span]] = set()
         """Every range that was ever held, with its holder's uid."""
         self.overlaps: list[str] = []
-        """What broke the promise, in words."""
+        """The overlaps, one sentence each."""
         self._held: dict[Key, tuple[str, Span]] = {}
+        """The pool and the range of each allocation that has a range now."""
 
     def check_change(self, change: Change[IPAllocation]) -> None:
-        """Record a change."""
+        """Record a change, and each overlap of its range with a range of the same pool."""
         self.changes += 1
         if change.old is not None:
             self._held.pop(change.old.metadata.key, None)
@@ -83,18 +84,20 @@ class ReleaseWatch:
 
     def __init__(self, view: PlatformView) -> None:
         self.checked = 0
-        """How many ranges were looked for."""
+        """The number of released ranges that were looked for in their tenants."""
         self.found: list[str] = []
-        """What tenants still held, in words."""
+        """The released ranges that tenants still had, one sentence each."""
         self._view = view
         self._released: deque[IPAllocation] = deque()
         self._arrived = anyio.Event()
 
     def check_change(self, change: Change[IPAllocation]) -> None:
-        """Record a change."""
+        """Queue an allocation for `run` if the change released it and its tenant has a server."""
         old, new = change.old, change.new
+        # Ranges of nodes are in no load balancer of the tenant.
         if new is None or new.status.phase != RELEASED or new.spec.type == names.TYPE_NODES:
             return
+        # It was released by an earlier change, and was queued then.
         if old is not None and old.status.phase == RELEASED:
             return
         if new.spec.tenantClusterRef.key in self._view.tenants:
@@ -102,15 +105,17 @@ class ReleaseWatch:
             self._arrived.set()
 
     async def run(self) -> None:
-        """Look into tenants until cancelled."""
+        """Read the tenant of each queued allocation, until cancelled."""
         while True:
             await self._arrived.wait()
             self._arrived = anyio.Event()
             while self._released:
-                await self._look(self._released.popleft())
+                await self._check_tenant(self._released.popleft())
+                # Checks that wait for `checked` look again.
                 self._view.wake()
 
-    async def _look(self, allocation: IPAllocation) -> None:
+    async def _check_tenant(self, allocation: IPAllocation) -> None:
+        """Record whether the tenant of a released allocation still has addresses of its range."""
         span = _parse_span(allocation)
         tenant = self._view.tenants[allocation.spec.tenantClusterRef.key]
         name = allocation.metadata.name
@@ -126,7 +131,7 @@ class ReleaseWatch:
             How many ranges were looked for, as a line of the story.
 
         Raises:
-            Broken: a tenant still held a range that was released.
+            Broken: a tenant still had a range that was released.
             NotSeenYet: fewer ranges were released so far.
         """
         if self.found:
@@ -137,7 +142,7 @@ class ReleaseWatch:
 
 
 async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
-    """Return the addresses that the tenant has now, and their holders there."""
+    """Read a tenant; return its pools and Services by name, each with a range that it has."""
     client, kind = tenant.server.client, tenant.pools.resource
     holdings = [
         (f"{kind.kind} {pool.metadata.name}", _span(*entry.split("-")))
@@ -154,7 +159,7 @@ async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
 
 @of_view
 def check_sums(view: PlatformView) -> Sequence[str]:
-    """Check that the held and the free addresses of each pool make the whole; return the sums.
+    """Check that held and free addresses of each pool add up to its total; return the sums.
 
     Raises:
         NotSeenYet: the counters of a pool do not match what its IPAllocations hold.
@@ -175,6 +180,7 @@ def check_sums(view: PlatformView) -> Sequence[str]:
                 f"NetworkPool {name} says {status.allocatedIPs} used and"
                 f" {status.availableIPs} free of {status.totalIPs}; its IPAllocations hold {used}"
             )
+        # A pool that hands out nothing has no sum to tell.
         if status.totalIPs:
             parts.append(f"{name}: {used} held + {status.availableIPs} free = {status.totalIPs}")
     return ["the addresses add up: " + "; ".join(parts)]
@@ -192,16 +198,16 @@ def check_pool_free(view: PlatformView, name: str) -> list[str]:
     """
     pool = view.pool(name)
     status, tenants = pool.status, pool.spec.tenantAllocation
-    several = tenants is not None and len(tenants.ranges) > 1
-    whole = several or status.largestFreeBlock == status.totalIPs
-    if status.availableIPs != status.totalIPs or not whole:
+    has_several_ranges = tenants is not None and len(tenants.ranges) > 1
+    is_in_one_block = status.largestFreeBlock == status.totalIPs
+    if status.availableIPs != status.totalIPs or not (has_several_ranges or is_in_one_block):
         raise NotSeenYet(
             f"NetworkPool {name} has {status.availableIPs} of {status.totalIPs} free,"
             f" {status.largestFreeBlock} of them in a row"
         )
     if any(allocation.spec.poolRef.name == name for allocation in view.allocations):
         raise NotSeenYet(f"there still are IPAllocations of {name}")
-    where = "in its ranges" if several else "in one block"
+    where = "in its ranges" if has_several_ranges else "in one block"
     return [f"NetworkPool {name}: all {status.totalIPs} addresses are free, {where}"]
 
 

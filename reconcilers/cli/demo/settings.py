@@ -32,8 +32,8 @@ _SETTINGS = Settings(
 )
 _SECOND = replace(_TENANT, growth_when_exhausted=2.0, metallb_bundle=BUNDLE)
 REPLICAS = {"replica-1": _SETTINGS, "replica-2": replace(_SETTINGS, tenant=_SECOND)}
-# Servers, controllers and watches share this machine: where it is busy with other things, too, a
-# lease may not be renewed for some seconds, and then the wrong replica is lost.
+# Servers, controllers and watches share this machine. If it is busy, a lease is not renewed for
+# some seconds. With a shorter lease, a replica would then lose it that the story did not cut off.
 ELECTION = ManagerOptions(
     leader_elect=True,
     lease_namespace=DEFAULT_NAMESPACE,
@@ -45,10 +45,10 @@ ELECTION = ManagerOptions(
 
 
 def describe_scaled_times() -> list[str]:
-    """Return the times that are scaled, one line each."""
-    ours, usual = _SETTINGS.tenant, TenantSettings()
+    """Return the times that the demo shortens, one line each: its time, and the default."""
+    demo_settings, default_settings = _SETTINGS.tenant, TenantSettings()
     lines = [
-        f"{getattr(ours, name):g} s, not {getattr(usual, name):g} s, {period}"
+        f"{getattr(demo_settings, name):g} s, not {getattr(default_settings, name):g} s, {period}"
         for period, name in (
             ("until a Service without an address makes its tenant grow", "growth_after"),
             ("until a range without a user is given back", "shrink_after"),

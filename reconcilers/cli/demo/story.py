@@ -68,13 +68,14 @@ def story(
     """Return the steps, in order.
 
     Args:
-        overlaps: has seen every allocation.
+        overlaps: checks all allocations for overlaps, from the first change on.
         releases: looks into tenants when ranges are released.
-        silent_url: of an API server that never answers.
+        silent_url: the URL of an API server that never answers.
         provider: the load balancer of tenants, as a TenantCluster names it.
     """
     loss, watch = LeaderLoss(), Stopwatch()
-    seen: dict[str, Callable[..., Check]] = {
+    # The words below `see` and `do` in the story, each with the function that it calls.
+    check_makers: dict[str, Callable[..., Check]] = {
         **vars(checks),
         "adds_up": promises.check_sums,
         "all_free": promises.check_pool_free,
@@ -87,7 +88,7 @@ def story(
             TenantSettings().growth_after, "the usual wait"
         ),
     }
-    done: dict[str, Callable[..., Action]] = {
+    action_makers: dict[str, Callable[..., Action]] = {
         "apply": declare,
         "apply_bundle": _apply_bundle,
         "apply_in_tenant": lambda tenant, manifest: declare(manifest, tenant=tenant),
@@ -102,29 +103,32 @@ def story(
         "restore": _restore,
         "start_stopwatch": lambda: watch.start,
         "touch": _touch,
-        "wait_for": lambda check, *arguments: wait_for(seen[check](*arguments)),
+        "wait_for": lambda check, *arguments: wait_for(check_makers[check](*arguments)),
     }
-    return [_step_of(entry, done, seen) for entry in read_story(provider)["steps"]]
+    return [
+        _make_step(entry, action_makers, check_makers) for entry in read_story(provider)["steps"]
+    ]
 
 
 def read_story(provider: str = DEFAULT_LOAD_BALANCER) -> Mapping[str, Any]:
-    """Return the file of a story: the steps, what is told before them and after them."""
+    """Return the file of a story: its introduction, its steps, and its end."""
     story_yaml = files(__package__).joinpath(FILES[provider]).read_text(encoding="utf-8")
     loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    whole: Mapping[str, Any] = yaml.load(story_yaml, Loader=loader)  # noqa: S506 - a safe one
-    return whole
+    document: Mapping[str, Any] = yaml.load(story_yaml, Loader=loader)  # noqa: S506 - a safe one
+    return document
 
 
-def _step_of(
+def _make_step(
     entry: Mapping[str, Any],
     action_makers: Mapping[str, Callable[..., Action]],
     check_makers: Mapping[str, Callable[..., Check]],
 ) -> StoryStep:
     """Return the step that an entry of story.yaml describes."""
     title, explanation = entry["title"], entry["text"]
+    # A step of requests that the API server rejects or warns about has no actions and checks.
     for word, make in (("refused", expect_refusals), ("warned", expect_warnings)):
         if word in entry:
-            return make(title, *map(_attempt, entry[word]), explanation=explanation)
+            return make(title, *map(_make_attempt, entry[word]), explanation=explanation)
     actions = [_call_word(action_makers, act) for act in entry.get("do", ())]
     checks_made = [_call_word(check_makers, check) for check in entry["see"]]
     return StoryStep(title, tuple(checks_made), actions=tuple(actions), explanation=explanation)
@@ -133,15 +137,16 @@ def _step_of(
 def _call_word(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
     """Call the function that the one word of `entry` names with its arguments."""
     [(word, arguments)] = entry.items()
-    return words[word](*map(_argument, arguments))
+    return words[word](*map(_parse_argument, arguments))
 
 
-def _argument(written: Any) -> Any:
-    """Return the key that `namespace/name` is; anything else as it is."""
+def _parse_argument(written: Any) -> Any:
+    """Return the key for a text `namespace/name`; any other value unchanged."""
     return Key(*written.split("/")) if isinstance(written, str) and "/" in written else written
 
 
-def _attempt(written: Mapping[str, Any]) -> Attempt:
+def _make_attempt(written: Mapping[str, Any]) -> Attempt:
+    """Return the request that an entry below `refused` or `warned` describes."""
     [verb] = {"create", "change", "delete"} & written.keys()
     (kind, name), spec = written[verb], written.get("spec", {})
     return build_attempt(
@@ -178,6 +183,7 @@ async def _apply_bundle(view: PlatformView) -> None:
 
 @of_view
 async def _delete_all(view: PlatformView, kind: str) -> None:
+    """Delete all IPAllocations, NetworkPools or ProviderConfigs."""
     caches = (view.allocations, view.pools, view.providers)
     [cache] = [candidate for candidate in caches if candidate.resource.kind == kind]
     await remove(OWN_KINDS[kind], *[obj.metadata.key for obj in cache])(view)
@@ -194,6 +200,10 @@ async def _touch(view: PlatformView, cluster: Key) -> None:
 
 @of_view
 async def _restore(view: PlatformView, owner: Key, backup: Manifest) -> None:
-    """Apply an IPAllocation as a backup has it: made for a cluster that is gone."""
-    stamp = {names.ANNOTATION_TENANT_UID: view.uids[owner]}
-    await declare({**backup, "metadata": {**backup["metadata"], "annotations": stamp}})(view)
+    """Apply an IPAllocation from a backup; its annotation names the uid of a deleted cluster.
+
+    Args:
+        owner: the TenantCluster that the allocation was made for.
+    """
+    annotations = {names.ANNOTATION_TENANT_UID: view.uids[owner]}
+    await declare({**backup, "metadata": {**backup["metadata"], "annotations": annotations}})(view)

@@ -33,11 +33,11 @@ Follow = Callable[[ApiServer, Resource[Any]], Cache[Any]]
 
 
 class NotSeenYet(Exception):
-    """What is waited for is not so yet; the message says what is seen instead."""
+    """A check does not hold yet; the message says what the API servers show instead."""
 
 
 class Broken(Exception):
-    """A promise was broken; waiting cannot mend it."""
+    """A promise was broken: the check can never hold, so waiting ends at once."""
 
 
 class TenantView:
@@ -64,7 +64,7 @@ class PlatformView:
         self.balancer = platform.balancer
         self.definitions = platform.definitions
         self.watches: list[Task] = []
-        """What has to run, for all this to be current."""
+        """The tasks that keep the caches current; the caller runs them."""
         self._clock = clock
         self._changed = anyio.Event()
         follow = partial(self._follow, self.management)
@@ -76,28 +76,33 @@ class PlatformView:
         self.events: Cache[ReadEvent] = follow(READ_EVENTS)
         self.uids: dict[Key, str] = {}
         """The uid of each TenantCluster that was ever seen."""
-        self.clusters.subscribe(self._remember)
+        self.clusters.subscribe(self._remember_uid)
         self.tenants = {
             key: TenantView(server, self.balancer, self._follow)
             for key, server in platform.tenants.items()
         }
-        """By TenantCluster, those that have an API server."""
+        """The tenants that have an API server, by TenantCluster."""
 
     def _follow(self, server: ApiServer, resource: Resource[Any]) -> Cache[Any]:
+        """Return the cache of a kind, and add the watch that fills it to `watches`."""
         informer = Informer(resource, server.transport, self._clock)
         informer.add_handler(lambda _: self.wake())
-        later = resource in self.balancer.kinds
+        # The story may install a tenant's load balancer late: its kinds are not served before.
+        is_installed_late = resource in self.balancer.kinds
         self.watches.append(
-            partial(self._when_served, server, informer) if later else informer.run
+            partial(self._watch_when_served, server, informer)
+            if is_installed_late
+            else informer.run
         )
         return informer.cache
 
-    async def _when_served(self, server: ApiServer, informer: Informer[Any]) -> None:
-        """Watch a kind of the load balancer from when it is there."""
+    async def _watch_when_served(self, server: ApiServer, informer: Informer[Any]) -> None:
+        """Watch a kind of the load balancer as soon as the tenant serves it."""
         await wait_established(server.transport, self._clock, self.definitions)
         await informer.run()
 
-    def _remember(self, change: Change[TenantCluster]) -> None:
+    def _remember_uid(self, change: Change[TenantCluster]) -> None:
+        """Keep the uid of a cluster in `uids`, also after the cluster is deleted."""
         if change.new is not None:
             self.uids[change.new.metadata.key] = change.new.metadata.uid
 
@@ -114,7 +119,7 @@ class PlatformView:
         """Return a pool of the platform's namespace.
 
         Raises:
-            NotSeenYet: it is not there.
+            NotSeenYet: it does not exist.
         """
         return existing(self.pools, Key(names.DEFAULT_NAMESPACE, name))
 
@@ -122,7 +127,7 @@ class PlatformView:
         """Return an allocation of the platform's namespace.
 
         Raises:
-            NotSeenYet: it is not there.
+            NotSeenYet: it does not exist.
         """
         return existing(self.allocations, Key(names.DEFAULT_NAMESPACE, name))
 
@@ -136,27 +141,32 @@ class PlatformView:
         """Return the result of `look` as soon as it does not raise NotSeenYet.
 
         Raises:
-            NotSeenYet: it did for `seconds`; the message is its last.
+            NotSeenYet: `look` raised it for `seconds`; the last one is raised.
         """
         while True:
+            # Taken before the look: a change during the look then wakes the wait below.
             changed = self._changed
             try:
                 return look(self)
             except NotSeenYet as why:
-                last = why
-            show_progress(f"waiting: {last}")
-            before = self._clock.monotonic()
+                last_failure = why
+            show_progress(f"waiting: {last_failure}")
+            wait_began_at = self._clock.monotonic()
             with self._clock.move_on_after(seconds) as waiting:
                 await changed.wait()
-            seconds -= self._clock.monotonic() - before
+            seconds -= self._clock.monotonic() - wait_began_at
             if waiting.cancelled_caught:
-                raise last
+                raise last_failure
 
 
 def of_view(
     function: Callable[Concatenate[PlatformView, P], R],
 ) -> Callable[P, Callable[[PlatformView], R]]:
-    """Return a function of the other arguments, which returns a function of the view."""
+    """Return `function` in two steps: it takes all other arguments first, and the view later.
+
+    A story is built before its platform runs. `check("a")` is therefore a check that is called
+    with the view at the end of its step.
+    """
 
     def bind_arguments(*args: P.args, **kwargs: P.kwargs) -> Callable[[PlatformView], R]:
         return lambda view: function(view, *args, **kwargs)
@@ -168,7 +178,7 @@ def existing(cache: Cache[T], key: Key) -> T:
     """Return the object of a cache.
 
     Raises:
-        NotSeenYet: it is not there.
+        NotSeenYet: it does not exist.
     """
     obj = cache.get(key)
     if obj is None:

@@ -1,6 +1,6 @@
 """What the load balancers of tenants on this machine have in common.
 
-Whichever it is says so: a stand-in is never called by the name of what it stands in for.
+The output names a stand-in as a stand-in, never as the real load balancer.
 """
 
 from abc import ABC, abstractmethod
@@ -44,7 +44,7 @@ class LocalBalancer(ABC):
     """A load balancer for tenants on this machine: the real one, or a stand-in for it."""
 
     title: str
-    """What it is, or what it stands in for."""
+    """The name of the load balancer, also if this is a stand-in for it."""
     provider: str
     """How a TenantCluster names it."""
     source: str
@@ -57,7 +57,7 @@ class LocalBalancer(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What it is called in the output."""
+        """The name in the output; says whether this is a stand-in."""
         ...
 
     @abstractmethod
@@ -83,7 +83,7 @@ class LocalBalancer(ABC):
         Args:
             server: the tenant's API server.
             clock: for everything that waits.
-            definitions: of its kinds.
+            definitions: the CustomResourceDefinitions of its kinds.
             is_installed: whether the API server serves its kinds already; it is ready then when
                 this yields. If not, it is started when they are served.
 
@@ -96,6 +96,7 @@ class LocalBalancer(ABC):
             else:
                 group.start_soon(self._run, server, clock, definitions)
             yield
+            # A load balancer runs until it is cancelled.
             group.cancel_scope.cancel()
 
     @abstractmethod
@@ -126,12 +127,13 @@ def is_established(definition: Applied) -> bool:
 
 
 async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
-    """Return once all of these definitions are established in a tenant."""
+    """Wait until all of these definitions are established in a tenant."""
     needed = [Key("", definition["metadata"]["name"]) for definition in definitions]
     informer = Informer(DEFINITION, transport, clock)
     done = anyio.Event()
 
     def check_established(_: object) -> None:
+        """Set `done` if all definitions are established."""
         established = [informer.cache.get(key) for key in needed]
         if all(
             definition is not None and is_established(definition) for definition in established
@@ -148,8 +150,8 @@ async def wait_listed(
 ) -> None:
     """Wait until all kinds can be listed.
 
-    One that is established may not be served for a moment; a real controller would look for it
-    again after ten seconds only.
+    For a moment, a kind may be established but not served. A real controller that starts in this
+    moment retries only after ten seconds.
     """
     for spec in (definition["spec"] for definition in definitions):
         for version in spec["versions"]:
@@ -159,6 +161,7 @@ async def wait_listed(
 
 
 async def _answers(transport: Transport, path: str) -> bool:
+    """Return whether the API server answers a LIST of a kind; an error is logged."""
     try:
         await transport.request("GET", path, query={"limit": "1"})
     except ControllerError as failure:

@@ -90,6 +90,7 @@ class RealLbIpam(StandInLbIpam):
     async def read_definitions(self) -> Definitions:
         pools: Definitions = await envtest().lbipam_definitions(self._settings)
         own_names = {definition["metadata"]["name"] for definition in pools}
+        # The program brings the definitions of pools; those that announce addresses are ours.
         others = [
             definition
             for definition in cilium_crds()

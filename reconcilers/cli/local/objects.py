@@ -26,8 +26,8 @@ async def discover_kind(transport: Transport, api_version: str, kind: str) -> Re
     """Return how the server serves a kind.
 
     Raises:
-        UnknownKind: it does not.
-        ControllerError: it did not answer.
+        UnknownKind: the server does not serve the kind.
+        ControllerError: the server did not answer.
     """
     path_and_scope = await Client(transport).find_kind(api_version, kind)
     if path_and_scope is None:
@@ -37,11 +37,11 @@ async def discover_kind(transport: Transport, api_version: str, kind: str) -> Re
 
 
 async def apply(transport: Transport, manifest: Manifest, namespace: str = "default") -> Untyped:
-    """Apply a manifest server-side; `namespace` is where it goes if it does not say.
+    """Apply a manifest server-side, in `namespace` if the manifest names no namespace.
 
     Raises:
         UnknownKind: the server does not serve its kind.
-        ControllerError: the server refused it or did not answer.
+        ControllerError: the server rejected the manifest or did not answer.
     """
     resource = await discover_kind(transport, manifest["apiVersion"], manifest["kind"])
     meta = manifest["metadata"]
@@ -63,8 +63,8 @@ async def delete(client: Client, resource: Resource[Any], key: Key) -> None:
     Controllers write it meanwhile, so the read is repeated until the version still holds.
 
     Raises:
-        Conflict: it never stood still.
-        ControllerError: the server refused or did not answer.
+        Conflict: the object changed between each of the reads and its deletion.
+        ControllerError: the server rejected the deletion or did not answer.
     """
     for attempt in range(1, TRIES + 1):
         try:

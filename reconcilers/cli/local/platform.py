@@ -82,19 +82,20 @@ class Replica:
         except LeaderLost as lost:
             if not self._is_cut_off:
                 raise
+            # The story cut it off to lose the lease: this is the expected end.
             _log.warning("a disconnected replica has ended", replica=self.name, why=str(lost))
 
     async def webhook_port(self) -> int:
-        """Return where its webhooks listen, as soon as they do."""
+        """Wait until its webhooks listen; return their port."""
         await self._manager.wait_serving()
         port = self._manager.webhook_port
         assert port is not None, "the options say that webhooks are served"
         return port
 
     async def cut_off(self) -> None:
-        """Close its connections to the management cluster, for good; it goes on all the same.
+        """Close its connections to the management cluster for good; the replica keeps running.
 
-        As in a real network, the server may or may not have done what is under way.
+        As in a real network, the server may or may not have carried out the last requests.
         """
         self._is_cut_off = True
         await self._transport.aclose()
@@ -111,6 +112,7 @@ async def replica(
             async with run_in_background([started_replica.run]):
                 yield started_replica
         finally:
+            # Shielded, because a cancelled task could not close the connections to tenants.
             with anyio.CancelScope(shield=True):
                 await started_replica.tenants.aclose()
 
@@ -120,10 +122,10 @@ class LocalTenant:
     """A tenant to be started.
 
     Args:
-        name: of its API server.
-        cluster: the TenantCluster that it is.
-        has_balancer: whether the kinds of its load balancer are there from the beginning; where
-            they come later it begins then.
+        name: the name of its API server.
+        cluster: the TenantCluster whose tenant this is.
+        has_balancer: whether the kinds of its load balancer are installed from the beginning. If
+            they are installed later, the load balancer starts then.
     """
 
     name: str
@@ -187,7 +189,7 @@ async def platform(
     namespace = next(iter(replicas.values())).namespace
     balancer = BALANCERS[provider]()
     definitions = await balancer.read_definitions()
-    # As they are shipped: to make them of the models takes half a second of CPU time.
+    # The shipped files are read, because building the CRDs takes half a second of CPU time.
     definitions_by_server = {MANAGEMENT: read_definitions()} | {
         tenant.name: definitions if tenant.has_balancer else () for tenant in tenants
     }
@@ -200,7 +202,8 @@ async def platform(
         management = servers_by_name[MANAGEMENT]
         servers = {tenant.cluster: servers_by_name[tenant.name] for tenant in tenants}
         with progress(f"starting {balancer.title} and the controllers"):
-            # The webhooks of an earlier start: nothing listens on their port any more.
+            # With --data, the configuration of an earlier start may be there. Nothing listens on
+            # its port any more, so every write would fail.
             await delete(management.client, VALIDATING, webhooks.KEY)
             await _prepare(
                 management, servers, namespace=namespace, balancer_namespaces=balancer.namespaces
@@ -217,6 +220,7 @@ async def platform(
                 )
                 started_replica = await stack.enter_async_context(run)
                 port = await started_replica.webhook_port()
+                # The first replica serves the webhooks; it runs before the others start.
                 if not started:
                     await webhooks.put_in_force(management, port, clock)
                 started.append(started_replica)
@@ -231,6 +235,7 @@ async def _prepare(
     namespace: str,
     balancer_namespaces: Sequence[str],
 ) -> None:
+    """Create the namespaces that are needed, and the Secrets with the tenants' kubeconfigs."""
     for server in tenants.values():
         await make_namespaces(server.transport, balancer_namespaces)
     needed = [namespace, *(key.namespace for key in tenants)]

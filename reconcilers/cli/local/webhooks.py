@@ -52,22 +52,23 @@ def with_webhooks(options: ManagerOptions, namespace: str) -> ManagerOptions:
 
 
 async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
-    """Configure the API server to call the webhooks at `port`; return once it does.
+    """Configure the API server to call the webhooks at `port`; wait until it calls them.
 
     Raises:
-        CommandProblem: it does not.
-        ControllerError: it refused the configuration, or did not answer.
+        CommandProblem: it does not call them within PATIENCE.
+        ControllerError: it rejected the configuration, or did not answer.
     """
     await apply(server.transport, build_configuration(lambda name: {"url": _url(name, port)}))
-    why = "no webhook was asked"
+    obstacle = "no webhook was asked"
     with clock.move_on_after(PATIENCE):
-        while why:
-            why = await _why_not(server)
-            if why:
-                # What a server holds in its own cache cannot be read: it has to be tried.
+        while obstacle:
+            obstacle = await _find_obstacle(server)
+            if obstacle:
+                # The configuration in the API server's cache cannot be read. Only a request
+                # shows whether it is in force.
                 await clock.sleep(PAUSE)
-    if why:
-        raise CommandProblem(f"the admission webhooks are not in force: {why}")
+    if obstacle:
+        raise CommandProblem(f"the admission webhooks are not in force: {obstacle}")
 
 
 async def redirect(client: Client, port: int) -> None:
@@ -91,13 +92,17 @@ def _url(name: str, port: int) -> str:
     return f"https://{HOST}:{port}{find_path(name)}"
 
 
-async def _why_not(server: ApiServer) -> str:
-    """Return why the webhooks are not in force yet; empty if they are."""
+async def _find_obstacle(server: ApiServer) -> str:
+    """Return why the webhooks are not in force yet; empty if they are.
+
+    A dry run creates a pool that only the webhooks refuse.
+    """
     where = NETWORK_POOL.collection(names.DEFAULT_NAMESPACE)
     body = msgspec.json.encode(_REFUSED_BY_WEBHOOKS_ALONE)
     try:
         await server.transport.request("POST", where, query={"dryRun": "All"}, body=body)
     except Invalid:
+        # The webhooks refused the pool, so they are in force.
         return ""
     except ServerFailure as failure:
         return failure.message

@@ -57,7 +57,7 @@ class ReadPool:
 
     Args:
         spans: its blocks; those that cannot be parsed are left out.
-        conflict: which older pool it overlaps, as a sentence; empty if none.
+        conflict: a sentence that names the older pool that it overlaps; empty for no overlap.
     """
 
     declared: CiliumPool
@@ -93,6 +93,7 @@ def read_pools(declared: Iterable[CiliumPool]) -> list[ReadPool]:
 
 
 def _pool_age(pool: CiliumPool) -> tuple[str, str]:
+    """Return a sort key of a pool: the oldest first."""
     created = pool.metadata.creationTimestamp
     return (created.isoformat() if created else "", pool.metadata.name)
 
@@ -107,7 +108,8 @@ def choose_addresses(
     """Return the addresses of each Service that LB-IPAM serves, the oldest Service first."""
     served_services = sorted((service for service in services if is_served(service)), key=age)
     taken_addresses: set[AddressRange] = set()
-    kept: dict[str, list[AddressRange]] = {}
+    # All Services keep their addresses before any gets a new one: none gets another's address.
+    kept_by_uid: dict[str, list[AddressRange]] = {}
     for service in served_services:
         requested = _parse_requested(service)
         shown_addresses = [
@@ -117,11 +119,12 @@ def choose_addresses(
             and address not in taken_addresses
             and (not requested or address in requested)
         ]
-        kept[service.metadata.uid] = shown_addresses
+        kept_by_uid[service.metadata.uid] = shown_addresses
         taken_addresses.update(shown_addresses)
     chosen = []
     for service in served_services:
-        shown_addresses = kept[service.metadata.uid]
+        shown_addresses = kept_by_uid[service.metadata.uid]
+        # A Service that is being deleted keeps its addresses, and gets no new ones.
         added = (
             []
             if service.metadata.deletionTimestamp
@@ -156,7 +159,11 @@ def _add(
     pools: Iterable[ReadPool],
     taken_addresses: Collection[AddressRange],
 ) -> list[AddressRange]:
-    """Return the addresses that a Service gets beside those that it keeps, one of each family."""
+    """Return the new addresses of a Service.
+
+    A Service that requests addresses gets those that are free. Another Service gets one address of
+    each family of which it keeps none.
+    """
     giving = [pool for pool in pools if pool.gives and pool.selects(service)]
     if requested := _parse_requested(service):
         return [
@@ -198,8 +205,9 @@ class LbIpamStandIn:
         manager.controller(COMPONENT, self.reconcile, watches=watches)
 
     async def reconcile(self, _: Key) -> Outcome:
-        """Look at everything once, and write what differs: Services first, then the counts."""
+        """Write the addresses of all Services that differ, then the counts of all pools."""
         pools = read_pools(self._pools)
+        # Without any pool LB-IPAM writes nothing: Services keep the addresses that they show.
         if not pools:
             return SETTLED
         chosen = choose_addresses(self._services, pools)
@@ -211,11 +219,11 @@ class LbIpamStandIn:
                 await self._client.patch(SERVICE, at, status, subresource="status")
         used = [address for _, texts in chosen for address in parse_addresses(texts)]
         for pool in pools:
-            await self._count(pool, used)
+            await self._write_counts(pool, used)
         return SETTLED
 
-    async def _count(self, pool: ReadPool, used: Iterable[AddressRange]) -> None:
-        """Write how many addresses of a pool there are and are in use, if that is news."""
+    async def _write_counts(self, pool: ReadPool, used: Iterable[AddressRange]) -> None:
+        """Write the total, used and available addresses of a pool to its status if they differ."""
         declared = pool.declared
         total = sum(span.size for span in pool.spans)
         in_use = sum(address in pool for address in used)

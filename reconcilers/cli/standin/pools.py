@@ -1,8 +1,8 @@
 """MetalLB's kinds, as far as the stand-in needs them, and the pools that it hands out from.
 
-An entry of a pool is a CIDR (host bits allowed) or `start-end`; a bare address is refused, and so
-is any overlap within or between pools. Where one pool is wrong, nothing of the new configuration
-counts, as with MetalLB.
+An entry of a pool is a CIDR (host bits allowed) or `start-end`. A bare address is invalid, and so
+is any overlap within or between pools. If one pool is invalid, the whole new configuration is
+ignored, as in MetalLB.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ def crds() -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class StandInPoolSpec:
-    """Which addresses, and who may have them."""
+    """The addresses of a pool, and whether Services get them without asking for the pool."""
 
     addresses: tuple[str, ...] = ()
     autoAssign: bool = True
@@ -58,8 +58,8 @@ class Pool:
     """One pool of a sound configuration.
 
     Args:
-        name: of the IPAddressPool.
-        entries: by what was written, in its order.
+        name: the name of the IPAddressPool.
+        entries: the ranges by the text of their entry, in the order of spec.addresses.
         auto_assign: whether Services get addresses from it that do not ask for it.
     """
 
@@ -71,7 +71,11 @@ class Pool:
         return any(entry.contains(address) for entry in self.entries.values())
 
     def status(self, assigned: Iterable[AddressRange]) -> dict[str, int]:
-        """Return how many addresses it has, of which `assigned` are in use, as MetalLB counts."""
+        """Return the status: the assigned and available addresses, as MetalLB counts them.
+
+        Args:
+            assigned: the addresses of all Services, of any pool.
+        """
         assigned_here = {address for address in assigned if address in self}
         counts: dict[str, int] = {}
         for family in (4, 6):
@@ -93,7 +97,7 @@ def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
     """Return the pools as a configuration, by name.
 
     Raises:
-        InvalidConfig: they are none; says which entry of which pool, and why.
+        InvalidConfig: a pool is invalid; the message names its entry, and why.
     """
     pools = tuple(map(_parse_pool, sorted(declared, key=lambda pool: pool.metadata.name)))
     entries = [(pool.name, *entry) for pool in pools for entry in pool.entries.items()]

@@ -18,7 +18,7 @@ def age(service: Service) -> tuple[str, str]:
 
 
 def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
-    """Return the addresses; none if one is no address."""
+    """Return the addresses; empty if any of the texts cannot be parsed."""
     try:
         return [AddressRange.parse(address, address) for address in texts]
     except AllocatorError:
