@@ -22,7 +22,7 @@ def holder_kinds() -> Mapping[str, frozenset[str]]:
     """Return the kinds that hold addresses of pools or wait for some, as plural and group.
 
     Returns:
-        them by kind of pools.
+        The full names of the holders' kinds, by the kind of the pools.
     """
     platforms = list_platforms()
     return {
@@ -48,8 +48,8 @@ def limits_of_pools(kind: str, namespace: str, not_read: Iterable[NotRead]) -> l
 def as_readable(pool: PoolPicture, not_read: Iterable[NotRead]) -> PoolPicture:
     """Return the picture of a pool for a user who may not read everything.
 
-    A pool of the whole cluster is held from all namespaces. So if one namespace alone may be read,
-    only its total is known.
+    Objects of all namespaces hold addresses of a cluster-scoped pool. So if the user may read one
+    namespace alone, only the total of the pool is known.
 
     Args:
         pool: the picture, from the objects that the user may read.

@@ -1,6 +1,6 @@
-"""What claims and IPAddresses hold of each pool, to be shown and audited.
+"""The addresses that claims and IPAddresses hold of each pool, for views and audits.
 
-A pool's own status may be a moment behind.
+They are computed from the objects, because a pool's own status may be stale.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ from reconcilers.spaces.offers import PoolName
 
 CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
 ALL_SIZES = 1 << 130
-"""Views show pools of any size: the limit is the controllers' affair."""
+"""Views show pools of any size; only controllers limit the size of a pool."""
 Holders = Mapping[AddressRange, tuple[str, tuple[Key, ...]]]
 """By blocks of a pool's space: the state, and whose they are."""
 
@@ -52,8 +52,8 @@ class PoolContents:
     """A pool, what it may hand out, and what is held of it.
 
     Args:
-        space: what it may hand out; None if its spec makes no sense.
-        fault: why, then.
+        space: what it may hand out; None if its spec is invalid.
+        fault: why the spec is invalid; empty if it is valid.
         holdings: what is held, and which claims wait.
         claims: those that name it, by key.
         addresses: those that name it, by key.
@@ -144,13 +144,13 @@ def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
 
 
 def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[PoolContents]:
-    """Yield every pool with its contents, by kind, namespace and name.
+    """Yield the wanted pools with their contents, by kind, namespace and name.
 
-    Of NetworkPools those that a claim or an IPAddress names, or may name.
+    NetworkPools that no claim or IPAddress names, or may name, are left out.
 
     Args:
         caches: the objects.
-        is_wanted: which pools.
+        is_wanted: returns whether to yield a pool.
     """
     for kind in KINDS:
         for pool in sorted(caches.pools[kind.kind], key=lambda pool: pool.metadata.key):

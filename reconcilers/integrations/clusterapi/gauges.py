@@ -1,7 +1,7 @@
 """Metrics of pools of claims and of claims that wait, read from the caches at each scrape.
 
-No number is kept, so none can be stale. They are shown by the leader, with
-shards by the replica that holds shard 0.
+No number is stored between scrapes, so none can be stale. The leader shows the metrics; with
+shards, the replica that holds shard 0 does.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -53,11 +53,11 @@ UNKNOWN_TOGETHER = {"butler_claim_pool_used", "butler_claim_pool_free"}
 
 
 class ClaimGauges(Collector):
-    """Shows them.
+    """Collects the metrics of all pools of claims, and of waiting claims.
 
     Args:
-        clock: for ages.
-        is_leading: whether this replica shows them: sums over replicas would count twice.
+        is_leading: returns whether this replica shows the metrics: if several did, a sum over
+            replicas would count each pool more than once.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ClaimGauges(Collector):
         self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is depends on the caches, so there is nothing to check."""
+        """Return no metrics, so that registering these reads no cache."""
         return ()
 
     @override

@@ -77,7 +77,7 @@ class PoolGauges(Collector):
         self._clock = clock
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing: what there is depends on the caches, so there is nothing to check."""
+        """Return no metrics, so that registering these reads no cache."""
         return ()
 
     @override
@@ -106,7 +106,7 @@ class PoolGauges(Collector):
 
 
 class KeptFigures:
-    """Figures that are computed at a scrape, unless nothing changed since the one before.
+    """Figures that are computed at a scrape, and reused while nothing changes.
 
     Args:
         list_figures: returns the figures of all pools.
@@ -117,7 +117,7 @@ class KeptFigures:
         self._kept: list[PoolFigures] | None = None
 
     def note(self, change: object) -> None:
-        """Note that something changed that the figures depend on; subscribe this to caches."""
+        """Drop the figures after a change of an object; subscribe this to the caches."""
         del change
         self._kept = None
 

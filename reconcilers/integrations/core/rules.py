@@ -1,6 +1,7 @@
-"""What was read of a pool with one kind of requests, and whether the pool needs a fence.
+"""One reading of a pool with one kind of requests, and whether the pool needs a fence.
 
-The rules by which no address is allocated twice stand in reconcilers/promises/.
+A fence voids all promises that an earlier journal of the pool may have had. The rules by which no
+address is allocated twice stand in reconcilers/promises/.
 """
 
 from collections.abc import Container
@@ -36,24 +37,24 @@ class SpaceView(Generic[Request_co]):
     effects: Effects | None = None
 
     def with_holdings(self, holdings: Holdings) -> Self:
-        """Return the same with other holdings."""
+        """Return a copy of this view with other holdings."""
         return replace(self, holdings=holdings)
 
     def at_version(self, promise: Promise) -> Request_co | None:
-        """Return the request of a promise if it still is what the promise names."""
+        """Return the request of a promise; None if it has another version than the promise."""
         return find_promised_version(promise, self.find(promise.holder))
 
 
 def needs_fence(revision: int | None, position: int, *, has_requests: bool) -> bool:
-    """Return whether earlier promises of an object have to be voided before it hands out.
+    """Return whether a pool must void earlier promises before it hands out an address.
 
-    They have to be if its journal was never written, is lost, or is of another history. Without
-    memory the fence can wait until something is to be handed out. A journal of another history is
-    fenced at once: the caches never reach its revision, so each pass would LIST until then.
+    It must if its journal was never written, is lost, or comes from another history of etcd.
+    A missing journal can wait until a request needs an address. A journal of another history is
+    fenced at once: the caches never reach its revision, so each pass would LIST.
 
     Args:
-        revision: that the object's journal remembers; None without memory.
+        revision: the revision in the pool's journal; None if the journal is missing.
         position: the revision up to which all requests were read, by a list if the caches had not.
-        has_requests: whether something is to be handed out.
+        has_requests: whether a request needs an address.
     """
     return has_requests if revision is None else position < revision

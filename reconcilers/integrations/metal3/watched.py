@@ -27,7 +27,6 @@ class SideInformers(Generic[ClaimT, AddressT]):
 
     Args:
         side: the caches of the kind.
-        claims: the claims.
         addresses: the IPAddresses of these claims.
     """
 
