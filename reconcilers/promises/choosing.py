@@ -246,12 +246,12 @@ def exclude_ranges(
 
 
 def count_ranges(ranges: Sequence[PromisedRange]) -> int:
-    """Return what one promise takes of a journal whose room is counted in ranges."""
+    """Return the number of ranges of a promise, for a journal whose room is counted in ranges."""
     return len(ranges)
 
 
 def count_promise(_: Sequence[PromisedRange]) -> int:
-    """Return what one promise takes of a journal whose room is counted in promises: 1."""
+    """Return 1 for any promise, for a journal whose room is counted in promises."""
     return 1
 
 

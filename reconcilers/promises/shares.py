@@ -183,7 +183,7 @@ class Shares:
         capacity: int,
         now: float,
     ) -> Eligibility:
-        """Return which requests may get a promise now; forget what is over.
+        """Return the rule for which requests may get a promise now; forget ended deferrals.
 
         Deferrals end with their time. A stuck promise is forgotten once it is no longer open.
 
