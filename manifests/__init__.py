@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-# libyaml takes a tenth of the time, where PyYAML was built with it.
+# libyaml takes a tenth of the time of the Python loader; not each build of PyYAML has it.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _HERE = Path(__file__).parent
 """This package. importlib.resources would load 15 more modules, of archives among others."""
@@ -25,10 +25,10 @@ def folder(name: str) -> Path:
 
 
 def read_definitions() -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions that the folder `crds` has.
+    """Return the CustomResourceDefinitions in the folder `crds`.
 
-    They are read from `crds.json`, which has the same as one list: YAML takes twenty times as
-    long, and commands that check files read them each time.
+    They are read from `crds.json`, one list with the same definitions. YAML takes twenty times as
+    long to read, and each command that checks files reads them.
     """
     content = (_HERE / "crds.json").read_text(encoding="utf-8")
     definitions: list[dict[str, Any]] = json.loads(content)["items"]
@@ -49,5 +49,5 @@ def documents(name: str) -> list[dict[str, Any]]:
         document
         for content in texts
         for document in yaml.load_all(content, Loader=_LOADER)
-        if document
+        if document  # None between two separators, or for a file with nothing but comments
     ]

@@ -1,5 +1,6 @@
-"""What of the manifests is made of other manifests: the chart's copies, the one-file install.
+"""Generates manifests from other manifests: files of the chart, and the one-file install.
 
+A template is text that Helm renders; a template action is the part of it in {{ }}.
 Run it after a change: `python -m manifests.rendering`, or `make manifests`. Tests fail while a
 copy differs from what it is made of. The one-file install needs `kubectl`, whose kustomize
 renders it.
@@ -44,11 +45,12 @@ _MADE_BY = f'(dig "metadata" "labels" "cluster.x-k8s.io/provider" "" {_LOOKUP})'
 OURS_TO_DEFINE = f'or (not {_LOOKUP}) (eq "ipam-butler-ipam" {_MADE_BY})'
 """Whether a definition may be written: there is none of that name, or it is one of ours."""
 LEASE = "leases"
-"""The lease has one name, whatever the release is called, so that two releases never both lead."""
+"""The resource of the lease that elects the leader. The lease is not named after the release, so
+that two releases in a namespace never both lead: their role names it as it is."""
 
 
 def copies() -> Iterator[tuple[Path, str]]:
-    """Yield the chart's files that are made from others, with the text each should have."""
+    """Yield the path and the content of each file of the chart that is generated."""
     templates = HERE / "chart/templates"
     yield templates / "crds.yaml", _crds()
     yield templates / "rbac.yaml", _rbac()
@@ -65,30 +67,34 @@ def copies() -> Iterator[tuple[Path, str]]:
 
 
 def _read(path: str) -> list[Any]:
+    """Return the documents of a YAML file in this package."""
     return list(yaml.safe_load_all((HERE / path).read_text("utf-8")))
 
 
 def _dump_yaml(value: object) -> str:
+    # The width keeps each template action on one line, where `_unquote_actions` finds it.
     return yaml.safe_dump(value, sort_keys=False, width=1000)
 
 
 def _when(condition: str, documents: list[str]) -> str:
+    """Return a template that renders the documents only if the Helm condition holds."""
     return f"{{{{- if {condition} }}}}\n" + "---\n".join(documents) + "{{- end }}\n"
 
 
 def _crds() -> str:
-    """Return the CRDs as a template: only if they are wanted, and kept if that is wanted."""
+    """Return the CRDs as a template that renders them if the value crds.enable is true."""
     return _when(
         ".Values.crds.enable", [_add_keep_annotation(path) for path in _definitions("crds")]
     )
 
 
 def _definitions(folder: str) -> list[Path]:
+    """Return the paths of the CRDs in a folder of this package, by name."""
     return sorted((HERE / folder).glob("*_*.yaml"))
 
 
 def _add_keep_annotation(path: Path) -> str:
-    """Return a CRD as a template: kept at the end if that is wanted."""
+    """Return a CRD as a template: `helm uninstall` keeps it if the value crds.keep is true."""
     definition = path.read_text("utf-8")
     head, name, rest = definition.partition(f"metadata:\n  name: {path_name(path)}\n")
     assert name, f"{path} does not begin as the generator writes it"
@@ -98,8 +104,8 @@ def _add_keep_annotation(path: Path) -> str:
 def _cluster_api() -> str:
     """Return the objects that the integration with Cluster API needs, as a template.
 
-    Definitions of its kinds that others installed are left alone; without a cluster to look at,
-    as in `helm template`, there are none.
+    A CRD that another installer created is not rendered. `helm template` has no cluster to look
+    it up in, and renders all of them.
     """
     definitions = [
         _when(
@@ -114,36 +120,44 @@ def _cluster_api() -> str:
 def _roles_of(component: str, *more: str) -> str:
     """Return a component's role and its binding, and its roles in `more`, as a template."""
     names = ("role", "role-binding", *more)
-    first, *others = (_write_template(_read(f"{component}/{name}.yaml")[0]) for name in names)
+    first, *others = (_render_template(_read(f"{component}/{name}.yaml")[0]) for name in names)
     return _when(".Values.rbac.create", ["---\n" + first, *others])
 
 
 def _rbac() -> str:
-    """Return the roles as a template, named after the release."""
-    listed: dict[str, list[str]] = _read("rbac/kustomization.yaml")[0]
-    machine = [
-        _write_template(document)
-        for name in listed["resources"]
+    """Return the roles and bindings as a template, named after the release.
+
+    There are three sections, each with its own value: the roles of the controllers, their further
+    role for shards, and the roles for people.
+    """
+    kustomization: dict[str, list[str]] = _read("rbac/kustomization.yaml")[0]
+    controller_roles = [
+        _render_template(document)
+        for name in kustomization["resources"]
+        # The chart has its own template of the ServiceAccount; roles for people follow below.
         if name not in {"service-account.yaml", "people.yaml"}
         for document in _read(f"rbac/{name}")
     ]
-    people = [_write_template(document) for document in _read("rbac/people.yaml")]
-    shards = [
-        _write_template(document)
+    people_roles = [_render_template(document) for document in _read("rbac/people.yaml")]
+    shard_roles = [
+        _render_template(document)
         for name in ("role.yaml", "role-binding.yaml")
         for document in _read(f"shards/{name}")
     ]
     return (
-        _when(".Values.rbac.create", machine)
-        + _when(f"and .Values.rbac.create {_SHARDS}", ["---\n" + shards[0], shards[1]])
-        + _when(".Values.rbac.people", ["---\n" + people[0], *people[1:]])
+        _when(".Values.rbac.create", controller_roles)
+        + _when(f"and .Values.rbac.create {_SHARDS}", ["---\n" + shard_roles[0], shard_roles[1]])
+        + _when(".Values.rbac.people", ["---\n" + people_roles[0], *people_roles[1:]])
     )
 
 
 def _webhooks() -> str:
-    """Return the webhooks' configuration as a template."""
+    """Return the ValidatingWebhookConfiguration as a template.
+
+    The webhooks of an integration are rendered only if the integration is enabled.
+    """
     [configuration] = _read("webhook/validating.yaml")
-    added: dict[str, list[dict[str, Any]]] = {
+    webhooks_by_condition: dict[str, list[dict[str, Any]]] = {
         condition: [operation["value"] for operation in _read(f"{component}/webhooks.yaml")[0]]
         for condition, component in (
             (CLUSTER_API, "clusterapi"),
@@ -153,23 +167,26 @@ def _webhooks() -> str:
     }
     for webhook in (
         *configuration["webhooks"],
-        *(webhook for webhooks in added.values() for webhook in webhooks),
+        *(webhook for webhooks in webhooks_by_condition.values() for webhook in webhooks),
     ):
         service = webhook["clientConfig"]["service"]
         service["name"] = service["name"].replace("butler-ipam", FULLNAME)
         service["namespace"] = NAMESPACE
         if webhook["failurePolicy"] == "Ignore":
-            continue  # it never holds a write up, whatever the values are
+            continue  # this webhook must never block a write, so no value changes its policy
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
-    template = _write_template(configuration).replace(LABELS, LABELS + INJECTED)
-    for condition, webhooks in added.items():
+    template = _render_template(configuration).replace(LABELS, LABELS + INJECTED)
+    for condition, webhooks in webhooks_by_condition.items():
         template += _when(condition, [_unquote_actions(_dump_yaml(webhooks))])
     return _when(".Values.webhooks.enabled", [template])
 
 
-def _write_template(document: dict[str, Any]) -> str:
-    """Return an object as a template: its names and its namespace are the release's."""
+def _render_template(document: dict[str, Any]) -> str:
+    """Return an object as a template with the names and the namespace of the release.
+
+    `document` is changed: the names in its rules, its roleRef and its first subject.
+    """
     meta = document["metadata"]
     head = {"apiVersion": document["apiVersion"], "kind": document["kind"]}
     lines = f"metadata:\n  name: {meta['name'].replace('butler-ipam', FULLNAME)}\n"
@@ -179,6 +196,7 @@ def _write_template(document: dict[str, Any]) -> str:
     lines += "".join(f'    {name}: "{value}"\n' for name, value in meta.get("labels", {}).items())
     body = {key: value for key, value in document.items() if key not in {*head, "metadata"}}
     for rule in body.get("rules", []):
+        # The lease keeps its name, because two releases must share it (see LEASE).
         if LEASE not in rule.get("resources", []) and "resourceNames" in rule:
             names = rule["resourceNames"]
             rule["resourceNames"] = [name.replace("butler-ipam", FULLNAME) for name in names]
@@ -189,12 +207,16 @@ def _write_template(document: dict[str, Any]) -> str:
 
 
 def _unquote_actions(template: str) -> str:
-    """Return YAML in which template actions stand bare, as Helm puts texts in their place."""
+    """Return YAML without quotes around template actions.
+
+    YAML quotes a string with {{ }}. Helm replaces the action by text, and quotes around the text
+    would make a number or a boolean a string.
+    """
     return re.sub(r"'([^'\n]*\{\{[^'\n]*)'", r"\1", template)
 
 
 def path_name(path: Path) -> str:
-    """Return the name of the CRD in a file: `group_plural.yaml` holds `plural.group`."""
+    """Return the name of the CRD in a file: `group_plural.yaml` contains `plural.group`."""
     group, _, plural = path.stem.rpartition("_")
     return f"{plural}.{group}"
 
@@ -203,7 +225,7 @@ def render_folder(folder: Path) -> str:
     """Return the manifest that kustomize builds from a folder.
 
     Raises:
-        RuntimeError: there is no kubectl, or it refuses the folder.
+        RuntimeError: kubectl is not installed, or it cannot build the folder.
     """
     kubectl = shutil.which("kubectl")
     if kubectl is None:
@@ -217,7 +239,7 @@ def render_folder(folder: Path) -> str:
 
 
 def main() -> None:
-    """Write all that is made from other manifests."""
+    """Write all generated manifests: the chart's files and the one-file install."""
     for path, content in copies():
         path.parent.mkdir(exist_ok=True)
         path.write_text(content, encoding="utf-8")

@@ -1,6 +1,8 @@
 """Server-side apply: merges an applied object into the live one, and settles who owns which field.
 
-Conflicts with other owners, and the annotation of kubectl's client-side apply, are here too.
+Two more subjects are here. A conflict is a field that an apply would take from another owner. The
+annotation is kubectl's `last-applied-configuration`: client-side apply stores the object in it, so
+it proves which fields kubectl applied before it used server-side apply.
 """
 
 import json
@@ -28,19 +30,22 @@ _MAX_ANNOTATIONS = 256 * 1024  # bytes, all keys and values together
 
 
 def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return the annotations of an object."""
+    """Return the annotations of an object; empty if they are absent or malformed."""
     metadata = obj.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
     return annotations if isinstance(annotations, dict) else {}
 
 
 def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
-    """Return the fields that still are as the annotation has them, None without a usable one."""
+    """Return the fields whose live values equal the values in kubectl's annotation.
+
+    None if the annotation is absent, cannot be parsed, or is of another version.
+    """
     root = write.model.root
     try:
         last = json.loads(_annotations(live).get(ANNOTATION) or "null")
         if not isinstance(last, dict) or last.get("apiVersion") != write.api_version:
-            return None
+            return None  # fields of another version may have other names
         check(root, live)
         check(root, last)
     except (ValueError, ModelError):
@@ -51,33 +56,37 @@ def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
 
 
 def renew_annotation(obj: dict[str, Any], applied: dict[str, Any], manager: str) -> dict[str, Any]:
-    """Return the object with the annotation, if it has one, saying what is applied now."""
+    """Return the object with the applied object in kubectl's annotation.
+
+    An object without the annotation, or applied by another manager, is returned unchanged.
+    """
     present = _annotations(obj)
     if manager != KUBECTL or not present.get(ANNOTATION):
         return obj
     metadata = dict(applied.get("metadata") or {})
     if "annotations" in metadata:
-        own = _annotations(applied)
-        metadata["annotations"] = {k: v for k, v in own.items() if k != ANNOTATION}
+        # An annotation that contained itself would grow with each apply.
+        applied_annotations = _annotations(applied)
+        metadata["annotations"] = {k: v for k, v in applied_annotations.items() if k != ANNOTATION}
     encoded = gotext.json_text({**applied, "metadata": metadata}) + "\n"
     annotations = {**present, ANNOTATION: encoded}
     if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS:
-        del annotations[ANNOTATION]
+        del annotations[ANNOTATION]  # validation rejects an object with annotations of this size
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
 
 
 class Conflicts(Exception):
-    """Fields that an apply would take from others, by owner."""
+    """Fields that an apply would take from others, by owner; there is at least one field."""
 
     def __init__(self, lost: dict[EntryManager, Fields]) -> None:
-        """Take at least one field."""
         super().__init__("conflicts")
         self.lost = lost
 
     def refusal(self) -> ApplyConflict:
-        """Return the answer: owners in the order of their identifiers, fields in tree order.
+        """Return the 409 answer: owners in the order of their identifiers, fields in tree order.
 
-        (The real server lists the causes of several owners in random order, the sentence in this.)
+        The real server sorts its message in the same way, but lists the causes of several owners
+        in random order.
         """
         owners = sorted(self.lost, key=EntryManager.text)
         causes_by_manager = {
@@ -147,7 +156,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         ApplyConflict: fields belong to others.
         PatchError: 400 or 500 if the applied object is not one of this type.
     """
-    version_and_kind = _check_kind(applied, kind or (_kind_of(live) if live else None))
+    version_and_kind = _read_kind(applied, kind or (_kind_of(live) if live else None))
     base = (
         live
         if live is not None
@@ -166,6 +175,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         manager, APPLY, api_version=version_and_kind[0], subresource=subresource
     )
     if not managed:
+        # Without entries, nobody owns the present fields, and an apply would never conflict.
         managed = act.first(
             entries.manager(
                 FIRST, UPDATE, api_version=version_and_kind[0], subresource=subresource
@@ -175,16 +185,17 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
     try:
         result = act.run(managed, owner, now, force=force)
     except Conflicts as conflicts:
-        act.may_force(conflicts, manager)
+        act.require_forcible(conflicts, manager)
         result = act.run(managed, owner, now, force=True)
     return _finish(result, applied, manager)
 
 
-def _check_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tuple[str, str]:
+def _read_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tuple[str, str]:
     """Return apiVersion and kind of an applied object.
 
     Raises:
-        PatchError: they are not those of the request.
+        PatchError: one of them is empty or is not `expected`, or the object has managedFields.
+            (`managedFields: null` is allowed.)
     """
     version_and_kind = _kind_of(applied)
     if version_and_kind != (expected or version_and_kind) or not all(version_and_kind):
@@ -198,17 +209,17 @@ def _check_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tu
 
 
 def _kind_of(obj: dict[str, Any]) -> tuple[str, str]:
-    """Return apiVersion and kind; what is no text counts as empty."""
+    """Return apiVersion and kind; each is empty if it is absent or not a string."""
     return _text(obj.get("apiVersion")), _text(obj.get("kind"))
 
 
 def _text(value: Any) -> str:
-    """Return a text, empty for anything else."""
+    """Return the value if it is a string, otherwise an empty string."""
     return value if isinstance(value, str) else ""
 
 
 def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str, Any]:
-    """Return the object with its entries."""
+    """Return the object to store: with its managedFields, and kubectl's annotation renewed."""
     obj = renew_annotation(result.obj, applied, manager)
     metadata = dict(obj.get("metadata") or {})
     metadata.pop("managedFields", None)
@@ -218,16 +229,21 @@ def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str
 
 
 class _Act:
-    """One object applied to another; it may have to be tried twice."""
+    """One object applied to another, both in the version of the write.
+
+    `apply` runs it a second time, with force, if all conflicts may be forced.
+    """
 
     def __init__(self, write: TrackedWrite, live: dict[str, Any], applied: dict[str, Any]) -> None:
-        """Take the two objects, of the version that the write is in."""
         self._write = write
         self._live = live
         self._applied = applied
 
     def first(self, manager: entries.EntryManager, now: str) -> Managed:
-        """Return the manager of an object without managedFields, for all earlier writers."""
+        """Return entries in which `manager` owns all fields of the live object.
+
+        This manager stands for all earlier writers of an object without managedFields.
+        """
         model = self._write.model
         blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}
         try:
@@ -242,13 +258,16 @@ class _Act:
         except ModelError as error:
             raise internal(f"failed to create manager for existing fields: {error}") from None
 
-    def may_force(self, conflicts: Conflicts, manager: str) -> None:
-        """Refuse conflicts, except with fields that kubectl itself applied before servers could.
+    def require_forcible(self, conflicts: Conflicts, manager: str) -> None:
+        """Raise unless kubectl's own client-side apply set all fields in conflict.
+
+        Its annotation says so. Those fields have another manager's name, but kubectl may take
+        them: so a user can change from client-side to server-side apply.
 
         Raises:
-            ApplyConflict: something is left to conflict with.
+            ApplyConflict: with the conflicts that may not be forced.
         """
-        allowed = read_annotation(self._write, self._live) if manager == "kubectl" else None
+        allowed = read_annotation(self._write, self._live) if manager == KUBECTL else None
         remaining = conflicts.lost
         if allowed is not None:
             remaining = {
@@ -262,7 +281,9 @@ class _Act:
     def run(
         self, before: Managed, manager: entries.EntryManager, now: str, *, force: bool
     ) -> _Applied:
-        """Merge, take out what is not applied any more, and settle ownership.
+        """Merge, remove fields that the manager no longer applies, and settle ownership.
+
+        Return the live object itself if nothing in it changes.
 
         Raises:
             Conflicts: fields belong to others and nothing is forced.
@@ -278,21 +299,25 @@ class _Act:
         last = managed.get(manager)
         claims = list_claims(write.model.root, self._applied)
         claims = fieldset.without_trees(claims, write.ignored)
-        # With the new claims, because prune and subtract read them; the end stores what is owned.
+        # `prune` and `subtract` read the new claims, so they are entered before those calls. The
+        # end of this method replaces the entry by the fields that the manager really owns.
         managed[manager] = Owned(claims, write.api_version, last.time if last else None)
         new = prune(write, merged, managed=managed, last=last) if last and last.fields else merged
         comparison = write.compare(live, new)
         others = {other: owned for other, owned in managed.items() if other != manager}
-        lost, gone = write.find_losses(others, live, new=new, change=comparison)
+        lost, removed = write.find_losses(others, live, new=new, change=comparison)
         if lost and not force:
             raise Conflicts(lost)
-        subtract(managed, lost, gone)
+        subtract(managed, lost, removed)
         changed = not equal(live, new)
-        own = fieldset.difference(claims, UNOWNED)
+        owned_fields = fieldset.difference(claims, UNOWNED)
         managed.pop(manager, None)
-        if own:
+        if owned_fields:
+            # An apply that changes nothing keeps the time of the manager's previous apply.
             time = now if changed else last.time if last else None
-            managed[manager] = Owned(fieldset.order_elements(own), write.api_version, time)
+            managed[manager] = Owned(
+                fieldset.order_elements(owned_fields), write.api_version, time
+            )
         return _Applied(new if changed else live, managed)
 
     def _check(self) -> None:
@@ -315,18 +340,17 @@ class _Act:
 
 
 def same_except_times(first: dict[str, Any], second: dict[str, Any]) -> bool:
-    """Return whether two objects are equal but for the times of their managedFields.
+    """Return whether two objects are equal except for the times of their managedFields.
 
-    Such a write changes nothing, and the real server then keeps the old times as well.
+    A write with such a result changes nothing, so the real server keeps the old times as well.
     """
     for name, value in first.items():
         if name != "metadata" and second.get(name) != value:
-            return False  # the usual case, seen without comparing metadata
-    ours, theirs = _timeless(first), _timeless(second)
-    return ours == theirs and equal(ours, theirs)
+            return False  # most writes differ outside metadata, and this comparison is cheap
+    return equal(_without_times(first), _without_times(second))
 
 
-def _timeless(obj: dict[str, Any]) -> dict[str, Any]:
+def _without_times(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without the times of its managedFields."""
     metadata = dict(obj.get("metadata") or {})
     managed = metadata.get("managedFields")

@@ -1,4 +1,9 @@
-"""Which fields differ between two states of an object, and which fields a state consists of."""
+"""Which fields differ between two states of an object, and which fields a state consists of.
+
+An atom (model.py) is the one kind of value that a node allows at a place: a map, a list or a
+scalar. A leaf is a value that is owned as a whole: a scalar, an atomic map or an atomic list. A
+changed leaf is entered as {}, the empty subtree of its path element.
+"""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,14 +16,14 @@ from controller.managedfields.model import FLAT, ListNode, MapNode, Node, item_e
 
 @dataclass(slots=True)
 class Comparison:
-    """What a write did: fields that went, fields with another value, fields that came."""
+    """What a write did: fields that it removed, modified and added."""
 
     removed: Fields = field(default_factory=dict)
     modified: Fields = field(default_factory=dict)
     added: Fields = field(default_factory=dict)
 
     def put(self, element: str, inner: "Comparison") -> None:
-        """Enter what differs below an element, if anything does."""
+        """Add the differences `inner`, found below an element, to this comparison."""
         if inner.removed:
             self.removed[element] = inner.removed
         if inner.modified:
@@ -33,14 +38,14 @@ class Comparison:
         self.added = fieldset.union(self.added, other.added)
 
     def without(self, ignored: Fields) -> None:
-        """Drop differences within fields that do not count."""
+        """Drop the differences at or below the ignored fields."""
         if ignored:
             self.removed = fieldset.without_trees(self.removed, ignored)
             self.modified = fieldset.without_trees(self.modified, ignored)
             self.added = fieldset.without_trees(self.added, ignored)
 
     def list_written(self) -> Fields:
-        """Return the fields that have a new value."""
+        """Return the fields that have a new value: modified and added ones."""
         return fieldset.union(self.modified, self.added)
 
 
@@ -52,8 +57,9 @@ def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     """Compare two objects of a type.
 
     Raises:
-        ModelError: a list cannot be taken apart into items.
+        ModelError: an item of a set or keyed list has no path element.
     """
+    # A root that changed as a leaf is no field, as the root has no owner.
     return _compare(node.atom_for(new), old, new) or Comparison()
 
 
@@ -64,18 +70,21 @@ def _enter(
     old: Any,
     new: Any,
 ) -> None:
-    """Compare two values below an element and enter what differs."""
+    """Compare two values below an element and add their differences to `result`."""
+    # In a strict node, no untyped scalar makes Python's 1 == True possible.
     if node.strict and old == new:
         return
-    was = node.atom_for(old)
-    now = was if type(old) is type(new) else node.atom_for(new)
-    comparison = _compare(was, old, new)
-    if was is not now:
-        other = _compare(now, old, new)
-        if comparison is None or other is None:
+    old_atom = node.atom_for(old)
+    new_atom = old_atom if type(old) is type(new) else node.atom_for(new)
+    comparison = _compare(old_atom, old, new)
+    if old_atom is not new_atom:
+        # The value became another kind, for example a map became a list. Each atom finds the
+        # parts of its own kind: one the removed parts, the other the added parts.
+        new_kind_comparison = _compare(new_atom, old, new)
+        if comparison is None or new_kind_comparison is None:
             result.modified[element] = {}
         both = Comparison()
-        for item in (comparison, other):
+        for item in (comparison, new_kind_comparison):
             if item is not None:
                 both.join(item)
         result.put(element, both)
@@ -86,74 +95,85 @@ def _enter(
 
 
 def _compare(atom: object, old: Any, new: Any) -> Comparison | None:
-    """Compare two values of the type that `atom` says; return None if a leaf changed."""
+    """Return the differences of two values, read as the kind of value that `atom` describes.
+
+    None if the value is a leaf and changed. `_UNCHANGED` if it is a leaf and did not. A value of
+    another kind than `atom` counts as empty.
+    """
     if isinstance(atom, MapNode) and not atom.atomic:
-        before = old if isinstance(old, dict) else {}
-        after = new if isinstance(new, dict) else {}
-        if before or after:
-            return _compare_members(atom, before, after)
+        old_members = old if isinstance(old, dict) else {}
+        new_members = new if isinstance(new, dict) else {}
+        if old_members or new_members:
+            return _compare_members(atom, old_members, new_members)
     elif isinstance(atom, ListNode) and not atom.atomic:
-        items_before = old if isinstance(old, list) else []
-        items_after = new if isinstance(new, list) else []
-        if items_before or items_after:
-            return _compare_items(atom, items_before, items_after)
+        old_items = old if isinstance(old, list) else []
+        new_items = new if isinstance(new, list) else []
+        if old_items or new_items:
+            return _compare_items(atom, old_items, new_items)
+    # A scalar, an atomic container, or two containers without content (null against {}).
     return _UNCHANGED if equal(old, new) else None
 
 
 def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     """Compare two objects member by member."""
     result = Comparison()
-    gone = 0
-    for name, before in old.items():
-        after = new.get(name, _ABSENT)
-        if after is before:
-            continue
-        if after is _ABSENT:
-            result.removed["f:" + name] = everything(atom.child(name), before)
-            gone += 1
-        elif type(before) in FLAT and type(after) is type(before):
-            # Most leaves: whatever the schema says, two texts are compared as they are.
-            if before != after:
+    removed_count = 0
+    for name, old_value in old.items():
+        new_value = new.get(name, _ABSENT)
+        if new_value is old_value:
+            continue  # writes share unchanged parts with the live object: equal without comparing
+        if new_value is _ABSENT:
+            result.removed["f:" + name] = everything(atom.child(name), old_value)
+            removed_count += 1
+        elif type(old_value) in FLAT and type(new_value) is type(old_value):
+            # The usual leaf. Scalars of one type compare the same whatever the schema says.
+            if old_value != new_value:
                 result.modified["f:" + name] = {}
         else:
-            _enter(result, "f:" + name, node=atom.child(name), old=before, new=after)
-    if len(new) > len(old) - gone:
-        for name, after in new.items():
+            _enter(result, "f:" + name, node=atom.child(name), old=old_value, new=new_value)
+    # The members of `old` that were not removed are in `new`; any further ones were added.
+    if len(new) > len(old) - removed_count:
+        for name, new_value in new.items():
             if name not in old:
-                result.added["f:" + name] = everything(atom.child(name), after)
+                result.added["f:" + name] = everything(atom.child(name), new_value)
     return result
 
 
 def _compare_items(atom: ListNode, old: list[Any], new: list[Any]) -> Comparison:
-    """Compare two lists item by item, whatever their order."""
-    before, after = by_element(atom, old), by_element(atom, new)
+    """Compare two lists item by item, whatever their order.
+
+    Items that occur several times share a path element, so they are compared and owned together,
+    as one leaf. An element that changes between one and several items is removed and added.
+    """
+    old_by_element, new_by_element = by_element(atom, old), by_element(atom, new)
     result = Comparison()
-    for element, was in before.items():
-        now = after.get(element, [])
-        if len(was) == 1 and len(now) == 1:
-            _enter(result, element, node=atom.item, old=was[0], new=now[0])
-        elif len(was) > 1 and len(now) > 1:
-            if not equal(was, now):
+    for element, old_items in old_by_element.items():
+        new_items = new_by_element.get(element, [])
+        if len(old_items) == 1 and len(new_items) == 1:
+            _enter(result, element, node=atom.item, old=old_items[0], new=new_items[0])
+        elif len(old_items) > 1 and len(new_items) > 1:
+            if not equal(old_items, new_items):
                 result.modified[element] = {}
-        elif len(was) > 1:
+        elif len(old_items) > 1:
             result.removed[element] = {}
-            if now:
-                result.added[element] = everything(atom.item, now[0])
+            if new_items:
+                result.added[element] = everything(atom.item, new_items[0])
         else:
-            result.removed[element] = everything(atom.item, was[0])
-            if now:
+            result.removed[element] = everything(atom.item, old_items[0])
+            if new_items:
                 result.added[element] = {}
-    for element, now in after.items():
-        if element not in before:
-            result.added[element] = everything(atom.item, now[0]) if len(now) == 1 else {}
+    for element, new_items in new_by_element.items():
+        if element not in old_by_element:
+            is_single = len(new_items) == 1
+            result.added[element] = everything(atom.item, new_items[0]) if is_single else {}
     return result
 
 
 def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
-    """Sort the items of a list by their path elements.
+    """Group the items of a list by their path elements.
 
     Raises:
-        ModelError: an item has none.
+        ModelError: an item has no path element.
     """
     elements: dict[str, list[Any]] = {}
     for index, item in enumerate(items):
@@ -166,14 +186,17 @@ def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
 
 
 def everything(node: Node, value: Any) -> Fields:
-    """Return the fields of a value that came or went as a whole, containers included."""
+    """Return all fields of a value that was added or removed as a whole, containers included.
+
+    {} for a leaf or an empty container.
+    """
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
         if not atom.atomic and value and isinstance(value, dict):
             out: Fields = {SELF: {}}
             for name, inner in value.items():
-                flat = type(inner) in FLAT
-                out["f:" + name] = {} if flat else everything(atom.child(name), inner)
+                is_leaf = type(inner) in FLAT
+                out["f:" + name] = {} if is_leaf else everything(atom.child(name), inner)
             return out
     elif isinstance(atom, ListNode) and not atom.atomic and value and isinstance(value, list):
         out = {SELF: {}}
@@ -212,7 +235,7 @@ def _claimed_members(atom: MapNode, value: Any) -> Fields | None:
     for name, inner in value.items() if isinstance(value, dict) else ():
         claimed = _claimed_fields(atom.child(name), inner)
         if inner is None or inner == {} or name not in atom.fields:
-            # No field below shows that this member is there.
+            # No field below proves that this member exists, so the member itself is claimed.
             claimed = {SELF: {}, **claimed} if claimed else {}
         if claimed is not None:
             out["f:" + name] = claimed
@@ -223,20 +246,24 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
     """Return the applier's fields of a list whose items have owners of their own."""
     out: Fields = {}
     for element, items in by_element(atom, value if isinstance(value, list) else []).items():
+        # Items that occur several times are owned together, as a whole.
         claimed = _claimed_fields(atom.item, items[0]) if len(items) == 1 else None
         out[element] = {SELF: {}, **claimed} if claimed else {}
     return out or None
 
 
 def equal(first: Any, second: Any) -> bool:
-    """Return whether two values are the same: 1 is 1.0, but true is not 1."""
-    return bool(first == second) and _equal(first, second)
+    """Return whether two JSON values are the same: 1 equals 1.0, but true does not equal 1.
+
+    Python's `==` treats True as 1, so the second step compares where booleans stand.
+    """
+    return bool(first == second) and _have_same_booleans(first, second)
 
 
-def _equal(first: Any, second: Any) -> bool:
-    """Return whether two values that Python holds for equal have booleans in the same places."""
+def _have_same_booleans(first: Any, second: Any) -> bool:
+    """Return whether two values that are equal in Python have booleans in the same places."""
     if isinstance(first, dict):
-        return all(_equal(value, second[name]) for name, value in first.items())
+        return all(_have_same_booleans(value, second[name]) for name, value in first.items())
     if isinstance(first, list):
-        return all(map(_equal, first, second))
+        return all(map(_have_same_booleans, first, second))
     return isinstance(first, bool) == isinstance(second, bool)

@@ -34,7 +34,10 @@ UNOWNED: Fields = {
 
 
 class EntryManager(NamedTuple):
-    """Who an entry belongs to; appliers are the same whatever version they apply."""
+    """Who an entry belongs to.
+
+    The api_version of an applier is empty, because its entry covers all versions that it applies.
+    """
 
     name: str
     operation: str
@@ -64,7 +67,10 @@ class EntryManager(NamedTuple):
 
 @dataclass(slots=True)
 class Owned:
-    """What a manager owns, in which version it wrote it, and when (None: never a change)."""
+    """The fields of a manager, the version in which it wrote them, and when it last changed one.
+
+    The time is None if no write of the manager changed anything.
+    """
 
     fields: Fields
     api_version: str
@@ -75,13 +81,13 @@ Managed = dict[EntryManager, Owned]
 
 
 def manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
-    """Return the identity of the manager that makes a request."""
+    """Return the identity of the manager that makes a request; "unknown" if it has no name."""
     return _manager(name or "unknown", operation, api_version=api_version, subresource=subresource)
 
 
 @functools.lru_cache(maxsize=1024)
 def _manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
-    """Return the identity of a manager; few managers write all objects."""
+    """Return the identity of a manager; cached, because few managers write all objects."""
     return EntryManager(
         name,
         operation,
@@ -91,7 +97,7 @@ def _manager(name: str, operation: str, api_version: str, subresource: str) -> E
 
 
 def read_trusted(entries: list[dict[str, Any]]) -> Managed:
-    """Read entries that this library wrote."""
+    """Read entries that `encode_entries` wrote, without validating them."""
     managed: Managed = {}
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
@@ -113,21 +119,21 @@ def decode_entries(entries: Any) -> Managed:
     """Read entries that a client wrote.
 
     Raises:
-        ValueError: an entry is malformed; the text is the server's.
+        ValueError: an entry is malformed; the message is the real server's.
     """
     if entries is None:
         return {}
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
         raise ValueError("managedFields must be a list of objects")
-    tidy = [_tidy(index, entry) for index, entry in enumerate(entries)]
-    return read_trusted(tidy)
+    normalised = [_normalise_entry(index, entry) for index, entry in enumerate(entries)]
+    return read_trusted(normalised)
 
 
-def _tidy(index: int, entry: dict[str, Any]) -> dict[str, Any]:
+def _normalise_entry(index: int, entry: dict[str, Any]) -> dict[str, Any]:
     """Return an entry in the form that the server writes.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: the entry is malformed.
     """
     if entry.get("operation") not in {APPLY, UPDATE}:
         raise ValueError("operation must be `Apply` or `Update`")
@@ -138,22 +144,23 @@ def _tidy(index: int, entry: dict[str, Any]) -> dict[str, Any]:
         raise ValueError(f"missing fieldsType in managed fields entry {index}")
     if kind != "FieldsV1":
         raise ValueError(f'invalid fieldsType "{kind}" in managed fields entry {index}')
-    tidy = {**entry, "fieldsV1": fieldset.read_fields(entry.get("fieldsV1"))}
+    normalised = {**entry, "fieldsV1": fieldset.read_fields(entry.get("fieldsV1"))}
     if entry.get("time") is not None:
-        tidy["time"] = _instant(entry["time"])
-    return tidy
+        normalised["time"] = _normalise_time(entry["time"])
+    return normalised
 
 
-def _instant(timestamp: Any) -> str:
+def _normalise_time(timestamp: Any) -> str:
     """Return a time as the server writes it: in UTC, whole seconds.
 
     Raises:
-        ValueError: it is no RFC 3339 time.
+        ValueError: the value is not an RFC 3339 time.
     """
-    moment = datetime.fromisoformat(timestamp if isinstance(timestamp, str) else "")
-    if moment.tzinfo is None:
+    # A value that is not a string becomes "", for which fromisoformat raises the ValueError.
+    parsed = datetime.fromisoformat(timestamp if isinstance(timestamp, str) else "")
+    if parsed.tzinfo is None:
         raise ValueError(f"{timestamp} has no time zone")
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return parsed.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def encode_entries(managed: Managed) -> list[dict[str, Any]]:
@@ -173,7 +180,7 @@ def rank(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
-    """Write one entry; what is empty is left out."""
+    """Return one entry as JSON; an empty name or subresource, or a time of None, is left out."""
     entry: dict[str, Any] = {
         "apiVersion": owned.api_version,
         "fieldsType": "FieldsV1",
@@ -190,22 +197,26 @@ def _entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
 
 
 def cap(managed: Managed) -> None:
-    """Merge the oldest updates of each version into one entry until ten updates are left."""
+    """Merge the oldest update entries, by version, until ten update entries are left.
+
+    The entries of one version are merged into the entry of the manager "ancient-changes". Change
+    `managed` in place.
+    """
     if len(managed) <= MAX_UPDATERS:
-        return
+        return  # the usual object: even if all entries are updates, they are not too many
     updaters = [manager for manager in managed if manager.operation == UPDATE]
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:
         return
     updaters.sort(key=lambda manager: (managed[manager].time or "", manager.text()))
-    first_of: dict[str, EntryManager] = {}
+    first_by_version: dict[str, EntryManager] = {}
     for updater in updaters:
         if excess <= 0:
             return
         owned = managed[updater]
-        first = first_of.setdefault(owned.api_version, updater)
+        first = first_by_version.setdefault(owned.api_version, updater)
         if first is updater:
-            continue
+            continue  # merging needs a second entry of the same version
         bucket = EntryManager(ANCIENT, UPDATE, api_version=owned.api_version, subresource="")
         if bucket not in managed:
             managed[bucket] = managed.pop(first)
@@ -223,7 +234,10 @@ _TYPES = frozenset({"", "FieldsV1"})
 
 
 def default_manager(user_agent: str) -> str:
-    """Return the manager of a request that names none: the product of its User-Agent."""
+    """Return the manager of a request without `fieldManager`: the product of its User-Agent.
+
+    That is the text before the first slash, without unprintable characters, cut at MAX_NAME bytes.
+    """
     name = ""
     for rune in user_agent.split("/", 1)[0]:
         if rune.isprintable():
@@ -237,7 +251,7 @@ def check_manager(name: str, field: str = "fieldManager") -> list[FieldCause]:
     """Return the errors in the name of a manager, as causes of a 422 answer."""
     causes: list[FieldCause] = []
     if _is_plain(name):
-        return causes
+        return causes  # spares the loop over the characters
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         message = f"Too long: may not be more than {MAX_NAME} bytes"
         causes.append(FieldCause("FieldValueTooLong", message, field))
@@ -252,14 +266,14 @@ def check_manager(name: str, field: str = "fieldManager") -> list[FieldCause]:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name is plainly valid, as nearly all are."""
+    """Return whether a name is ASCII, printable and short, so that it needs no further check."""
     return len(name) <= MAX_NAME and name.isascii() and name.isprintable()
 
 
 def decoding_error(obj: dict[str, Any]) -> str | None:
-    """Return why the managedFields of an object cannot be read, None if they can.
+    """Return why the managedFields of an object cannot be read; None if they can.
 
-    The real server says so in a warning when an admission webhook has spoilt them.
+    The real server sends this as a warning if an admission webhook made them malformed.
     """
     try:
         decode_entries((obj.get("metadata") or {}).get("managedFields"))

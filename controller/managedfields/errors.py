@@ -1,4 +1,4 @@
-"""Refusals of a patch, in the words and with the codes that clients of kube-apiserver know."""
+"""Errors that reject a patch, with the messages and codes of kube-apiserver."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,25 +15,25 @@ class FieldCause:
     field: str
 
     def as_dict(self) -> dict[str, str]:
-        """Return the entry as it stands in a Status."""
+        """Return the entry as JSON for a Status."""
         return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
 class PatchError(Exception):
-    """A patch that the server refuses; the fields are those of the Status it answers with.
+    """The server rejects a patch; the attributes are the fields of the Status in its answer.
 
     Attributes:
         status: the HTTP code.
         reason: the machine-readable reason; empty where the real server gives none (code 500).
-        message: the sentence for the person.
+        message: the sentence for the user.
         causes: what is wrong field by field.
-        details: the whole `details` of the Status, None where it has none.
+        details: the `details` of the Status; None if the Status has no such field.
     """
 
     def __init__(
         self, status: int, reason: str, message: str, causes: list[FieldCause] | None = None
     ) -> None:
-        """Take the parts of the Status; causes are repeated in its details."""
+        """Keep the parts of the Status, and build its details from the causes."""
         super().__init__(message)
         self.status = status
         self.reason = reason
@@ -53,14 +53,17 @@ class ApplyConflict(PatchError):
 
 
 class TypeMismatchError(ValueError):
-    """A value has not the shape that it must have; the text is the real server's."""
+    """A value does not have the required JSON type; the message is the real server's."""
 
 
 class ModelError(Exception):
     """A value does not fit the field model; `problems` are lines of `path: what is wrong`."""
 
     def __init__(self, problems: list[str]) -> None:
-        """Take at least one line."""
+        """Join the problems, at least one, as the real server does.
+
+        One problem is the message; several become a list below "errors:".
+        """
         super().__init__(
             problems[0] if len(problems) == 1 else "\n  ".join(["errors:", *problems])
         )
@@ -68,12 +71,16 @@ class ModelError(Exception):
 
 
 def bad_request(message: str) -> PatchError:
-    """Return the refusal of a body that cannot be understood."""
+    """Return the error for a body that cannot be parsed: code 400."""
     return PatchError(400, "BadRequest", message)
 
 
 def unprocessable() -> PatchError:
-    """Return the refusal of a patch that does not apply: it never says which operation failed."""
+    """Return the error for a patch that does not apply: code 422.
+
+    Like the real server's, its message does not name the failed operation, and its details are
+    an empty object.
+    """
     error = PatchError(422, "Invalid", REJECTED)
     error.details = {}
     return error

@@ -1,4 +1,8 @@
-"""The field model of one kind in one version, made of its schema."""
+"""The field model of one kind in one version, built from its schema.
+
+Two words of Node (model.py) recur. `strict`: equal values in Python are equal in JSON, because no
+untyped scalar is below. `granular`: nothing at or below the node is owned as a whole.
+"""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -22,10 +26,13 @@ _TEXT = Node(scalar=Scalar.STRING, strict=True, granular=True)
 
 
 class SchemaDefinitions:
-    """Schemas that refer to each other by name; each becomes one node, for types may recur."""
+    """Schemas that refer to each other by name; each becomes one node, because types may recur.
+
+    Args:
+        schemas: the `components.schemas` of an OpenAPI v3 document.
+    """
 
     def __init__(self, schemas: Mapping[str, Schema]) -> None:
-        """Take the schemas under `components` of an OpenAPI v3 document."""
         self._schemas = schemas
         self._nodes: dict[str, Node] = {
             _QUANTITY: Node(scalar=Scalar.UNTYPED),
@@ -36,25 +43,34 @@ class SchemaDefinitions:
         """Return the node of a named schema."""
         node = self._nodes.get(name)
         if node is None:
+            # Entered before it is filled: a schema that contains itself finds this node.
             node = self._nodes[name] = Node()
             _fill(node, self._schemas[name], self, preserve=False)
         return node
 
     def refer(self, schema: Schema, name: str) -> Node:
-        """Return the node of a named schema; the place that refers may say how maps are owned."""
+        """Return the node of the named schema to which `schema` refers.
+
+        The referring schema may have its own x-kubernetes-map-type. Then the node is a copy with
+        that map type.
+        """
         node = self.node(name)
-        kind = schema.get("x-kubernetes-map-type")
-        if kind is None or node.members is None:
+        map_type = schema.get("x-kubernetes-map-type")
+        if map_type is None or node.members is None:
             return node
-        own = node.members
-        members = MapNode(own.fields, own.other, atomic=kind == "atomic", defaults=own.defaults)
-        return Node(
-            node.scalar, node.items, members=members, strict=node.strict
-        )  # may be atomic now
+        named = node.members
+        is_atomic = map_type == "atomic"
+        members = MapNode(named.fields, named.other, atomic=is_atomic, defaults=named.defaults)
+        # Not granular: the copy may be atomic where the named node is not.
+        return Node(node.scalar, node.items, members=members, strict=node.strict)
 
 
 def custom_resource(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> Node:
-    """Return the node of a custom resource, whose type and metadata the schema need not name."""
+    """Return the root node of a custom resource.
+
+    A CRD's schema need not declare apiVersion, kind, metadata and `type: object`: they are added
+    here, as an embedded resource has them.
+    """
     root = {**schema, "x-kubernetes-embedded-resource": True, "type": "object"}
     return _node(root, definitions, preserve=preserve)
 
@@ -70,23 +86,29 @@ def _node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> 
 
 
 def _reference(schema: Schema) -> str:
-    """Return the name that a schema refers to, empty if it stands for itself."""
+    """Return the name of the schema to which a `$ref` refers; empty if there is no `$ref`.
+
+    kube-apiserver wraps a `$ref` with siblings, such as a default, into an `allOf` of one entry.
+    """
     wrapped = schema.get("allOf", ())
-    place = schema.get("$ref") or (wrapped[0].get("$ref") if len(wrapped) == 1 else None) or ""
-    return str(place).rpartition("/")[2]
+    pointer = schema.get("$ref") or (wrapped[0].get("$ref") if len(wrapped) == 1 else None) or ""
+    return str(pointer).rpartition("/")[2]
 
 
 def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> None:
-    """Set on a node which kinds of values its schema allows, and how their parts are owned."""
+    """Set on a node which JSON types its schema allows, and how their parts are owned.
+
+    A schema without `type` allows all of them.
+    """
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
-    kind = schema.get("type", "")
-    if kind in {"object", ""}:
+    json_type = schema.get("type", "")
+    if json_type in {"object", ""}:
         node.members = _map_node(schema, definitions, preserve=preserve)
-    if kind in {"array", ""}:
+    if json_type in {"array", ""}:
         node.items = _list_node(schema, definitions, preserve=preserve)
-    if kind not in {"object", "array"}:
-        node.scalar = _scalar(kind, schema.get("format", ""))
-    children = _child_nodes(node, kind)
+    if json_type not in {"object", "array"}:
+        node.scalar = _scalar(json_type, schema.get("format", ""))
+    children = _child_nodes(node, json_type)
     if children is not None:
         # A type that contains itself is neither strict nor granular: among the children is a node
         # that is not finished yet.
@@ -95,26 +117,29 @@ def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserv
         node.granular = not (atom and atom.atomic) and all(child.granular for child in children)
 
 
-def _scalar(kind: str, form: str) -> Scalar:
-    """Return the kind of scalar; strings of most formats are not checked to be strings."""
-    if kind == "string" and form not in {"", "byte"}:
-        return Scalar.UNTYPED
-    return _SCALARS.get(kind, Scalar.UNTYPED)
+def _scalar(json_type: str, string_format: str) -> Scalar:
+    """Return the scalar of a JSON type and format.
 
-
-def _child_nodes(node: Node, kind: str) -> list[Node] | None:
-    """Return the nodes of the parts of a value whose only possible kind is `kind`.
-
-    None if the kind is open. A scalar has no parts.
+    As in the real server, a string with a format other than "byte" is untyped.
     """
-    if kind == "object" and node.members is not None:
-        own = node.members
-        return [*own.fields.values(), *([own.other] if own.other else [])]
-    if kind == "array" and node.items is not None:
+    if json_type == "string" and string_format not in {"", "byte"}:
+        return Scalar.UNTYPED
+    return _SCALARS.get(json_type, Scalar.UNTYPED)
+
+
+def _child_nodes(node: Node, json_type: str) -> list[Node] | None:
+    """Return the nodes of the parts of a value that can only have the type `json_type`.
+
+    Empty for a scalar, which has no parts. None if the schema does not restrict the type.
+    """
+    if json_type == "object" and node.members is not None:
+        members = node.members
+        return [*members.fields.values(), *([members.other] if members.other else [])]
+    if json_type == "array" and node.items is not None:
         return [node.items.item]
-    # A string with a format is no exception, whatever `_scalar` says: validation refuses all but
-    # strings there.
-    return [] if kind in _SCALARS else None
+    # This includes a string with a format, although `_scalar` calls it untyped: validation
+    # rejects any other value there.
+    return [] if json_type in _SCALARS else None
 
 
 def _map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> MapNode:
@@ -131,8 +156,10 @@ def _map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool)
             "kind": _TEXT,
             "metadata": definitions.node(OBJECT_META),
         }
+    # additionalProperties is absent, a schema, or a boolean.
     other = schema.get("additionalProperties")
     if other is None:
+        # An object without any declared property is free-form.
         atom.other = UNKNOWN if preserve or not atom.fields else None
     elif isinstance(other, Mapping):
         atom.other = _node(other, definitions, preserve=preserve)
@@ -142,15 +169,20 @@ def _map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool)
 
 
 def _list_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> ListNode:
-    """Return how the items of a list are owned."""
+    """Return how the items of a list are owned.
+
+    x-kubernetes-list-type decides. Without it, the patch strategy "merge" of strategic merge
+    patches decides; without both, the list is atomic.
+    """
     items = schema.get("items")
     node = _node(items, definitions, preserve=preserve) if items else UNKNOWN_ATOMIC
-    kind = schema.get("x-kubernetes-list-type")
-    if kind == "set":
+    list_type = schema.get("x-kubernetes-list-type")
+    if list_type == "set":
         return ListNode(node, atomic=False)
-    if kind == "map":
+    if list_type == "map":
         return ListNode(node, atomic=False, keys=tuple(schema["x-kubernetes-list-map-keys"]))
-    if kind is None and "merge" in str(schema.get("x-kubernetes-patch-strategy", "")).split(","):
+    strategies = str(schema.get("x-kubernetes-patch-strategy", "")).split(",")
+    if list_type is None and "merge" in strategies:
         key = schema.get("x-kubernetes-patch-merge-key")
         return ListNode(node, atomic=False, keys=(key,) if key else ())
     return ListNode(node)
@@ -162,12 +194,13 @@ class FieldModel:
 
     Attributes:
         root: how the fields of an object are owned.
-        zero: the object that a new one is compared with: what Go writes of a struct without
-            values, so that an empty `spec` of a Service has no owner; {} for custom resources.
+        zero: the object to which a created object is compared: the JSON of Go's empty struct, so
+            that an empty `spec` of a Service has no owner; {} for custom resources.
         reset: by subresource ("" is the object itself), the fields that a write there cannot
             change and therefore does not own.
-        is_custom: whether the kind is a custom resource, which is refused if an entry is of a
-            version that it does not have; built-in kinds just drop such entries.
+        is_custom: whether the kind is a custom resource. If managedFields have an entry of a
+            version that does not exist, a write to a custom resource fails; for a built-in kind,
+            the entry is dropped.
     """
 
     root: Node
@@ -201,7 +234,7 @@ class FieldModel:
 
 @functools.cache
 def _definitions() -> SchemaDefinitions:
-    """Return the definitions that every custom resource refers to, made into nodes on demand."""
+    """Return the definitions of ObjectMeta, which all custom resources share; cached."""
     return SchemaDefinitions(SCHEMAS)
 
 
@@ -211,7 +244,7 @@ class Versions:
 
     Attributes:
         model: the model of an apiVersion, None if there is no such version, served or not.
-        convert: an object as it reads in an apiVersion; must not change its argument.
+        convert: returns an object converted to an apiVersion; must not change its argument.
     """
 
     model: Callable[[str], FieldModel | None]

@@ -20,7 +20,7 @@ _ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
 
 
 def of_key(keys: dict[str, Any]) -> str:
-    """Return the element of a list item that is known by the values of its key fields."""
+    """Return the path element of an item of a keyed list, from the values of its key fields."""
     if len(keys) == 1:
         ((name, value),) = keys.items()
         if isinstance(value, str):
@@ -33,20 +33,25 @@ def of_key(keys: dict[str, Any]) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def of_text_key(name: str, value: str) -> str:
-    """Return the element of an item with one key field that is a text, as most are."""
+    """Return the path element of an item with one key field that is a string; cached.
+
+    Most items have such a key.
+    """
     return f"k:{{{gotext.json_text(name)}:{gotext.json_text(value)}}}"
 
 
 def of_value(value: Any) -> str:
-    """Return the element of a member of a set."""
+    """Return the path element of a member of a set."""
     return "v:" + gotext.json_text(value)
 
 
 def normalise(element: str) -> str | None:
-    """Return an element in its one spelling, None for a type that is not known.
+    """Return a path element in its canonical spelling; None for an unknown element type.
+
+    Clients may write the JSON in an element with spaces or with keys in another order.
 
     Raises:
-        ValueError: it is no path element.
+        ValueError: the text is not a path element; the message is the real server's.
     """
     if len(element) < 2:
         raise ValueError("key must be 2 characters long:")
@@ -69,7 +74,7 @@ def normalise(element: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def sort_key(element: str) -> tuple[Any, ...]:
-    """Return the sort key of a field: names come first, then keys, values, indexes."""
+    """Return the sort key of a path element: ".", then names, keys, values, indexes."""
     kind, rest = element[0], element[2:]
     rank = _ORDER[kind]
     if kind == "k":
@@ -91,7 +96,7 @@ def _value_key(value: Any) -> tuple[int, Any]:
 
 @functools.lru_cache(maxsize=4096)
 def shown_element(element: str) -> str:
-    """Return the element as conflict messages print it."""
+    """Return a path element as conflict messages print it."""
     kind, rest = element[0], element[2:]
     if kind == "f":
         return "." + rest
@@ -104,7 +109,7 @@ def shown_element(element: str) -> str:
 
 
 def _shown_value(value: Any) -> str:
-    """Print one value of a key or set member."""
+    """Return a value of a key field or set member as conflict messages print it."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -125,9 +130,9 @@ def is_member(node: Fields) -> bool:
 
 
 def union(first: Fields, second: Fields) -> Fields:
-    """Return the paths of either set."""
+    """Return the paths that are in `first`, in `second` or in both."""
     if not first or not second:
-        return first or second
+        return first or second  # an empty root is the empty set
     return _join(first, second)
 
 
@@ -135,8 +140,8 @@ def _join(first: Fields, second: Fields) -> Fields:
     """Join two nodes that have children."""
     out = dict(first)
     for element, node in second.items():
-        own = out.get(element)
-        out[element] = node if own is None else _union(own, node)
+        first_node = out.get(element)
+        out[element] = node if first_node is None else _union(first_node, node)
     return out
 
 
@@ -144,34 +149,39 @@ def _union(first: Fields, second: Fields) -> Fields:
     """Join two nodes below the root, where an empty node is a member."""
     if first and second:
         return _join(first, second)
-    full = first or second
-    return full if not full or SELF in full else {SELF: {}, **full}
+    # One node is empty, so the path itself is a member; SELF keeps it beside the children.
+    children = first or second
+    return children if not children or SELF in children else {SELF: {}, **children}
 
 
 def difference(first: Fields, second: Fields) -> Fields:
-    """Return the paths of `first` that are not in `second`; a path never takes others along.
+    """Return the paths of `first` that are not in `second`.
 
-    A set that loses nothing is returned as it is.
+    Removing a path keeps the paths below it. `first` itself is returned if it loses nothing, so
+    that callers can compare by identity.
     """
     return _difference(first, second) or {} if first and second else first
 
 
 def _difference(first: Fields, second: Fields) -> Fields | None:
-    """Subtract nodes; None means that nothing is left."""
-    if not first:
+    """Return `first` without the paths of `second`, for nodes below the root.
+
+    None if no path is left; `first` itself if it loses nothing.
+    """
+    if not first:  # only the path itself is in the set
         return None if is_member(second) else first
-    if not second:
+    if not second:  # only the path itself is subtracted
         return _tidy({e: n for e, n in first.items() if e != SELF}) if SELF in first else first
     out = first
-    for element in first if len(first) < len(second) else second:
-        node, other = first.get(element), second.get(element)
-        if node is None or other is None:
+    for element in first if len(first) < len(second) else second:  # the fewer look-ups
+        node, subtracted = first.get(element), second.get(element)
+        if node is None or subtracted is None:
             continue
-        rest = _difference(node, other)
+        rest = _difference(node, subtracted)
         if rest is node:
             continue
         if out is first:
-            out = dict(first)
+            out = dict(first)  # copied at the first change, as nodes are shared
         if rest is None:
             del out[element]
         else:
@@ -180,21 +190,21 @@ def _difference(first: Fields, second: Fields) -> Fields | None:
 
 
 def covers(whole: Fields, part: Fields) -> bool:
-    """Return whether all paths of `part` are in `whole`: their difference is empty."""
+    """Return whether all paths of `part` are in `whole`."""
     for element, node in part.items():
-        own = whole.get(element)
-        if own is None:
+        whole_node = whole.get(element)
+        if whole_node is None:
             return False
         if node:
-            if not covers(own, node):
+            if not covers(whole_node, node):
                 return False
-        elif not is_member(own):
+        elif not is_member(whole_node):
             return False
     return True
 
 
 def _tidy(node: Fields) -> Fields | None:
-    """Bring a node that may have lost children into its one form."""
+    """Return a node in its canonical form: {} if it is only a member, None if it is no path."""
     if not node:
         return None
     return {} if len(node) == 1 and SELF in node else node
@@ -204,11 +214,12 @@ def without_trees(first: Fields, second: Fields) -> Fields:
     """Return the paths of `first` that are neither in `second` nor below a path in `second`."""
     out = {}
     for element, node in first.items():
-        other = second.get(element)
-        if other is None:
+        removed = second.get(element)
+        if removed is None:
             out[element] = node
-        elif not is_member(other):
-            rest = without_trees(node, other) if node else node
+        elif not is_member(removed):
+            rest = without_trees(node, removed) if node else node
+            # An empty `node` is a member; an empty rest of a node with children is no path.
             if not node or rest:
                 out[element] = {} if len(rest) == 1 and SELF in rest else rest
     return out
@@ -220,17 +231,17 @@ def intersection(first: Fields, second: Fields) -> Fields:
 
 
 def _intersection(first: Fields, second: Fields) -> Fields | None:
-    """Intersect nodes; None means that they share nothing."""
+    """Return the paths in both nodes, for nodes below the root; None if they share no path."""
     if not first or not second:
         return {} if is_member(first) and is_member(second) else None
     fewer, more = (first, second) if len(first) < len(second) else (second, first)
     out = {}
     for element, node in fewer.items():
-        other = more.get(element)
-        if other is not None:
-            both = _intersection(node, other)
-            if both is not None:
-                out[element] = both
+        other_node = more.get(element)
+        if other_node is not None:
+            common = _intersection(node, other_node)
+            if common is not None:
+                out[element] = common
     return _tidy(out)
 
 
@@ -239,13 +250,15 @@ def order_elements(node: Fields) -> Fields:
     if not node:
         return node
     names = sorted(node)
-    if names[-1][0] > "f":  # not only "." and names, which are sorted by their texts
+    # "." and the names ("f:…") are in order after the first sort; keys, values and indexes
+    # ("k:…", "v:…", "i:…") need the sort key.
+    if names[-1][0] > "f":
         names.sort(key=sort_key)
     return {name: node[name] and order_elements(node[name]) for name in names}
 
 
 def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of a set: those of a node before those of its children, as Go does."""
+    """Yield the paths of a set: the members of a node before the paths below them, as Go does."""
     names = sorted((e for e in fields if e != SELF), key=sort_key)
     for element in names:
         if is_member(fields[element]):
@@ -271,19 +284,23 @@ def has(fields: Fields, path: tuple[str, ...]) -> bool:
 
 
 def read_fields(raw: Any, *, depth: int = 0) -> Fields:
-    """Read the fieldsV1 that a client wrote, in the one spelling, without unknown elements.
+    """Read the fieldsV1 that a client wrote, in canonical spelling, without unknown elements.
+
+    Args:
+        depth: how many path elements lead to `raw`; 0 for the root.
 
     Raises:
-        TypeMismatchError: it is no set of fields.
+        TypeMismatchError: `raw`, or a value below it, is not an object.
+        ValueError: a name in it is not a path element.
     """
     if raw is None and depth == 0:
-        return {}
+        return {}  # the server accepts an entry without fieldsV1 as one that owns nothing
     if not isinstance(raw, dict):
         raise TypeMismatchError("fields are objects in objects")
     out: Fields = {}
     for element, node in raw.items():
         if element == SELF:
-            if depth:
+            if depth:  # the root has no owner
                 out[SELF] = {}
             continue
         spelled = normalise(element)

@@ -13,22 +13,22 @@ _ESCAPES: Final = str.maketrans(
 
 
 def quote(value: str) -> str:
-    """Return a text in quotes, with escapes where it has quotes or control characters."""
+    """Return a text in double quotes, with quotes and control characters escaped."""
     return _ENCODER.encode(value)
 
 
 def number(value: float) -> str:
-    """Return a number with the fewest digits that say it."""
+    """Return a number with the fewest digits that identify it."""
     return repr(value)
 
 
 def json_text(value: Any) -> str:
-    """Return compact JSON with sorted keys."""
+    """Return compact JSON with sorted keys, and with the escapes that Go makes."""
     return _ENCODER.encode(value).translate(_ESCAPES)
 
 
 def json_kind(value: Any) -> str:
-    """Return how a JSON decoder calls a value that does not fit."""
+    """Return the JSON type of a value as Go's decoder names it in error messages."""
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, int | float):

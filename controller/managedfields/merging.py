@@ -1,6 +1,7 @@
 """Merges an applied object into the live one, after checking that it fits the model.
 
-Nothing is removed, and what is applied wins.
+Merging removes nothing (pruning.py does), and an applied value replaces a live one. A problem is a
+path and a message: why a value does not fit the model.
 """
 
 from collections import deque
@@ -31,10 +32,10 @@ _Problem = tuple[str, str]
 
 
 def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
-    """List the problems of a value, with paths from it on."""
+    """Return the problems of a value; their paths begin at this value."""
     atom = node.atom_for(value)
     if value is None:
-        return []
+        return []  # null fits every type: it stands for an absent value
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
             return [("", f"expected map, got {gotext.json_text(value)}")]
@@ -47,7 +48,7 @@ def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
 
 
 def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
-    """List the problems of a value that should be a scalar."""
+    """Return the problem of a value that does not fit its scalar; empty if it fits."""
     is_scalar = isinstance(value, bool | int | float | str)
     if kind is Scalar.NUMERIC:
         if not isinstance(value, int | float) or isinstance(value, bool):
@@ -64,7 +65,7 @@ def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
 
 
 def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) -> list[_Problem]:
-    """List the problems of the members of an object; an unknown one ends the search."""
+    """Return the problems of an object's members; the search ends at the first unknown member."""
     problems: list[_Problem] = []
     for name in sorted(value):
         child = atom.fields.get(name) or atom.other
@@ -77,9 +78,9 @@ def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) 
 
 
 def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
-    """List the problems of the items of a list; one without a path element ends the search."""
+    """Return the problems of a list's items; it ends at the first item without path element."""
     problems: list[_Problem] = []
-    seen: set[str] = set()
+    earlier_elements: set[str] = set()
     for index, item in enumerate(value):
         place = f"[{index}]"
         if not atom.atomic:
@@ -89,9 +90,9 @@ def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> lis
                 problems.append(("", f"element {index}: {error}"))
                 break
             place = fieldset.shown_element(element)
-            if element in seen and not duplicates:
+            if element in earlier_elements and not duplicates:
                 problems.append(("", f"duplicate entries for key {place}"))
-            seen.add(element)
+            earlier_elements.add(element)
         inner = _problems(atom.item, item, duplicates=duplicates)
         problems += [(place + path, message) for path, message in inner]
     return problems
@@ -104,27 +105,34 @@ def merge(node: Node, live: dict[str, Any], applied: dict[str, Any]) -> dict[str
     """Return the live object with the applied one merged in; parts of both are shared, not copied.
 
     Raises:
-        ModelError: a list cannot be taken apart into items.
+        ModelError: an item of a set or keyed list has no path element.
     """
     merged: dict[str, Any] = _merge(node, live, applied)
     return {} if merged is _ABSENT else merged
 
 
 def _merge(node: Node, live: Any, applied: Any) -> Any:
-    """Merge two values, of which one may be absent."""
+    """Return the merged value; a value may be `_ABSENT` on one side.
+
+    A live value of another type than the applied one counts as empty.
+    """
     if applied is _ABSENT:
         return live
     if live is _ABSENT:
         return applied
     atom = node.atom_for(applied)
     if isinstance(atom, MapNode):
-        here = live if isinstance(live, dict) else {}
-        there = applied if isinstance(applied, dict) else {}
-        return applied if atom.atomic or not (here or there) else _members(atom, here, there)
-    if isinstance(atom, ListNode):
-        items = live if isinstance(live, list) else []
-        others = applied if isinstance(applied, list) else []
-        return applied if atom.atomic or not (items or others) else _Items(atom, items, others)()
+        live_members = live if isinstance(live, dict) else {}
+        applied_members = applied if isinstance(applied, dict) else {}
+        # Without members to merge, the applied null or {} stays as it is.
+        if not atom.atomic and (live_members or applied_members):
+            return _members(atom, live_members, applied_members)
+    elif isinstance(atom, ListNode):
+        live_items = live if isinstance(live, list) else []
+        applied_items = applied if isinstance(applied, list) else []
+        # Without items to merge, the applied null or [] stays as it is.
+        if not atom.atomic and (live_items or applied_items):
+            return _Items(atom, live_items, applied_items)()
     return applied
 
 
@@ -137,23 +145,32 @@ def _members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> di
 
 
 class _Items:
-    """One merge of two lists whose items have owners of their own.
+    """One merge of two lists whose items have owners of their own; a call returns the result.
 
-    Items that both have stand in the order in which they are applied; the others keep their
-    places between them, live ones first.
+    Items in both lists are in the applied order. The other items keep their places between them,
+    live items before applied ones. `_left` and `_right` are the positions in the live and in the
+    applied list; the items at these positions are the heads.
     """
 
     def __init__(self, atom: ListNode, live: list[Any], applied: list[Any]) -> None:
-        """Give every item its path element; of an item that is live twice, no copy is merged."""
+        """Compute the path element of each item.
+
+        A path element that occurs twice in the live list has None for its live item: the applied
+        item then replaces all copies instead of being merged with one.
+        """
         self._atom = atom
         self._live = live
         self._live_elements = _elements(atom, live)
         self._elements = _elements(atom, applied)
         self._applied = dict(zip(self._elements, applied, strict=True))
-        self._known: dict[str, Any] = {}
+        self._live_by_element: dict[str, Any] = {}
         for element, item in zip(self._live_elements, live, strict=True):
-            self._known[element] = None if element in self._known else item
-        self._shared = deque(element for element in self._elements if element in self._known)
+            is_repeated = element in self._live_by_element
+            self._live_by_element[element] = None if is_repeated else item
+        # Elements in both lists that are not merged yet, in the applied order.
+        self._shared = deque(
+            element for element in self._elements if element in self._live_by_element
+        )
         self._merged: set[str] = set()
         self._out: list[Any] = []
         self._left = self._right = 0
@@ -171,7 +188,10 @@ class _Items:
         return self._out
 
     def _step_both(self) -> bool:
-        """Merge heads that are the same item; pass over a live item that is applied later."""
+        """Merge the heads if they are one item, or pass over a live item that is applied later.
+
+        Return False if neither is the case.
+        """
         element = self._live_elements[self._left]
         if element == self._elements[self._right]:
             self._take(element)
@@ -181,6 +201,7 @@ class _Items:
                 self._shared.popleft()
             return True
         if element in self._applied and self._shared and self._shared[0] != element:
+            # Another shared item is due first: this one is merged at its applied place.
             self._left += 1
             return True
         return False
@@ -188,7 +209,8 @@ class _Items:
     def _step_left(self) -> bool:
         """Keep the next live item if it is not applied; return whether it was kept.
 
-        One that has been merged is passed over; after False the next applied item is due.
+        An item that has been merged already is passed over. After False, the caller takes the
+        next applied item.
         """
         element = self._live_elements[self._left]
         if element not in self._applied:
@@ -208,9 +230,9 @@ class _Items:
             self._shared.popleft()
 
     def _take(self, element: str) -> None:
-        """Put out an applied item, merged with the live one if there is one."""
+        """Append an applied item to the result, merged with the live item of the same element."""
         self._merged.add(element)
-        live = self._known.get(element, _ABSENT)
+        live = self._live_by_element.get(element, _ABSENT)
         self._out.append(_merge(self._atom.item, live, self._applied[element]))
 
 
@@ -218,7 +240,7 @@ def _elements(atom: ListNode, items: list[Any]) -> list[str]:
     """Return the path elements of the items.
 
     Raises:
-        ModelError: an item has none.
+        ModelError: an item has no path element.
     """
     elements = []
     for index, item in enumerate(items):

@@ -1,7 +1,9 @@
-"""What ownership of fields needs to know of a type: where one value ends and the next begins.
+"""The model of a type for field ownership: which values are owned as a whole, which in parts.
 
-A node says what a value may be: a scalar, a list, a map, or several of these. Lists and maps are
-either atomic (one owner for the whole) or not (each item or member has owners of its own).
+A node says what a value may be: a scalar, a list, a map, or several of these. The one among them
+that describes a given value is its atom. Lists and maps are either atomic (one owner for the
+whole) or not (each item or member has owners of its own). A node is granular if nothing at or
+below it is owned as a whole; other nodes are coarse.
 """
 
 import enum
@@ -23,17 +25,17 @@ class Scalar(enum.Enum):
     UNTYPED = "untyped"
 
 
-# What is no container, null aside: such a value is a leaf, whatever the schema says.
+# The Python types of JSON scalars except null: their values are leaves, whatever the schema says.
 FLAT = frozenset({str, int, float, bool})
 
 
 @dataclass(slots=True)
 class MapNode:
-    """An object: named fields, and what any other member is (None: there may be no other).
+    """An object: named fields, and the node of all other members (None: none are allowed).
 
     Attributes:
-        coarse: the path elements of the named fields that are not granular, with what they are,
-            if no other member matters; None until ownership is first brought in line with them.
+        coarse: a cache for `_coarse_elements`: the path elements and atoms of the coarse named
+            fields. None before its first call, and if `other` is coarse.
     """
 
     fields: "dict[str, Node]" = field(default_factory=dict)
@@ -43,13 +45,13 @@ class MapNode:
     coarse: "tuple[tuple[str, MapNode | ListNode], ...] | None" = None
 
     def child(self, name: str) -> "Node":
-        """Return the node of a member; one that the schema does not know is as if it had none."""
+        """Return the node of a member; UNKNOWN if the schema does not declare the member."""
         return self.fields.get(name) or self.other or UNKNOWN
 
 
 @dataclass(slots=True)
 class ListNode:
-    """A list: atomic, or a set of scalars, or items known by the values of key fields."""
+    """A list: atomic, a set of scalars (no keys), or items identified by their key fields."""
 
     item: "Node"
     atomic: bool = True
@@ -74,7 +76,11 @@ class Node:
     granular: bool = False
 
     def atom_for(self, value: Any) -> "MapNode | ListNode | Scalar":
-        """Return the atom for a value: the first for null and for a value that fits none."""
+        """Return the atom that describes a value.
+
+        For null, and for a value of a type that the node does not allow: the first allowed of map,
+        scalar and list.
+        """
         if isinstance(value, dict):
             if self.members is not None:
                 return self.members
@@ -115,16 +121,17 @@ def item_element(items: ListNode, item: Any) -> str:
         return _member_element(item)
     if len(items.keys) == 1 and isinstance(item, dict):
         value = item.get(items.keys[0])
-        if isinstance(value, str):  # the usual item
+        if isinstance(value, str):  # most items: this function is cached
             return fieldset.of_text_key(items.keys[0], value)
     return fieldset.of_key(_keys(items, item))
 
 
 def _keys(items: ListNode, item: Any) -> dict[str, Any]:
-    """Return the key fields by which an item is known.
+    """Return the key fields that identify an item, with defaults from the schema.
 
     Raises:
-        TypeMismatchError: it has none; the text is the server's.
+        TypeMismatchError: the item has no key field or is not an object; the message is the real
+            server's.
     """
     if item is None:
         raise TypeMismatchError("associative list with keys may not have a null element")
@@ -152,7 +159,11 @@ def _keys(items: ListNode, item: Any) -> dict[str, Any]:
 
 
 def _member_element(item: Any) -> str:
-    """Return the path element of a member of a set."""
+    """Return the path element of a member of a set.
+
+    Raises:
+        TypeMismatchError: the item is not a scalar; the message is the real server's.
+    """
     if isinstance(item, dict):
         raise TypeMismatchError("associative list without keys has an element that's a map type")
     if isinstance(item, list):
@@ -165,43 +176,46 @@ def _member_element(item: Any) -> str:
 
 
 def reconcile(node: Node, fields: Fields) -> Fields:
-    """Return a set of owned fields for this model, which may be newer than the set.
+    """Return a set of owned fields adapted to this model, which may be newer than the set.
 
-    Fields below a list or map that became atomic are owned with the whole list or map.
-
-    Returns:
-        The very same set if nothing has to change.
+    If a list or map became atomic, an owner of fields below it now owns the whole list or map.
+    Return `fields` itself if nothing changes.
     """
     atom = node.members or node.scalar or node.items
     return in_line(atom, fields) if isinstance(atom, MapNode | ListNode) else fields
 
 
 def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
-    """Do the same below an object or a list."""
-    changed: Fields | None = None
-    known = atom.coarse if isinstance(atom, MapNode) else None
-    for element, child in _coarse_elements(atom, fields) if known is None else known:
+    """Return the owned fields below an object or a list, adapted as in `reconcile`.
+
+    A subtree below an atomic child becomes {}: the child is owned as a whole.
+    """
+    changed_fields: Fields | None = None
+    cached = atom.coarse if isinstance(atom, MapNode) else None
+    for element, child in _coarse_elements(atom, fields) if cached is None else cached:
         below = fields.get(element)
         if below:
             inner = {} if child.atomic else in_line(child, below)
             if inner is not below:
-                changed = dict(fields) if changed is None else changed
-                changed[element] = inner
-    return fields if changed is None else changed
+                changed_fields = dict(fields) if changed_fields is None else changed_fields
+                changed_fields[element] = inner
+    return fields if changed_fields is None else changed_fields
 
 
 def _coarse_elements(
     atom: MapNode | ListNode, fields: Fields
 ) -> Collection[tuple[str, MapNode | ListNode]]:
-    """Return the elements that may be owned as a whole now, or below which something may be.
+    """Return the elements that may be owned as a whole, or have such a value below, and atoms.
 
-    They are few or none in most types, and known once and for all where only members with a name
-    matter; some of those may not be in the set.
+    Most types have few such elements or none. The answer of an object whose coarse members are all
+    named does not depend on `fields`, so it is cached in `atom.coarse`; some of these elements may
+    not be in `fields`.
     """
     if isinstance(atom, ListNode):
         item = _coarse(atom.item)
         return [(element, item) for element in fields] if item else ()
     if _coarse(atom.other):
+        # Any name may occur, so only the elements in `fields` can be listed.
         members = [(element, _coarse(_member(atom, element))) for element in fields]
         return [(element, child) for element, child in members if child]
     by_name = [("f:" + name, _coarse(child)) for name, child in atom.fields.items()]
@@ -210,23 +224,24 @@ def _coarse_elements(
 
 
 def _coarse(node: Node | None) -> MapNode | ListNode | None:
-    """Return the fields of a node that may be owned as a whole, or have such a field below."""
+    """Return the map or list of a coarse node; None if the node is granular or a scalar."""
     if node is None or node.granular:
         return None
     atom = node.members or node.scalar or node.items
     if isinstance(atom, MapNode):
+        # Without a schema for the members, no schema change can have made them atomic.
         return None if _is_free_form(atom) else atom
     return atom if isinstance(atom, ListNode) else None
 
 
 def _member(atom: MapNode, element: str) -> Node | None:
-    """Return the node of a member, None if the schema does not know it."""
+    """Return the node of a member; None if the schema does not declare it."""
     field = atom.fields.get(element[2:]) if element[0] == "f" else None
     return field or atom.other
 
 
 def _is_free_form(atom: MapNode) -> bool:
-    """Return whether the schema says nothing about the members of an object."""
+    """Return whether the schema declares no type for the members of an object."""
     other = atom.other
     if atom.fields or other is None or other is UNKNOWN_ATOMIC:
         return False

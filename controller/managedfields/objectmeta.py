@@ -16,7 +16,7 @@ _TEXTS_BY_NAME: Final = {"additionalProperties": _TEXT, "type": "object"}
 
 
 def _refer(name: str) -> dict[str, Any]:
-    """Return the reference to a schema of this module."""
+    """Return a reference to another schema of this module, as kube-apiserver writes it."""
     return {"allOf": [{"$ref": f"#/components/schemas/{_META}{name}"}]}
 
 

@@ -1,6 +1,8 @@
-"""Taking out of a merged object what its applier does not apply any more.
+"""Removes from a merged object the fields that its applier no longer applies.
 
-A field goes if the applier applied it last time, does not now, and has no other owner.
+A field is removed if the applier applied it last time, does not apply it now, and no other manager
+owns it. Each manager's fields are in the version of its entry, so the object is converted to these
+versions. `node` and `root` are nodes of the model (model.py).
 """
 
 from typing import Any
@@ -14,7 +16,7 @@ from controller.managedfields.tracking import TrackedWrite
 
 
 def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
-    """Return the object without the given fields; what loses nothing is shared, not copied."""
+    """Return the object without the given fields; unchanged parts are shared, not copied."""
     if not fields or not value:
         return value
     remainder: dict[str, Any] | None = _remove(node, value, fields)
@@ -22,7 +24,11 @@ def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
 
 
 def _remove(node: Node, value: Any, fields: Fields) -> Any:
-    """Take fields below a value out of it; a container that is emptied stays, empty."""
+    """Return the value without the fields below it; a container that loses all parts stays empty.
+
+    None for a value that is not the container which the model expects: null, in an object that
+    fits its model.
+    """
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
@@ -36,7 +42,7 @@ def _remove(node: Node, value: Any, fields: Fields) -> Any:
 
 
 def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
-    """Take members, and fields in members, out of an object."""
+    """Return an object without the members in `fields`, and without the fields below members."""
     remainder = {}
     for name, inner in value.items():
         below = fields.get("f:" + name)
@@ -48,7 +54,7 @@ def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[
 
 
 def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
-    """Take items, and fields in items, out of a list."""
+    """Return a list without the items in `fields`, and without the fields below items."""
     remainder = []
     for item in value:
         below = fields.get(item_element(atom, item))
@@ -60,10 +66,10 @@ def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
 
 
 def with_named(node: Node, fields: Fields) -> Fields:
-    """Return the set with the named fields on the way to its paths.
+    """Return the set together with the named fields that lead to its paths.
 
-    A struct is there because one of its fields is, so its name counts as owned by each owner
-    of one of them; the keys of free maps do not.
+    A struct exists because one of its fields exists, so each owner of a field also counts as an
+    owner of the struct. This does not apply to the keys of free-form maps.
     """
     out: Fields = {}
     for element, below in fields.items():
@@ -77,7 +83,10 @@ def with_named(node: Node, fields: Fields) -> Fields:
 
 
 def _step(node: Node, element: str) -> tuple[Node | None, bool]:
-    """Return the node that a path element leads to, and whether it is a named field."""
+    """Return the node that a path element leads to, and whether it is a declared field.
+
+    The node is None if the model does not know it, and for a member of a set, which has no parts.
+    """
     kind = element[0]
     if kind == "f" and node.members is not None:
         name = element[2:]
@@ -90,17 +99,20 @@ def _step(node: Node, element: str) -> tuple[Node | None, bool]:
 def prune(
     write: TrackedWrite, merged: dict[str, Any], managed: Managed, last: Owned
 ) -> dict[str, Any]:
-    """Return the merged object without what the applier has dropped.
+    """Return the merged object without the fields that the applier no longer applies.
+
+    First remove all fields that the applier owned before; then put back the fields that a manager
+    owns now, in the version of each. Fields missing afterwards are the ones to remove.
 
     Args:
         write: the request and the versions of the type.
         merged: the live object with the applied one merged in.
-        managed: who owns what, the applier with the new claims.
-        last: what the applier owned before.
+        managed: the owned fields by manager; for the applier, its new claims.
+        last: the fields that the applier owned before this request.
     """
     model = write.model_of(last.api_version)
     if model is None:
-        return merged
+        return merged  # the version no longer exists, so its fields cannot be found
     root = model.root
     whole = write.convert(merged, last.api_version)
     pruned = remove(root, whole, with_named(root, last.fields))
@@ -118,24 +130,28 @@ def _with_owned(
     managed: Managed,
     first: str,
 ) -> dict[str, Any]:
-    """Return the pruned object with the fields of other managers put back, version by version.
+    """Return the pruned object with the fields of all managers put back, version by version.
 
-    The version that was pruned in comes first, as conversion to others may need what it brings.
+    Args:
+        whole: the object before pruning.
+        first: the version of `pruned`; its fields are put back first, because the conversion to
+            other versions may need them.
     """
-    owned: dict[str, Fields] = {first: {}}
+    owned_by_version: dict[str, Fields] = {first: {}}
     for entry in managed.values():
-        owned[entry.api_version] = fieldset.union(owned.get(entry.api_version, {}), entry.fields)
-    for version, fields in owned.items():
+        fields = fieldset.union(owned_by_version.get(entry.api_version, {}), entry.fields)
+        owned_by_version[entry.api_version] = fields
+    for version, fields in owned_by_version.items():
         model = write.model_of(version)
         if model is None or not fields:
             continue
         root = model.root
         whole, pruned = write.convert(whole, version), write.convert(pruned, version)
-        kept = fieldset.union(_list_named(root, pruned), with_named(root, fields))
-        pruned = remove(root, whole, fieldset.difference(_list_named(root, whole), kept))
+        retained = fieldset.union(_list_named(root, pruned), with_named(root, fields))
+        pruned = remove(root, whole, fieldset.difference(_list_named(root, whole), retained))
     return pruned
 
 
 def _list_named(root: Node, obj: dict[str, Any]) -> Fields:
-    """Return the fields of an object with all named ones on the way to them."""
+    """Return the fields of an object together with the named fields that lead to them."""
     return with_named(root, list_claims(root, obj))

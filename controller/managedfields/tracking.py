@@ -25,7 +25,10 @@ class TrackedWrite:
         subresource: str,
         versions: Versions | None,
     ) -> None:
-        """Take what is known of the type; without `versions`, there is one version."""
+        """Take the request's version and the models; without `versions`, the kind has one version.
+
+        `ignored` are the fields that a write to this subresource cannot change.
+        """
         self.model = model
         self.api_version = api_version
         self.ignored: Fields = model.reset.get(subresource, {})
@@ -35,7 +38,7 @@ class TrackedWrite:
         """Return the model of a version, None if a built-in kind has no such version.
 
         Raises:
-            ModelError: a custom resource has no such version, or it is no version at all.
+            ModelError: a custom resource has no such version, or the text is not an apiVersion.
         """
         if api_version == self.api_version:
             return self.model
@@ -46,14 +49,17 @@ class TrackedWrite:
         return model
 
     def convert(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
-        """Return an object as it reads in a version that has a model."""
-        here = obj.get("apiVersion", self.api_version)
-        if here == api_version or self._versions is None:
+        """Return an object converted to a version that has a model.
+
+        The object itself if it is in that version already, or if the kind has one version.
+        """
+        current_version = obj.get("apiVersion", self.api_version)
+        if current_version == api_version or self._versions is None:
             return obj
         return self._versions.convert(obj, api_version)
 
     def compare(self, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
-        """Compare two objects of the version of the request."""
+        """Compare two objects in the version of the request, without the ignored fields."""
         comparison = compare(self.model.root, old, new)
         comparison.without(self.ignored)
         return comparison
@@ -61,15 +67,19 @@ class TrackedWrite:
     def compare_in(
         self, api_version: str, old: dict[str, Any], new: dict[str, Any]
     ) -> Comparison | None:
-        """Compare two objects as they read in another version, None if it is not served."""
+        """Compare two objects in another version; None if that version does not exist."""
         model = self.model_of(api_version)
         if model is None:
             return None
-        before, after = self.convert(old, api_version), self.convert(new, api_version)
-        return compare(model.root, before, after)
+        converted_old = self.convert(old, api_version)
+        converted_new = self.convert(new, api_version)
+        return compare(model.root, converted_old, converted_new)
 
     def reconcile(self, managed: Managed) -> Managed:
-        """Return the entries as the models of today see them, without those of lost versions."""
+        """Return the entries adapted to the present models.
+
+        Entries of versions that no longer exist are left out.
+        """
         reconciled: Managed = {}
         for manager, owned in managed.items():
             model = self.model_of(owned.api_version)
@@ -89,38 +99,42 @@ class TrackedWrite:
         change: Comparison,
         writer: EntryManager | None = None,
     ) -> tuple[dict[EntryManager, Fields], dict[EntryManager, Fields]]:
-        """Return the fields that each manager lost to this write, and those that were removed.
+        """Return two maps by manager: its fields that this write set, and all removed fields.
+
+        The removed fields are in the version of the manager's entry; the manager need not own
+        them.
 
         Args:
             managed: the entries.
             old: the object before.
             new: the object after.
             change: their comparison in the version of the request.
-            writer: the entry, if it is among them, that gets back all it loses but what has no
-                owner.
+            writer: the manager of this write, if its entry is in `managed`. It keeps the fields
+                that it sets, except fields that nobody may own.
         """
-        seen: dict[str, Comparison | None] = {self.api_version: change}
+        changes_by_version: dict[str, Comparison | None] = {self.api_version: change}
         lost: dict[EntryManager, Fields] = {}
-        gone: dict[EntryManager, Fields] = {}
+        removed: dict[EntryManager, Fields] = {}
         for manager, owned in managed.items():
-            if owned.api_version not in seen:
-                seen[owned.api_version] = self.compare_in(owned.api_version, old, new)
-            written_fields = seen[owned.api_version]
-            if written_fields is None:
-                continue
-            written = written_fields.list_written()
+            version = owned.api_version
+            if version not in changes_by_version:
+                changes_by_version[version] = self.compare_in(version, old, new)
+            version_change = changes_by_version[version]
+            if version_change is None:
+                continue  # without a model, nothing is known of this manager's fields
+            written = version_change.list_written()
             if manager == writer:
                 written = fieldset.intersection(written, UNOWNED)
             common = fieldset.intersection(owned.fields, written)
             if common:
                 lost[manager] = common
-            if written_fields.removed:
-                gone[manager] = written_fields.removed
-        return lost, gone
+            if version_change.removed:
+                removed[manager] = version_change.removed
+        return lost, removed
 
 
 def subtract(managed: Managed, *losses: dict[EntryManager, Fields]) -> None:
-    """Subtract what managers have lost; an entry without fields goes."""
+    """Subtract lost fields from entries in place, and delete the entries that own nothing."""
     for loss in losses:
         for manager, fields in loss.items():
             owned = managed[manager]
@@ -157,10 +171,10 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
         versions: the other versions of the type.
     """
     metadata = new.setdefault("metadata", {})
-    before = (live.get("metadata") or {}).get("managedFields") if live else None
+    live_entries = (live.get("metadata") or {}).get("managedFields") if live else None
     writer = entries.manager(manager, UPDATE, api_version=api_version, subresource=subresource)
-    sent = metadata.pop("managedFields", None)
-    managed = _starting_point(before, sent, is_subresource=bool(subresource))
+    sent_entries = metadata.pop("managedFields", None)
+    managed = _choose_entries(live_entries, sent_entries, is_subresource=bool(subresource))
     if not managed and live is not None:
         return  # tracking was reset by a client; the first apply starts it again
     write = TrackedWrite(fields, api_version, subresource=subresource, versions=versions)
@@ -173,27 +187,36 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
         metadata["managedFields"] = entries.encode_entries(managed)
 
 
-def _starting_point(before: Any, sent: Any, *, is_subresource: bool) -> Managed:
-    """Return the entries that a write starts from: the client's if they make sense, else live."""
-    if not is_subresource and sent is not before and sent is not None and sent != before:
+def _choose_entries(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
+    """Return the entries that a write starts from.
+
+    1. Empty if the client resets ownership.
+    2. The entries that the client sent, if they differ from the live ones and can be decoded.
+    3. The live entries otherwise, and for each write to a subresource.
+
+    Args:
+        live: metadata.managedFields of the stored object; None on create.
+        sent: metadata.managedFields in the request.
+    """
+    if not is_subresource and sent is not live and sent is not None and sent != live:
         if _is_reset(sent):
             return {}
         try:
             managed = entries.decode_entries(sent)
         except (ValueError, TypeError):
-            managed = {}
+            managed = {}  # malformed entries never fail an update: the live ones replace them
         if managed:
             return managed
-    return entries.read_trusted(before or [])
+    return entries.read_trusted(live or [])
 
 
-def _with(previous: Owned | None, own: Fields) -> Fields:
-    """Return the fields that a manager owned or owns now; the same set if none is new."""
+def _add_fields(previous: Owned | None, written: Fields) -> Fields:
+    """Return the fields of a manager after it wrote some; the previous set if none is new."""
     if previous is None:
-        return fieldset.order_elements(own)
-    if fieldset.covers(previous.fields, own):
+        return fieldset.order_elements(written)
+    if fieldset.covers(previous.fields, written):
         return previous.fields
-    return fieldset.order_elements(fieldset.union(own, previous.fields))
+    return fieldset.order_elements(fieldset.union(written, previous.fields))
 
 
 def _is_reset(sent: Any) -> bool:
@@ -207,7 +230,10 @@ def _is_reset(sent: Any) -> bool:
 
 
 def _scalars(entry: dict[str, Any]) -> list[Any]:
-    """Return the values of an entry, with containers standing for something that is not empty."""
+    """Return the values of an entry with True in place of objects and lists.
+
+    An object or list is not an empty value, and unlike True it cannot be looked up in a set.
+    """
     return [True if isinstance(value, dict | list) else value for value in entry.values()]
 
 
@@ -226,10 +252,11 @@ def update(
     """
     managed = write.reconcile(managed)
     change = write.compare(old, new)
-    lost, gone = write.find_losses(managed, old, new=new, change=change, writer=manager)
-    own = fieldset.difference(change.list_written(), UNOWNED)
-    subtract(managed, lost, gone)
-    if own:
-        managed[manager] = Owned(_with(managed.get(manager), own), write.api_version, now)
+    lost, removed = write.find_losses(managed, old, new=new, change=change, writer=manager)
+    written = fieldset.difference(change.list_written(), UNOWNED)
+    subtract(managed, lost, removed)
+    if written:
+        fields = _add_fields(managed.get(manager), written)
+        managed[manager] = Owned(fields, write.api_version, now)
     entries.cap(managed)
     return managed

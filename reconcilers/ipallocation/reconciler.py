@@ -1,16 +1,20 @@
 """One pass over one IPAllocation.
 
-    cannot be read?     nothing: what is written from an older version is refused
+    cannot be read?     nothing: the API server rejects a write from an older version
     gone?               forget it
     being deleted?      once the tenant has released the range: Released, then the finalizer goes
-    no finalizer?       add it; nothing is handed out to an allocation without
+    no finalizer?       add it; an allocation gets no range before it has the finalizer
     holds a range?      nothing to do
     no pool to ask?     Pending: the pool is missing, unreadable or being deleted
     otherwise           nothing to do
 
 The pass over the pool writes everything else: Allocated, Failed, and Pending while the pool hands
-out nothing. A write here makes a new version, which voids a promise to the old one. So nothing is
-written to an allocation that a pass over its pool may serve.
+out nothing. A promise is a range that a pass over the pool has reserved for one version of an
+allocation. A write here makes a new version, which invalidates the promise to the old version. So
+nothing is written to an allocation that a pass over its pool may serve.
+
+A mark is the resourceVersion from which on the allocation was being deleted. The tenant has
+released the range when a projection that read at least up to the mark leaves the range out.
 """
 
 from datetime import datetime
@@ -69,17 +73,19 @@ class IPAllocationReconciler:
         self._clock = clock
         self._settings = settings
         self._marks: dict[Key, tuple[str, int]] = {}
+        """By allocation: its uid, and its mark."""
 
     async def reconcile(self, key: Key) -> Outcome:
         """Bring one allocation up to date."""
         if key in self._allocations.unreadable:
+            # The cache still has an older version; a write from that would be rejected.
             return Blocked("Unreadable")
         allocation = self._allocations.get(key)
         if allocation is None:
             self.forget(key)
             return SETTLED
         try:
-            return await self._pass(allocation)
+            return await self._write_next_step(allocation)
         except (Conflict, NotFound):
             # The cache is behind; the event that brings it up to date enqueues the key again.
             return Again(self._settings.requeue_stale)
@@ -88,18 +94,20 @@ class IPAllocationReconciler:
         """Forget an allocation that is gone, or that another replica works on from now on."""
         self._marks.pop(key, None)
 
-    async def _pass(self, allocation: IPAllocation) -> Outcome:
-        """Do what an allocation needs next: release, finalizer, or Pending."""
-        is_ours = has_finalizer(allocation, names.FINALIZER_ALLOCATION)
+    async def _write_next_step(self, allocation: IPAllocation) -> Outcome:
+        """Write what an allocation needs next: its release, the finalizer, or Pending."""
+        has_our_finalizer = has_finalizer(allocation, names.FINALIZER_ALLOCATION)
         if allocation.metadata.terminating:
-            return await self._release(allocation) if is_ours else SETTLED
-        if not is_ours:
+            # Without our finalizer it never had a range, or its release is done.
+            return await self._release(allocation) if has_our_finalizer else SETTLED
+        if not has_our_finalizer:
             await add_finalizer(
                 self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION
             )
             return SETTLED
         problem = find_pool_problem(allocation.pool_key, self._pools)
         if is_served(allocation) or problem is None:
+            # Nothing to write: it has its range, or the pass over its pool reports on it.
             return Again(self._settings.requeue_idle)
         if not shows(allocation, PENDING, problem):
             status = waiting_status(allocation, PENDING, ready=problem, now=self._clock.now())
@@ -107,9 +115,10 @@ class IPAllocationReconciler:
         return Blocked(problem.reason, self._settings.requeue_pending)
 
     async def _release(self, allocation: IPAllocation) -> Outcome:
-        """Once the tenant has released the range: write Released, remove the finalizer.
+        """Write Released and remove the finalizer, once the tenant has released the range.
 
-        A phase Released without our condition is not ours, so the tenant was not asked.
+        The phase Released counts only with our condition. Another program may have written the
+        phase alone, without asking the tenant.
         """
         if not shows(allocation, RELEASED, GIVEN_BACK):
             if statusranges.find_held_range(allocation) is not None:
@@ -124,23 +133,27 @@ class IPAllocationReconciler:
         return SETTLED
 
     def _mark(self, allocation: IPAllocation) -> int:
-        """Return the first resourceVersion at which this replica saw the allocation deleted.
+        """Return the first resourceVersion at which this replica saw the allocation being deleted.
 
-        Not the present one: writing why it waits makes a new version, and a projection that left
-        the range out before that is as good as one after it. A version below the first one is from
-        another history, that of a restored backup, where the first may be far in the future.
+        The present resourceVersion would be too late: writing the reason of the wait raises it,
+        and a projection that left the range out before that write is good enough. A present
+        version below the recorded one means that etcd was restored from a backup. The recorded one
+        may then be far in the future, so the lower one is the mark.
         """
         meta = allocation.metadata
-        uid, first = self._marks.get(meta.key, (meta.uid, meta.revision))
-        mark = min(first, meta.revision) if uid == meta.uid else meta.revision
+        uid, recorded = self._marks.get(meta.key, (meta.uid, meta.revision))
+        # Another uid is another allocation of the same name.
+        mark = min(recorded, meta.revision) if uid == meta.uid else meta.revision
         self._marks[meta.key] = (meta.uid, mark)
         return mark
 
     async def _wait_for_tenant(self, allocation: IPAllocation, in_use: InUse) -> Outcome:
+        """Write to condition Ready what the release waits for, unless the status says so."""
         finding = ConditionFinding(READY, False, reason="WaitingForTenant", message=in_use.why)
-        before = find(allocation.status.conditions, READY)
-        if not in_use.is_asked and before is not None and before.reason == finding.reason:
-            # Another replica may have asked since, and would write its own reason again.
+        condition = find(allocation.status.conditions, READY)
+        if not in_use.is_asked and condition is not None and condition.reason == finding.reason:
+            # `why` is a remembered answer. The condition may have a newer one of another replica,
+            # and the two replicas would overwrite each other's message.
             return Blocked(finding.reason, self._settings.requeue_releasing)
         if not shows(allocation, allocation.status.phase, finding):
             conditions = conditions_with(allocation, [finding], self._clock.now())
@@ -149,7 +162,7 @@ class IPAllocationReconciler:
 
 
 def is_served(allocation: IPAllocation) -> bool:
-    """Return whether an allocation has all it needs: there is nothing to do for it."""
+    """Return whether an allocation has its range, phase Allocated and our finalizer."""
     return (
         allocation.status.phase == ALLOCATED
         and not allocation.metadata.terminating
@@ -159,7 +172,7 @@ def is_served(allocation: IPAllocation) -> bool:
 
 
 def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
-    """Return the status of an allocation whose range is given back now."""
+    """Return the status of an allocation that gives its range back at the time `now`."""
     return {
         "phase": RELEASED,
         "releasedAt": rfc3339(now),
@@ -168,10 +181,10 @@ def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
 
 
 def describe_unreleased(gone: IPAllocation) -> dict[str, str] | None:
-    """Return the fields of a log line about an allocation that went without our release.
+    """Return the fields of a log line about an allocation that disappeared without our release.
 
-    A person who removes its finalizer brings that about. None if it held nothing, or if its
-    release has a line.
+    This happens when a person removes its finalizer. None if the allocation held no range, or if
+    its release was logged before it disappeared.
     """
     if not statusranges.list_held_ranges(gone) or shows(gone, RELEASED, GIVEN_BACK):
         return None

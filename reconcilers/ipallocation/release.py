@@ -1,6 +1,7 @@
-"""The question before a deleted allocation's range counts as free: has the tenant released it?
+"""The check before the range of a deleted allocation counts as free: has the tenant released it?
 
-The finalizer of an IPAllocation waits for the answer, whichever client deleted the allocation.
+The finalizer of an IPAllocation stays until the tenant has, whichever client deleted the
+allocation.
 """
 
 from dataclasses import dataclass
@@ -25,10 +26,11 @@ class InUse:
     """The tenant uses the range, or may still use it.
 
     Args:
-        why: what is waited for.
-        by_service: whether a Service there shows an address of the range, or lost one because
-            the range was taken out.
-        is_asked: whether the tenant was asked now; if not, `why` is remembered by this process.
+        why: what the release waits for.
+        by_service: whether a Service of the tenant has an address of the range, or lost its
+            address because the range was withdrawn.
+        is_asked: whether the tenant was asked just now; False if `why` is the remembered answer
+            of an earlier check by this process.
     """
 
     why: str
@@ -43,9 +45,9 @@ class ReleaseCheck(Protocol):
         """Return whether the tenant has released the range of a marked allocation.
 
         Args:
-            allocation: being deleted, or marked by shrink.
-            mark: a resourceVersion at or after which it was; a projection into the tenant by a
-                reader that had read this far does not contain the range.
+            allocation: an allocation that is being deleted, or that shrink has marked.
+            mark: a resourceVersion at which the allocation was deleted or marked. A projection by
+                a reader that had read up to this version does not contain the range.
 
         Raises:
             ControllerError: the management cluster did not answer; check again.

@@ -1,4 +1,4 @@
-"""Metrics: what happened, counted as it happens, and what is now, read at each scrape.
+"""Metrics: counters of events, and gauges of the present state, computed at each scrape.
 
 counters.py      what happened to allocations
 objectgauges.py  pools, allocations, providers and tenants as the caches show them

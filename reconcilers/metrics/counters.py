@@ -25,7 +25,10 @@ LATENCY_SECONDS = (
 
 @cache
 def _read_installed_version() -> str:
-    """Return our version; cached, because the look-up reads all folders of `sys.path`."""
+    """Return the installed version of butler-ipam.
+
+    Cached, because the look-up reads all folders of `sys.path`.
+    """
     return version("butler-ipam")
 
 
@@ -87,6 +90,7 @@ class IpamMetrics:
             ["kind"],
             registry=registry,
         )
+        # Series that exist at 0 from the start let `rate` see the first event as a rise.
         for kind in CORRECTED_KINDS:
             self._corrected.labels(kind)
         self._latency = Histogram(
@@ -124,6 +128,7 @@ class IpamMetrics:
         self._processed.labels(pool.name, pool.namespace, SUCCESS).inc()
         is_for_nodes = allocation_type == names.TYPE_NODES
         type_label = names.TYPE_NODES if is_for_nodes else names.TYPE_LOADBALANCER
+        # Clocks of the API server and of this process may differ, so the time may be negative.
         self._latency.labels(type_label).observe(max(0.0, seconds))
 
     def count_failed(self, pool: Key) -> None:
@@ -155,14 +160,15 @@ class IpamMetrics:
         self._corrected.labels(kind).inc()
 
     def _count(self, counter: Counter, pool: Key) -> None:
-        # Nothing would remove the series of a pool that does not exist.
+        """Raise a counter of a pool by 1, unless the pool does not exist."""
+        # `forget` would never remove a series that begins after the pool is gone.
         if pool in self._pools:
             counter.labels(pool.name, pool.namespace).inc()
 
     def forget(self, pool: Key) -> None:
         """Remove the series of a pool that is gone."""
         if pool not in self._pools:
-            return
+            return  # removing a series that does not exist raises an error
         self._pools.remove(pool)
         for result in (SUCCESS, FAILED):
             self._processed.remove(pool.name, pool.namespace, result)

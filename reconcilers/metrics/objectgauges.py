@@ -53,7 +53,7 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("largest_free_block", "Addresses in the largest free block.", lambda s: s.largest_free),
 )
 OPEN_PROMISES = ("open_assignments", "Promised ranges not known to be written.")
-BY_FAMILY = {
+BY_FAMILY = {  # names of POOL_GAUGES
     *("total_ips", "allocated_ips", "available_ips"),
     *("fragmentation_percent", "largest_free_block"),
 }
@@ -73,23 +73,23 @@ TENANT_GAUGES = (
 )
 """Gauges of a tenant's conditions: name, description, condition type, `only_built`.
 
-A tenant without the condition has no series. A tenant in cloud mode, for example, gets nothing
-written into it. `only_built` leaves out clusters that are still being built: their load balancer
-is not behind, it gets its ranges for the first time.
+A tenant without the condition has no series. For example, nothing is written into a tenant in cloud
+mode, so it has no such condition. `only_built` leaves out clusters that are still being built: their load balancer has no
+ranges yet, and that is no fault.
 """
 
 
 @dataclass(slots=True)
 class Queue:
-    """The number of a pool's allocations that wait, and the seconds that the oldest has waited."""
+    """The number of a pool's waiting allocations, and the age of the oldest in seconds."""
 
     count: int = 0
     oldest: float = 0.0
 
     def add(self, since: datetime | None, now: datetime) -> None:
-        """Count an allocation that waits since `since`; without a time it only counts."""
+        """Count an allocation that has waited since `since`; None if that time is not known."""
         self.count += 1
-        if since is not None:
+        if since is not None:  # without the time, the allocation has no age
             self.oldest = max(self.oldest, (now - since).total_seconds())
 
 
@@ -122,13 +122,17 @@ class Gauges(Collector):
         self._count_promises = count_promises
 
     def describe(self) -> Iterable[Metric]:
-        """Return nothing, so that the registry does not collect for its check of names."""
+        """Return no metrics.
+
+        Without this method, a registry may call `collect` at registration to check the names.
+        """
         return ()
 
     @override
     def collect(self) -> Iterator[Metric]:
+        """Yield all gauges of this module and of waitgauges.py; none unless this replica leads."""
         if not self._leading():
-            return
+            return  # the leader shows them, and a sum over replicas must not count twice
         yield from self._collect_pools()
         yield from self._collect_allocations()
         yield from self._collect_providers()
@@ -143,17 +147,18 @@ class Gauges(Collector):
         )
 
     def _collect_pools(self) -> Iterator[Metric]:
-        """Yield a gauge for each counter in the pools' statuses."""
+        """Yield the gauges of pools: the numbers in their statuses, and their open promises."""
         pools = sorted(self._pools, key=lambda pool: pool.metadata.key)
-        for name, description, value in POOL_GAUGES:
+        for name, description, read_value in POOL_GAUGES:
             gauge = GaugeMetricFamily(f"butler_network_pool_{name}", description, labels=POOL)
             for pool in pools:
                 meta = pool.metadata
-                for family, status in (
+                statuses = (
                     _list_family_statuses(pool) if name in BY_FAMILY else [({}, pool.status)]
-                ):
-                    labels = {"pool": meta.name, "namespace": meta.namespace} | family
-                    gauge.add_sample(gauge.name, labels, value(status))
+                )
+                for family_label, status in statuses:
+                    labels = {"pool": meta.name, "namespace": meta.namespace} | family_label
+                    gauge.add_sample(gauge.name, labels, read_value(status))
             yield gauge
         name, description = OPEN_PROMISES
         gauge = GaugeMetricFamily(f"butler_network_pool_{name}", description, labels=POOL)
@@ -164,6 +169,8 @@ class Gauges(Collector):
 
     def _collect_allocations(self) -> Iterator[Metric]:
         """Yield the number and the oldest age of waiting and releasing allocations, by pool."""
+        # Each pool has a queue, so that an empty one shows 0. A pool that does not exist gets its
+        # queue below, if an allocation names it.
         waiting = {pool.metadata.key: Queue() for pool in self._pools}
         releasing = {pool.metadata.key: Queue() for pool in self._pools}
         now = self._clock.now()
@@ -206,10 +213,10 @@ class Gauges(Collector):
                 "namespace": config.metadata.namespace,
             }
             ready.add_sample(ready.name, labels, float(config.status.ready or False))
-            for family, capacity in _list_family_capacities(config):
+            for family_label, capacity in _list_family_capacities(config):
                 free = parse_exact_count(capacity.exactAvailableIPs, capacity.availableIPs)
-                available.add_sample(available.name, labels | family, free)
-                tenants.add_sample(tenants.name, labels | family, capacity.estimatedTenants)
+                available.add_sample(available.name, labels | family_label, free)
+                tenants.add_sample(tenants.name, labels | family_label, capacity.estimatedTenants)
         yield from (ready, available, tenants)
 
     def _collect_clusters(self) -> Iterator[Metric]:
@@ -222,10 +229,10 @@ class Gauges(Collector):
         for phase in PHASES:
             counts.add_metric([phase], phases[phase])
         yield counts
-        for name, description, kind, only_built in TENANT_GAUGES:
+        for name, description, condition_type, only_built in TENANT_GAUGES:
             gauge = GaugeMetricFamily(f"butler_tenant_cluster_{name}", description, labels=TENANT)
             for cluster in clusters:
-                condition = find(cluster.status.conditions, kind)
+                condition = find(cluster.status.conditions, condition_type)
                 is_built = cluster.is_ready or cluster.observed_only
                 if condition is None or (only_built and not is_built):
                     continue
@@ -239,11 +246,12 @@ class Gauges(Collector):
 
 
 def _is_unfinished(allocation: IPAllocation) -> bool:
+    """Return whether an allocation waits for a range or is being released."""
     return statusranges.waits_for_range(allocation) or allocation.releasing
 
 
 def _list_family_statuses(pool: NetworkPool) -> list[tuple[dict[str, str], NetworkPoolStatus]]:
-    """Return the label and the counters of each family; no label if the pool has one family."""
+    """Return the label `family` and the status of each family; no label for a single family."""
     if pool.spec.secondary is None:
         return [({}, pool.status)]
     return [({"family": FAMILY_NAMES[block.spec.family]}, block.status) for block in pool.blocks]
@@ -252,7 +260,11 @@ def _list_family_statuses(pool: NetworkPool) -> list[tuple[dict[str, str], Netwo
 def _list_family_capacities(
     config: ProviderConfig,
 ) -> Iterator[tuple[dict[str, str], FamilyCapacity]]:
-    """Yield the label and the capacity of each family; no label if families are not counted."""
+    """Yield the label `family` and the capacity of each family.
+
+    A status without capacity by family yields its total, without a label. A status without any
+    capacity, for example of a new ProviderConfig, yields nothing.
+    """
     capacity = config.status.capacity
     if capacity is None:
         return
@@ -262,7 +274,7 @@ def _list_family_capacities(
         yield (
             {},
             FamilyCapacity(
-                "IPv4",
+                "IPv4",  # required, but not shown: the series has no label
                 capacity.availableIPs,
                 exactAvailableIPs=None,
                 estimatedTenants=capacity.estimatedTenants,
@@ -273,7 +285,7 @@ def _list_family_capacities(
 def _queue_gauges(
     queues: dict[Key, Queue], count_name: str, oldest_name: str, activity: str
 ) -> Iterator[Metric]:
-    """Yield two gauges of each pool's queue: its length, and the age of its oldest allocation."""
+    """Yield two gauges by pool: the length of its queue, and the age of its oldest allocation."""
     count = GaugeMetricFamily(
         f"butler_network_pool_{count_name}", f"Allocations that {activity}.", labels=POOL
     )

@@ -1,7 +1,8 @@
 """Metrics of waiting: requests for addresses, Services without address, unreachable tenants.
 
-A TenantCluster that finds no pool creates no IPAllocation, so its status.network is read. It
-counts in each pool that could serve it, because it takes the first of them that has room.
+A TenantCluster that finds no pool with room creates no IPAllocation, so its requests are read from
+its status.network. Such a request counts for each pool that may serve it, because the first pool
+that gets room serves it.
 """
 
 from collections import Counter
@@ -30,7 +31,7 @@ def waiting_metrics(
     waiting_allocations: Iterable[IPAllocation],
     now: datetime,
 ) -> Iterator[Metric]:
-    """Yield the metrics of what clusters wait for.
+    """Yield the metrics of clusters that wait; clusters that are being deleted do not count.
 
     Args:
         waiting_allocations: the IPAllocations that wait for a range.
@@ -45,7 +46,11 @@ def waiting_metrics(
 def _waiting_clusters(
     clusters: Iterable[TenantCluster], pools: dict[Key, NetworkPool], now: datetime
 ) -> Iterator[Metric]:
-    """Yield how many clusters wait, by reason and by each pool that could serve them."""
+    """Yield the gauges of clusters that wait without an IPAllocation.
+
+    They are the number of clusters by reason, their number by pool and reason, and the age of the
+    oldest request by pool.
+    """
     by_reason = Counter[str]()
     by_pool = Counter[tuple[Key, str]]()
     oldest: dict[Key, float] = dict.fromkeys(pools, 0.0)
@@ -65,6 +70,7 @@ def _waiting_clusters(
         "TenantClusters that wait for addresses without an IPAllocation, by reason.",
         labels=["reason"],
     )
+    # The two usual reasons have a series even at 0.
     for reason in sorted({"PoolExhausted", "PoolNotFound", *by_reason}):
         total.add_metric([reason], by_reason[reason])
     yield total
@@ -142,7 +148,10 @@ def _cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> Iterato
 
 
 def _requests_without_allocation(cluster: TenantCluster) -> list[WaitingRequest]:
-    """Return the waiting requests without IPAllocation; the others are counted by theirs."""
+    """Return the waiting requests without IPAllocation.
+
+    A request with an IPAllocation is counted among the waiting allocations (objectgauges.py).
+    """
     network = cluster.status.network
     if network is None:
         return []

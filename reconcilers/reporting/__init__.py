@@ -1,6 +1,7 @@
-"""What people read of objects: conditions, sentences, and the labels of allocations.
+"""Texts about objects for people: conditions, sentences, log lines, and labels of allocations.
 
-conditions.py        a condition as it should be now
+conditions.py        the conditions that reconcilers write
+allocationstatus.py  the status of an allocation that waits for a range
 dualstack.py         the condition DualStack
 releaselog.py        log lines about ranges that are released
 poolreferences.py    pools that a ProviderConfig names and that are absent or unreadable

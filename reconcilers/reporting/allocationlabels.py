@@ -1,9 +1,9 @@
 """The labels by which people find allocations, and the one policy for repairing them.
 
-Labels say what the spec says; they never decide anything, so wrong ones are put right. Two are
-special. `app.kubernetes.io/managed-by` is set only where it is missing: it is common property, and
-a user who deploys an allocation with another tool may say so. The role (initial or growth) decides
-over shrink, so only the reconciler of TenantClusters writes it.
+Labels repeat the spec and decide nothing, so wrong ones are overwritten. Two labels are special.
+`app.kubernetes.io/managed-by` is set only if it is missing: all tools share it, and a user who
+deploys an allocation with another tool may name that tool. The role (initial or growth) decides
+whether shrink may release the allocation, so only the reconciler of TenantClusters writes it.
 """
 
 from controller.meta import Key
@@ -11,19 +11,19 @@ from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
 
 
-def build_labels(tenant: Key, pool: str, kind: str) -> dict[str, str]:
-    """Return the labels that follow from a request's spec; long values end in a hash.
+def build_labels(tenant: Key, pool: str, allocation_type: str) -> dict[str, str]:
+    """Return the labels of an allocation with this spec; long values end in a hash.
 
     Args:
-        tenant: the TenantCluster that it serves.
+        tenant: the TenantCluster that the allocation serves.
         pool: the name of its NetworkPool.
-        kind: nodes or loadbalancer.
+        allocation_type: its spec.type, nodes or loadbalancer.
     """
     return {
         names.LABEL_POOL: names.label_value(pool),
         names.LABEL_TEAM: names.label_value(tenant.namespace),
         names.LABEL_TENANT: names.label_value(tenant.name),
-        names.LABEL_TYPE: kind,
+        names.LABEL_TYPE: allocation_type,
     }
 
 
@@ -34,11 +34,11 @@ def build_labels_of(allocation: IPAllocation) -> dict[str, str]:
 
 
 def find_label_repairs(allocation: IPAllocation, role: str = "") -> dict[str, str]:
-    """Return the labels to set on an allocation; empty if all are as they should be.
+    """Return the labels to set on an allocation; empty if no label is wrong or missing.
 
     Args:
-        allocation: as it is.
-        role: initial or growth, from the reconciler of TenantClusters; the others leave it out.
+        role: initial or growth, if the reconciler of TenantClusters calls. Other callers leave it
+            out, and the label of the role stays as it is.
     """
     present = allocation.metadata.labels
     labels = build_labels_of(allocation) | ({names.LABEL_ROLE: role} if role else {})

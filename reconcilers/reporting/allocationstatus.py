@@ -1,4 +1,4 @@
-"""What the status of an IPAllocation shows while it waits for a range. Pure functions."""
+"""The status of an IPAllocation while it waits for a range. Pure functions."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -10,10 +10,11 @@ from controller.plaintext import escape_text
 
 READY = "Ready"
 FOREIGN_MANAGER = "ForeignManager"
-"""Of pools: another controller writes the statuses that are ours, so nothing is handed out."""
+"""A condition of pools: another controller writes the statuses that we own, so the pool allocates
+nothing."""
 LONGEST_MESSAGE = 4_096
-"""Longer messages are cut: an API server refuses a status with one of more than 32,768
-characters, and what a tenant says may have any length."""
+"""Characters; longer messages are cut. The API server rejects a status that has a message of more
+than 32,768 characters, and an error message of a tenant may have any length."""
 
 
 _STATUSES = {True: "True", False: "False", None: "Unknown"}
@@ -65,7 +66,7 @@ def with_findings(
 
 
 def render_conditions(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
-    """Return conditions as JSON values."""
+    """Return conditions as JSON values, for a status."""
     return [to_json(condition) for condition in conditions]
 
 
@@ -75,7 +76,7 @@ def patch_conditions(
     generation: int,
     now: datetime,
 ) -> dict[str, Any]:
-    """Return a patch of a status that sets each finding; empty if all are there already."""
+    """Return a patch of a status that sets each finding; empty if the status has all of them."""
     conditions = with_findings(existing, findings, generation=generation, now=now)
     is_same = conditions == tuple(existing)
     return {} if is_same else {"conditions": render_conditions(conditions)}

@@ -15,10 +15,13 @@ DUAL_STACK = "DualStack"
 def report_dual_stack(
     allocation: IPAllocation, pool: NetworkPool, new_ranges: Sequence[AddressRange]
 ) -> list[ConditionFinding]:
-    """Return the condition DualStack of an allocation that was given ranges; none of SingleStack.
+    """Return the condition DualStack of an allocation that gets its ranges, as a list of one.
+
+    Empty if the allocation asks for one family (SingleStack).
 
     Args:
-        pool: of which it was given them.
+        pool: the pool of the ranges.
+        new_ranges: one range for each family that the allocation gets; at least one.
     """
     if allocation.spec.ipFamilyPolicy not in {PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}:
         return []
@@ -31,12 +34,13 @@ def report_dual_stack(
     if pool.spec.secondary is None:
         message = f"NetworkPool {pool.metadata.name} has one family"
         return [ConditionFinding(DUAL_STACK, False, reason="PoolSingleStack", message=message)]
-    lacked = next(
+    # The pool has both families, so the family that was not allocated had no free range.
+    missing = next(
         word
         for family, word in familychoice.FAMILY_NAMES.items()
         if family != new_ranges[0].family
     )
     message = (
-        f"NetworkPool {pool.metadata.name} had no {lacked} range free when this was allocated"
+        f"NetworkPool {pool.metadata.name} had no {missing} range free when this was allocated"
     )
     return [ConditionFinding(DUAL_STACK, False, reason="PoolExhausted", message=message)]

@@ -1,4 +1,7 @@
-"""What objects name that does not exist or cannot be read, in the words of conditions."""
+"""NetworkPools that a ProviderConfig names and that are absent or unreadable.
+
+Functions find their names, and describe them in sentences for conditions.
+"""
 
 from collections.abc import Callable, Container, Sequence
 
@@ -21,7 +24,7 @@ def absent_pools(
 
 
 def describe_absent_pools(provider: ProviderConfig, absent: Sequence[str]) -> str:
-    """Return a sentence that names pools that do not exist, and who names them."""
+    """Return a sentence about absent pools and the ProviderConfig that names them."""
     keys = ", ".join(str(Key(provider.metadata.namespace, name)) for name in absent)
     several = len(absent) > 1
     pools = f"NetworkPools {keys}, which do" if several else f"NetworkPool {keys}, which does"
@@ -40,11 +43,11 @@ def unreadable_pools(provider: ProviderConfig, unreadable: Container[Key]) -> tu
 
 
 def describe_unreadable_pools(provider: ProviderConfig, names: Sequence[str]) -> str:
-    """Return a sentence for each of these pools that cannot be read: which, and what to do."""
+    """Return a sentence for each unreadable pool: its key, and what to do; joined by "; "."""
     namespace = provider.metadata.namespace
     return "; ".join(describe_unreadable_pool(Key(namespace, name)) for name in names)
 
 
 def describe_unreadable_pool(pool: Key) -> str:
-    """Return the sentence that a pool cannot be read, and what to do."""
+    """Return a sentence about one unreadable pool: its key, and what to do."""
     return f"NetworkPool {pool} cannot be read; correct or delete it"

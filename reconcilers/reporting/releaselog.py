@@ -1,4 +1,7 @@
-"""What a log line says of a range that is released, or of a request that is withdrawn."""
+"""Log lines about ranges that are released, and about requests that are withdrawn.
+
+A holder is the object that holds a range: an IPAllocation, or an object of an integration.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
@@ -12,7 +15,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import IPAllocation
 
 GONE = "it is gone"
-"""The reason of a release that another program or a person brought about by a deletion."""
+"""The reason of a release that happened because another program or a person deleted the holder."""
 T = TypeVar("T", bound=Object)
 _log = get_logger(__name__)
 
@@ -20,12 +23,12 @@ _log = get_logger(__name__)
 def holder_fields(
     holder: str, held_ranges: Iterable[str], pool: str, reason: str
 ) -> dict[str, str]:
-    """Return the fields of a log line about a range that is released, whatever kind holds it.
+    """Return the fields of a log line about a range that is released, for a holder of any kind.
 
     Args:
-        holder: kind and name of the object.
-        held_ranges: its ranges or addresses; none for a request that waits.
-        pool: the pool of the range, with its kind unless that is NetworkPool.
+        holder: the kind and name of the holder.
+        held_ranges: its ranges or addresses; empty for a request that waits.
+        pool: the pool of the range. A pool of another kind than NetworkPool begins with its kind.
         reason: why the range is released.
     """
     return {
@@ -40,8 +43,8 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
     """Return the fields of a log line about an allocation that gives its range back.
 
     Args:
-        allocation: the allocation; one that waits for a range has the range `none`.
-        reason: why it is given back.
+        allocation: the allocation. If it still waits for a range, the field `range` is "none".
+        reason: why the range is given back.
     """
     key = allocation.metadata.key
     held_ranges = (span.text for span in statusranges.list_held_ranges(allocation))
@@ -55,16 +58,17 @@ def release_fields(allocation: IPAllocation, reason: str) -> dict[str, str]:
 
 
 class GoneHolders(Generic[T]):
-    """Logs each object of a kind that is gone and held addresses until then.
+    """Logs a line for each object of a kind that disappeared while it held addresses.
 
-    A cache shows each deletion once. A pass compares what it sees with what the pass before saw,
-    so an object that comes and goes between two passes would have no line.
+    The changes of the cache are logged, because the cache reports each deletion. A pass compares
+    the present objects with those of the previous pass, so it would miss an object that is created
+    and deleted between two passes.
 
     Args:
         event: the line without its fields.
-        describe: returns the fields of the line; None for an object that held nothing of ours.
-        logged: the uids of objects whose release has a line, added before they are deleted. They
-            are removed once the objects are gone.
+        describe: returns the fields of the line; None if the object held none of our addresses.
+        logged: the uids of objects whose release was logged already. The owner of the set adds a
+            uid before it deletes the object; `log` removes it afterwards.
     """
 
     def __init__(
@@ -78,8 +82,9 @@ class GoneHolders(Generic[T]):
         self._logged = set() if logged is None else logged
 
     def log(self, change: Change[T]) -> None:
-        """Log the object that a change of the cache shows to be gone, unless it has a line."""
+        """Log the old object of a change if it disappeared and its release was not logged yet."""
         old, new = change.old, change.new
+        # A new uid means that the object was deleted and recreated with the same name.
         if old is None or (new is not None and new.metadata.uid == old.metadata.uid):
             return
         is_logged = old.metadata.uid in self._logged
@@ -89,7 +94,7 @@ class GoneHolders(Generic[T]):
             _log.info(self._event, **fields)
 
     async def run(self, cache: Cache[T]) -> None:
-        """Log what goes from a cache until cancelled."""
+        """Log the objects that disappear from a cache, until cancelled."""
         cache.subscribe(self.log)
         try:
             await anyio.sleep_forever()

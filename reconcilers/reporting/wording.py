@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 NAMED_AT_MOST = 5
-"""Up to so many items are named in a message; the others are counted."""
+"""The number of items that a message names; it counts the remaining ones."""
 
 
 def count_noun(number: int, noun: str, plural: str = "") -> str:
@@ -13,8 +13,8 @@ def count_noun(number: int, noun: str, plural: str = "") -> str:
 
     Args:
         number: how many.
-        noun: in the singular.
-        plural: of the noun; empty for the noun with an s.
+        noun: the noun in the singular.
+        plural: its plural; empty for the noun with an s.
     """
     return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
@@ -24,18 +24,17 @@ def count_addresses(number: int, of: str = "") -> str:
 
     Args:
         number: how many.
-        of: what kind of addresses; empty for none in particular.
+        of: the kind of addresses, for example "load-balancer"; empty to name no kind.
     """
     kind = f"{of} " if of else ""
     return count_noun(number, f"{kind}address", f"{kind}addresses")
 
 
 def truncate(message: str, longest: int) -> str:
-    """Return a text, or its first characters and an ellipsis if it is longer.
+    """Return a text, or its first characters and an ellipsis if it is longer than `longest`.
 
     Args:
-        message: of any origin.
-        longest: how many characters are kept, without the ellipsis.
+        longest: the number of characters that are kept, without the ellipsis.
     """
     return message if len(message) <= longest else f"{message[:longest]}…"
 
@@ -43,13 +42,12 @@ def truncate(message: str, longest: int) -> str:
 def name_with_count(
     items: Sequence[str], separator: str = ", ", named_at_most: int = NAMED_AT_MOST
 ) -> str:
-    """Return the first items as a list, and how many more there are.
+    """Return a text that names the first items and counts the remaining ones: "a, b, and 3 more".
 
     Args:
-        items: all of them.
-        separator: between two items.
-        named_at_most: how many items are named.
+        items: all items.
+        named_at_most: the number of items that are named.
     """
-    more = len(items) - named_at_most
-    counted = [f"and {more} more"] if more > 0 else []
-    return separator.join([*items[:named_at_most], *counted])
+    remaining = len(items) - named_at_most
+    rest = [f"and {remaining} more"] if remaining > 0 else []
+    return separator.join([*items[:named_at_most], *rest])
