@@ -73,9 +73,9 @@ TENANT_GAUGES = (
 )
 """Gauges of a tenant's conditions: name, description, condition type, `only_built`.
 
-A tenant without the condition has no series. For example, nothing is written into a tenant in cloud
-mode, so it has no such condition. `only_built` leaves out clusters that are still being built: their load balancer has no
-ranges yet, and that is no fault.
+A tenant without the condition has no series. For example, nothing is written into a tenant in
+cloud mode, so it has no such condition. `only_built` leaves out clusters that are still being
+built: their load balancer has no ranges yet, and that is no fault.
 """
 
 
