@@ -58,7 +58,6 @@ class Written:
 
     Args:
         allocation: as it was before the write.
-        result: the result of the write.
         answer: the allocation as the API server answered; None if the write failed.
         error: why the write failed; None if it did not, or if the allocation has another version.
     """
