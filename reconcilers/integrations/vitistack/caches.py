@@ -148,6 +148,8 @@ class VitistackCaches:
         configurations: all NetworkConfigurations.
         provider: the name under which addresses are handed out, in small letters.
         unnamed: whether networks that name no provider are served.
+        every_provider: whether every provider counts as ours, as in views, which do not know the
+            controllers' name.
     """
 
     networks: Cache[NetworkNamespace]
@@ -155,6 +157,7 @@ class VitistackCaches:
     configurations: Cache[NetworkConfiguration]
     provider: str
     unnamed: bool = True
+    every_provider: bool = False
 
     @property
     def history_confirmed(self) -> bool:
@@ -168,6 +171,8 @@ class VitistackCaches:
 
     def names_us(self, provider: str) -> bool:
         """Return whether a provider is ours, in any case; with `unnamed`, so is an empty one."""
+        if self.every_provider:
+            return True
         name = provider.strip().lower()
         return name == self.provider if name else self.unnamed
 
@@ -321,13 +326,14 @@ def _list_named_machines(failure: str) -> set[str]:
 
 
 def caches_of(objects: ObjectsByKind) -> VitistackCaches:
-    """Return caches of objects that were read, for views; no network counts as ours."""
+    """Return caches of objects that were read, for views; every provider counts as ours."""
     by_namespace = {NAMESPACE_INDEX: namespace_of}
     return VitistackCaches(
         objects.cache(NETWORKS, indexes=by_namespace),
         objects.cache(ALLOCATIONS, indexes=ALLOCATION_INDEXES),
         objects.cache(CONFIGURATIONS, indexes=by_namespace),
         provider="",
+        every_provider=True,
     )
 
 

@@ -35,7 +35,9 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         return None
     networks = source.informer(NETWORKS, {})
     allocations = source.informer(ALLOCATIONS, {SPACE_INDEX: space_name})
-    caches = VitistackCaches(networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="")
+    caches = VitistackCaches(
+        networks.cache, allocations.cache, Cache(CONFIGURATIONS), provider="", every_provider=True
+    )
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         del not_read  # the status of an IPAllocation alone tells whether it waits

@@ -59,6 +59,11 @@ HOLDERS: dict[str, tuple[Resource[Any], dict[str, Any], str]] = {
         {"networkNamespaceName": "p", "networkInterfaces": 7},
         "10.3.0.3",
     ),
+    "NetworkConfiguration of a provider": (
+        vitistack.CONFIGURATIONS,
+        {"networkNamespaceName": "p", "networkInterfaces": 7, "provider": "butler"},
+        "10.3.0.3",
+    ),
 }
 
 
