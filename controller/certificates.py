@@ -90,9 +90,10 @@ class ServingCertificate:
             Whether the pair can be used.
         """
         if self._pair == (certificate, key):
-            return (
-                True  # the files are compared every ten seconds; most comparisons find no change
-            )
+            # The files are compared every ten seconds, and most comparisons find no change. A
+            # pair that could not be used may have lain in between; it is logged if it comes back.
+            self._failure = ""
+            return True
         try:
             context = _create_server_context()
             with _temporary_path(certificate + b"\n" + key) as path:

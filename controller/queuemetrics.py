@@ -138,11 +138,10 @@ class QueueMetrics(QueueObserver):
 
     def _add_depth(self, priority: int, count: int) -> None:
         """Change the depth of a priority; priorities beyond the limit share one series."""
-        label = self._labels.get(priority)
-        if label is None:
-            has_own_series = len(self._labels) < MAX_PRIORITIES
-            label = str(priority) if has_own_series else OTHER_PRIORITIES
-            self._labels[priority] = label
+        if priority not in self._labels and len(self._labels) < MAX_PRIORITIES:
+            self._labels[priority] = str(priority)
+        # A priority without a label of its own is not kept: there may be any number of them.
+        label = self._labels.get(priority, OTHER_PRIORITIES)
         if label not in self._depths:
             self._depths[label] = 0
             gauge = self._families.depth.labels(self._name, self._name, label)

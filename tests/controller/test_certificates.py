@@ -9,6 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
+from structlog.testing import capture_logs
 
 from controller.certificates import CertificateMetrics, ServingCertificate, parse_expiry
 
@@ -49,17 +50,27 @@ def test_bytes_that_are_no_certificate_are_refused(pem: bytes, why: str) -> None
         parse_expiry(pem)
 
 
+PRIVATE_KEY = KEY.private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+)
+UNTIL = datetime(2030, 5, 1, tzinfo=UTC)
+
+
+def test_a_pair_that_cannot_be_used_is_logged_again_after_a_good_one() -> None:
+    holder = ServingCertificate("webhook", CertificateMetrics(CollectorRegistry()))
+    good, bad = certificate(UNTIL), certificate(UNTIL)[:99]
+    with capture_logs() as lines:
+        for pair in (good, bad, bad, good, bad):
+            holder.replace(pair, PRIVATE_KEY)
+    errors = [line for line in lines if line["log_level"] == "error"]
+    assert len(errors) == 2
+
+
 def test_the_expiry_of_the_present_certificate_is_a_metric() -> None:
     registry = CollectorRegistry()
-    until = datetime(2030, 5, 1, tzinfo=UTC)
-    key = KEY.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
-    )
     holder = ServingCertificate("webhook", CertificateMetrics(registry))
-    assert holder.replace(certificate(until), key)
-    assert not holder.replace(certificate(until + timedelta(days=1))[:99], key)
+    assert holder.replace(certificate(UNTIL), PRIVATE_KEY)
+    assert not holder.replace(certificate(UNTIL + timedelta(days=1))[:99], PRIVATE_KEY)
     name = "controller_certificate_expiry_timestamp_seconds"
     expiry = registry.get_sample_value(name, {"server": "webhook"})
-    assert expiry == until.timestamp()
+    assert expiry == UNTIL.timestamp()
