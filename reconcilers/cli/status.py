@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from reconcilers.addressmap.audit import Finding
 from reconcilers.addressmap.objects import Objects, read_objects
@@ -72,6 +73,12 @@ def status(
     where = build_scope(values)
     if watch:
         # A watch shows the watched objects alone, without live reads of controllers and tenants.
+        namespace_source = ctx.get_parameter_source("controller_namespace")
+        if tenants or namespace_source is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                "--watch reads neither tenants nor controllers: leave out --tenants and"
+                " --controller-namespace, or --watch"
+            )
         follow(
             where,
             output,

@@ -26,7 +26,7 @@ from reconcilers.integrations.core.views import Views
 from reconcilers.pictures.extents import list_extents
 from reconcilers.pictures.poolpicture import PoolHolders, PoolRequest
 from tests.reconcilers import make
-from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, thing
+from tests.reconcilers.cli.commandline import Outcome, allocation, holding, pool, run, thing
 from tests.reconcilers.cli.saved import ask, cluster, make_holder
 from tests.reconcilers.cli.test_claims import BORN, claim, ip_pool
 
@@ -491,3 +491,11 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
     claims = (ip_pool("machines", "10.0.0.10"), claim("node", "gone"))
     printed = ask(tmp_path, "check", "-o", "name", objects=claims).out
     assert "ipaddressclaim.ipam.cluster.x-k8s.io/node" in printed
+
+
+@pytest.mark.parametrize("flags", [["--tenants"], ["--controller-namespace", "elsewhere"]])
+def test_a_watch_refuses_what_it_would_not_read(flags: list[str]) -> None:
+    outcome = run("status", "--watch", *flags)
+    assert outcome.code == 2
+    assert outcome.code == 2
+    assert "--watch reads neither tenants nor controllers" in outcome.err
