@@ -128,9 +128,10 @@ class _Series:
 class _SeriesInTime:
     """The series that have not ended, and which of them is due first.
 
-    What happens to a series only puts its time off. So a heap has one entry per series, which is
-    never too late, and an entry that is too early is corrected once it is the first one. An event
-    costs the same however many series there are.
+    What happens to a series only puts its time off, because QUIET_SECONDS is at most
+    REFRESH_SECONDS. So a heap has one entry per series, which is never too late, and an entry that
+    is too early is corrected once it is the first one. An event costs the same however many series
+    there are.
     """
 
     def __init__(self) -> None:

@@ -23,12 +23,9 @@ _set_field = object.__setattr__
 def intern_fields(obj: object, *fields: str) -> None:
     """Replace texts in fields of an object by the one copy that all objects share.
 
-        if not value:
-            continue
-        if isinstance(obj, msgspec.Struct):
-            force_setattr(obj, name, intern(value))
-        else:
-            _set_field(obj, name, intern(value))
+    For `__post_init__` of frozen dataclasses and Structs that are cached by the thousand. A
+    decoder makes a copy of a namespace or a phase for each object, and such copies take most of
+    an object's memory.
 
     Args:
         obj: the new object.

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from msgspec.structs import asdict
 
 from allocator import Capacity
 from controller.conditions import find, remove_condition
@@ -333,16 +332,18 @@ def differs(status: NetworkPoolStatus, new_status: Mapping[str, Any]) -> bool:
     """
     ignored = JOURNAL_FIELDS | {"conditions"}
     plain = any(
-        _render_field(status, name) != value
+        _render_value(getattr(status, name)) != value
         for name, value in new_status.items()
         if name not in ignored
     )
     return plain or render_conditions(status.conditions) != new_status["conditions"]
 
 
-def _render_field(status: NetworkPoolStatus, name: str) -> object:
-    """Return a field of a status as a write carries it."""
-    value = getattr(status, name)
-    if isinstance(value, ExactCounts | SecondaryCounts):
-        return {name: count for name, count in asdict(value).items() if count is not None}
-    return value
+def _render_value(value: object) -> object:
+    """Return a value of a status as a write carries it: counts as mappings, without None."""
+    if not isinstance(value, ExactCounts | SecondaryCounts):
+        return value
+    # Counts of the secondary family hold exact counts; msgspec's asdict would leave these as they
+    # are.
+    rendered = ((name, _render_value(getattr(value, name))) for name in value.__struct_fields__)
+    return {name: part for name, part in rendered if part is not None}

@@ -103,7 +103,7 @@ class Eligibility:
             self.has_waiting_tenant |= not is_stuck
             return ShareVerdict.TENANT_WAITS
         deferral = self._deferrals.get(meta.uid)
-        # Another generation: the spec was changed, so the next write may be accepted.
+        # The same spec: a write would be rejected as before.
         if deferral is not None and deferral.generation == meta.generation:
             return ShareVerdict.DEFERRED
         return ShareVerdict.ELIGIBLE

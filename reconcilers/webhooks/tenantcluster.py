@@ -133,7 +133,7 @@ def _list_provider_warnings(new: TenantCluster, provision: Provision) -> Iterato
     2. `lbPoolSize` has no effect without IPAM, or is above the quota.
     """
     if provision.unknown_reason:
-        yield f"{provision.unknown_reason}; the cluster waits until this is corrected"
+        yield f"{provision.unknown_reason}; the cluster waits until it is known"
         return
     if provision.refusal_reason:
         yield (

@@ -226,3 +226,11 @@ def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:
         0,
     )
     assert status.differs(pool.status, reported)
+
+
+@pytest.mark.parametrize("secondary", [None, {"cidr": "fd00::/64"}, {"cidr": "fd00::/120"}])
+def test_a_status_that_is_written_already_does_not_differ_from_itself(secondary: Any) -> None:
+    figures = _status(make.pool(secondary=secondary, memory=None))
+    written = make.pool(secondary=secondary, memory=None, status=figures)
+    assert not status.differs(written.status, figures)
+    assert status.differs(written.status, figures | {"allocatedIPs": 7})

@@ -122,7 +122,7 @@ def test_a_default_that_is_not_known_is_a_warning_and_keeps_addresses_where_they
     [warning] = verdict.warnings
     assert warning == (
         "the platform's default ProviderConfig is not known: ButlerConfig butler may not be read;"
-        " the cluster waits until this is corrected"
+        " the cluster waits until it is known"
     )
     both = (unknown, provision(IPAM))
     assert tenantcluster.review_provider_change(make.tenant(), both, []).allowed

@@ -247,7 +247,7 @@ async def test_a_cluster_does_not_turn_from_an_unreadable_provider_to_another(la
     [warning] = verdict.warnings
     assert warning == (
         "ProviderConfig butler-system/default cannot be read; correct or delete it; the cluster"
-        " waits until this is corrected"
+        " waits until it is known"
     )
 
 
