@@ -58,9 +58,9 @@ class SchemaDefinitions:
         map_type = schema.get("x-kubernetes-map-type")
         if map_type is None or node.members is None:
             return node
-        named = node.members
+        shared = node.members
         is_atomic = map_type == "atomic"
-        members = MapNode(named.fields, named.other, atomic=is_atomic, defaults=named.defaults)
+        members = MapNode(shared.fields, shared.other, atomic=is_atomic, defaults=shared.defaults)
         # Not granular: the copy may be atomic where the named node is not.
         return Node(node.scalar, node.items, members=members, strict=node.strict)
 
