@@ -168,7 +168,7 @@ class IpamMetrics:
     def forget(self, pool: Key) -> None:
         """Remove the series of a pool that is gone."""
         if pool not in self._pools:
-            return  # removing a series that does not exist raises an error
+            return  # `start_series` was not called for it, so it has no series
         self._pools.remove(pool)
         for result in (SUCCESS, FAILED):
             self._processed.remove(pool.name, pool.namespace, result)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-
 from allocator import Capacity
 from controller.conditions import find, remove_condition
 from reconcilers.api.networkpool import (
