@@ -12,16 +12,18 @@ from reconcilers.loadbalancers.unsupported import UnsupportedKind
 
 
 class LoadBalancerKinds:
-    """The backends of this process.
+    """The backends of this process; a backend is one kind of load balancer.
 
     Args:
-        by_provider: each by the value of spec.addons.loadBalancer.provider that names it.
+        by_provider: the backends, by the value of spec.addons.loadBalancer.provider that names
+            each of them.
     """
 
     def __init__(self, by_provider: Mapping[str, LoadBalancerKind]) -> None:
         self._by_provider = dict(by_provider)
 
     def __iter__(self) -> Iterator[LoadBalancerKind]:
+        """Iterate over the backends of this process."""
         return iter(self._by_provider.values())
 
     def items(self) -> Iterator[tuple[str, LoadBalancerKind]]:

@@ -52,7 +52,13 @@ class Corrections:
         return not self._is_delayed
 
     def note_correction(self, kind: str, description: str, now: float) -> None:
-        """Note that an edit was written back; a quiet time resets the count."""
+        """Note that an edit was written back; after a quiet time the count starts again.
+
+        Args:
+            kind: the kind of the object.
+            description: the edit, as `describe_edit` returns it.
+            now: monotonic seconds.
+        """
         in_a_row = 0 if now >= self._quiet_at else self._corrections_in_a_row
         self._corrections_in_a_row = in_a_row + 1
         self._corrected_at, self._edit = now, description
@@ -73,7 +79,11 @@ class Corrections:
         )
 
     def due_in(self, now: float) -> float | None:
-        """Return in how many seconds a correction is due, or a contest over; None for neither."""
+        """Return the seconds until a delayed correction is due, or until the contest is over.
+
+        Returns:
+            The seconds; None if no correction is delayed and nothing is contested.
+        """
         if self._is_delayed:
             return max(0.0, self._corrected_at + self._pause - now)
         return max(0.0, self._quiet_at - now) if self.describe_contest(now) else None
@@ -88,12 +98,14 @@ class Corrections:
     @property
     def _quiet_at(self) -> float:
         """When the contest is over if no further edit is corrected, in monotonic seconds."""
-        # Longer than the pause, or a contest would be over before its next correction.
+        # Longer than the pause: otherwise a contest would end before its next correction.
         return self._corrected_at + max(QUIET_SECONDS, 2 * self._pause)
 
 
 def describe_edit(metadata: TracedMeta, kind: str, fields: Iterable[str]) -> str:
-    """Return the object, the edited fields, and the writer as far as the API server knows.
+    """Return an edit in words: the object, its edited fields, and the writer if it is known.
+
+    The API server notes writers in managedFields. The newest entry that is not ours counts.
 
     Args:
         metadata: the metadata of the object as it was read.

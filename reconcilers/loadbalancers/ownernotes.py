@@ -1,6 +1,7 @@
 """Annotations on objects in a tenant: for whom an object was made, and as of which position.
 
-The *owner* is a TenantCluster, with the management cluster that it is in.
+The *owner* is a TenantCluster, with the management cluster that it is in. A *position* is the
+resourceVersion up to which the writer's cache had read.
 """
 
 import re

@@ -67,7 +67,7 @@ class AllocationName:
     """An IPAllocation in the management cluster.
 
     Args:
-        uid: of it; no other allocation ever has it.
+        uid: the uid of the allocation; no other allocation ever has it.
     """
 
     name: str
@@ -79,7 +79,7 @@ class ProjectedRanges:
     """The ranges of one allocation, as the tenant holds them.
 
     Args:
-        allocation: whose they are.
+        allocation: the allocation that holds the ranges.
         entries: the ranges, each `start-end`.
     """
 
@@ -93,14 +93,14 @@ class Projection:
 
     Args:
         allocations: the ranges of each allocation, in the order in which they are handed out.
-        basis: the position of the cache that they were read from.
+        basis: the position of the cache that the ranges were read from.
         needed: the lowest basis at which every marked range is left out.
-        owner: annotations that say for which TenantCluster it is.
-        releasing: uids of all other allocations of that TenantCluster's name. What stands in the
-            tenant for one of them alone belongs to its release.
-        deleted: the ranges of those of them that are deleted. Unlike shrink, a deletion is not
-            withdrawn: the Services lose their addresses.
-        selector: which Services the backend may serve, where it can be told; None for all.
+        owner: annotations that name the TenantCluster that the ranges are for.
+        releasing: uids of all other allocations that name that TenantCluster. An object in the
+            tenant that serves only such an allocation belongs to its release.
+        deleted: the ranges of those allocations in `releasing` that are deleted. A shrink is
+            withdrawn if Services need the addresses. A deletion is not: Services lose them.
+        selector: which Services the backend may serve, if it has selectors; None for all.
     """
 
     allocations: tuple[ProjectedRanges, ...]
@@ -200,11 +200,11 @@ class CreationNote(Protocol):
         ...
 
     async def begin(self) -> bool:
-        """Note the creation; return False if nothing must be created."""
+        """Note that the object is about to be created; return False if it must not be created."""
         ...
 
     async def end(self) -> bool:
-        """Remove the note; return False if the object that was created has to go."""
+        """Remove the note; return False if the object has to be deleted again."""
         ...
 
 
@@ -218,8 +218,8 @@ class Withdrawal:
         mark: the resourceVersion at which their release began.
         position: a position of the cache, at or above `mark`: a projection with this basis leaves
             the ranges out.
-        owner: annotations that say for whom an object in the tenant is made.
-        note: has to be begun before an object is created in the tenant.
+        owner: annotations for objects in the tenant that name their TenantCluster.
+        note: the note to begin before an object is created in the tenant.
         release_note: the `release_note` of a Service that showed an address of the ranges at some
             time; empty if no such Service was seen.
     """
@@ -278,7 +278,7 @@ WithdrawalAnswer = Proven | NotYet | Unprovable
 class HealthState(Enum):
     """Whether a balancer works by the projected offers.
 
-    RUNNING: it does, or it cannot show whether it does.
+    RUNNING: it works by them, or its backend cannot show whether it does.
     NOT_READING: it has not read its offers as they are stored.
     CONTESTED: another writer keeps changing the objects that we write.
     """
@@ -336,15 +336,15 @@ class ServiceView:
     """A Service as the backend sees it.
 
     Args:
-        keeps_range: whether the backend is responsible for it. Then a range stays as long as the
-            Service shows an address of it, or may just have lost one.
+        keeps_range: whether the backend is responsible for the Service. Then a range is not
+            released while the Service shows an address of it, or may just have lost one.
         obstacle: why no address of ours can serve it, apart from its families; None if one can.
         sharing_key: Services with the same key may share an address; empty if it has no key.
-        requirements: a text of all else that decides whether an offer serves it; growth that did
-            not help a Service may help it after this text changes.
+        requirements: all other fields that decide whether an offer serves the Service, as one
+            text. After the text changes, growth that did not help the Service may help it.
         fixed_addresses: the addresses that it asks for; empty if it accepts any address.
-        release_note: what the release of its range has to know of it, even after the Service is
-            gone; empty for nothing. The caller notes it on the IPAllocation.
+        release_note: a fact about the Service that the release of its range needs, even after the
+            Service is gone; empty for none. The caller notes it on the IPAllocation.
     """
 
     keeps_range: bool
@@ -384,7 +384,7 @@ class WatchedOffers(Protocol):
         ...
 
     def get(self, resource: Resource[K], key: Key) -> K | None:
-        """Return an object; None if there is none, or no watch."""
+        """Return an object; None if the watch shows no such object, or is not open."""
         ...
 
 
@@ -397,9 +397,8 @@ class WatchedKind:
         namespace: the namespace of the objects; empty for all namespaces.
         fields: a field selector that limits the watch.
         is_concerned: returns whether an object is one that the adapter writes.
-        may_matter: returns whether a change needs a pass: it changes fields that we write, or
-        shows
-            what the backend has read.
+        may_matter: returns whether a change needs a pass: a change of fields that we write, or of
+            a sign that the backend has read them.
     """
 
     resource: Resource[Any]
@@ -420,7 +419,10 @@ class LoadBalancer(Protocol):
         ...
 
     async def read_targets(self) -> BalancerReading:
-        """Read live only the offers that a projection would write; that proves no withdrawal."""
+        """Read live only the offers that a projection would write.
+
+        Such a reading may lack offers that a proof needs, so it proves no withdrawal.
+        """
         ...
 
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:

@@ -51,46 +51,56 @@ class UnsupportedBalancer(LoadBalancer):
 
     @override
     async def read(self) -> BalancerReading:
+        """Return a reading without offers, which says that the provider is not supported."""
         return BalancerReading({}, self._message)
 
     @override
     async def read_targets(self) -> BalancerReading:
+        """Return a reading without offers, which says that the provider is not supported."""
         return BalancerReading({}, self._message)
 
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Raise BalancerBlocked: nothing is written for an unknown provider."""
         raise BalancerBlocked(NOT_SUPPORTED, self._message)
 
     @override
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
+        """Raise BalancerBlocked: nothing is written for an unknown provider."""
         raise BalancerBlocked(NOT_SUPPORTED, self._message)
 
     @override
     async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
     ) -> WithdrawalAnswer:
+        """Never prove a withdrawal: only the backend itself could."""
         return NotYet(self._message)
 
     @override
     async def read_health(self, projection: Projection) -> Health:
+        """Return the default health: nothing is known of the backend, and `project` is blocked."""
         return Health()
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
+        """Return None: nothing is known of the configuration."""
         return None
 
     @override
     async def find_interference(self) -> str:
+        """Return no interference: nothing is known of the backend."""
         return ""
 
     @override
     async def find_unannounced(self) -> str:
+        """Return no problem: nothing is known of the backend."""
         return ""
 
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
+        """Leave the tenant as it is: this release has written nothing there for the provider."""
         return
 
 
@@ -119,12 +129,14 @@ class UnsupportedKind(LoadBalancerKind):
     @property
     @override
     def title(self) -> str:
+        """The provider as the TenantCluster names it, shortened."""
         return self._provider
 
     @override
     def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> UnsupportedBalancer:
+        """Return a balancer that blocks every write, for any tenant."""
         return UnsupportedBalancer(self._message)
 
     @override
@@ -135,8 +147,10 @@ class UnsupportedKind(LoadBalancerKind):
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
+        """Return None: no later look could find out more."""
         return None
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        """Return nothing: no edit is ever undone."""
         return ()

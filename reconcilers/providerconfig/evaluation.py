@@ -128,7 +128,7 @@ def make_clusters_unreadable(why: str) -> ConditionFinding:
     """Return the Ready condition of a deleted provider that unreadable clusters may refer to.
 
     Args:
-        why: which TenantClusters, and what a person has to do.
+        why: names the unreadable TenantClusters and says how to correct them.
     """
     message = f"the ProviderConfig is not deleted, because these may refer to it: {why}"
     return ConditionFinding(READY, False, reason=CLUSTER_UNREADABLE, message=message)
@@ -186,8 +186,11 @@ def evaluate_pools(
 ) -> tuple[ConditionFinding, ProviderCapacity] | None:
     """Return the PoolAvailable condition and the capacity; None outside IPAM mode.
 
-    The first of these is False: the namespace is allowed and pools are named; a pool exists and
-    can be read; a pool has free addresses. If none is False, the condition is True.
+    The condition is False, with the reason of the first of these cases; else it is True:
+
+    1. the namespace is not allowed, or the spec names no pools
+    2. none of the named pools exists and can be read
+    3. no pool has free addresses, or none is known to have any yet
 
     Args:
         find: returns a NetworkPool, or None if it does not exist.
@@ -228,7 +231,7 @@ def evaluate_pools(
     available = sum(pool.status.available for pool in usable_pools)
     tenants = sum(estimate_tenants(pool, pool.status.available, network) for pool in usable_pools)
     if not any(free for free, _ in by_family.values()):
-        # A new pool has no figures in its status yet, which is not the same as exhausted.
+        # A new pool has no figures in its status yet: it is not known to be exhausted.
         if any(pool.status.observedGeneration == 0 for pool in usable_pools):
             message = "waiting for the NetworkPool controller"
             return ConditionFinding(
@@ -278,7 +281,7 @@ def _make_family_capacity(family: FamilyName, counts: tuple[int, int]) -> Family
         counts: free addresses, and the number of tenants that they suffice for.
     """
     free, tenants = counts
-    # A number above the int32 of the field is capped there, and added as text.
+    # The field is an int32. A larger number is capped there, and given in full as text.
     exact = str(free) if free > cap_at_int32(free) else None
     return FamilyCapacity(
         family, cap_at_int32(free), exactAvailableIPs=exact, estimatedTenants=cap_at_int32(tenants)
@@ -305,11 +308,13 @@ def estimate_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> 
 
 
 def make_overall(evaluation: Evaluation) -> ConditionFinding:
-    """Return the Ready condition: that of the first evaluated condition that is False; else True.
+    """Return the Ready condition of a ProviderConfig from its evaluated conditions.
 
-    A refused namespace comes first, because no correction of the ProviderConfig ends it.
+    Ready takes reason and message of the first condition that is False; without one it is True. A
+    refused namespace comes first, because no correction of the ProviderConfig ends it.
     """
     findings = (evaluation.credentials, *evaluation.findings)
+    # The sort is stable: apart from a refused namespace, the order stays.
     for finding in sorted(findings, key=lambda f: f.reason != NAMESPACE_NOT_ALLOWED):
         if not finding.status:
             return ConditionFinding(READY, False, reason=finding.reason, message=finding.message)

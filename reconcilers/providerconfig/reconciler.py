@@ -98,10 +98,10 @@ class ProviderConfigReconciler:
         self._logged = StateLog()
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Reconcile one ProviderConfig."""
+        """Reconcile one ProviderConfig, in the steps of the module docstring."""
         if key in self._configs.unreadable:
-            # The object exists, so it is not forgotten. And it cannot be written either: the API
-            # server rejects a write that is based on an older version.
+            # The object still exists, so the memory of it stays. It is not written: the cache has
+            # at most an older version, and the API server rejects a write based on that.
             return Blocked("Unreadable")
         config = self._configs.get(key)
         if config is None:
@@ -155,8 +155,8 @@ class ProviderConfigReconciler:
         where = Key(reference.namespace or config.metadata.namespace, reference.name)
         key, now = config.metadata.key, self._clock.monotonic()
         last_read = self._secrets.get(key)
-        # Pools change often, Secrets hardly ever: a pass because of a pool reads no Secret. A bit
-        # less than the requeue, so that the requeued pass itself reads it.
+        # Pools change often, Secrets hardly ever: a pass that a pool's event starts reads no
+        # Secret. The limit is a bit below the requeue, so the requeued pass does read it.
         if (
             last_read is not None
             and last_read.generation == config.metadata.generation
@@ -191,7 +191,7 @@ class ProviderConfigReconciler:
             self._teams.pop(config.metadata.key, None)
             return None
         now, team = self._clock.monotonic(), self._teams.get(config.metadata.key)
-        # A bit less than the requeue, so that the requeued pass itself reads it.
+        # The limit is a bit below the requeue, so the requeued pass does read the team.
         if team is None or team.name != name or now - team.read_at >= 0.99 * team.fresh_seconds:
             exists = await self._has_team(name)
             settings = self._settings.provider
@@ -203,15 +203,19 @@ class ProviderConfigReconciler:
     async def _has_team(self, name: str) -> bool:
         """Return False only if a live read shows that the Team does not exist.
 
-        Teams are another platform's kind, and optional here.
+        Another platform defines the kind Team, and the API server need not serve it. Without a
+        positive answer the provider is not blamed.
+
+        Raises:
+            ControllerError: the API server did not answer.
         """
         try:
             await self._client.get(TEAM, Key("", name))
         except NotFound as missing:
-            # Another reason means that the kind is not served.
+            # A 404 with another reason says that the kind Team is not served.
             return missing.reason != "NotFound"
         except Forbidden:
-            return True
+            return True  # we may not read Teams, so nothing is known
         return True
 
     async def _write_status(self, config: ProviderConfig, result: Evaluation) -> None:
@@ -259,7 +263,10 @@ class ProviderConfigReconciler:
     def _record_warnings(
         self, before: ProviderConfig, after: ProviderConfig, result: Evaluation
     ) -> None:
-        """Record a warning event for each condition that has just turned to False."""
+        """Record a warning event for each condition that has just turned to False.
+
+        A condition that was absent or Unknown before counts as just turned.
+        """
         for finding, reason in (
             (result.credentials, "CredentialsInvalid"),
             *(
@@ -283,8 +290,8 @@ class ProviderConfigReconciler:
         """
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
             return SETTLED
-        # The cache spares the LIST while a cluster refers to it. It may be behind, so it does not
-        # show that no cluster does.
+        # If the cache shows a cluster that refers to it, no LIST is needed. The converse does not
+        # hold: the cache may be behind, so only a LIST shows that no cluster refers to it.
         if any(self._refers(cluster, config) for cluster in self._clusters):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         page = await self._client.list(TENANT_CLUSTER)
@@ -302,7 +309,11 @@ class ProviderConfigReconciler:
     async def _wait_for_unreadable(
         self, config: ProviderConfig, clusters: Sequence[Key]
     ) -> Outcome:
-        """Report which TenantClusters may refer to a deleted ProviderConfig; retry later."""
+        """Report the unreadable TenantClusters that may refer to a deleted ProviderConfig.
+
+        Returns:
+            The outcome that retries the deletion later.
+        """
         unreadable = [UnreadableObject(TENANT_CLUSTER.kind, cluster) for cluster in clusters]
         reason = describe_unreadable(unreadable)
         key = config.metadata.key
@@ -336,5 +347,9 @@ class ProviderConfigReconciler:
         return not isinstance(outline, ClusterOutline) or self._refers(outline, config)
 
     def _refers(self, cluster: TenantCluster | ClusterOutline, config: ProviderConfig) -> bool:
-        """Return whether a cluster names the provider; a default keeps no provider in use."""
+        """Return whether a cluster names the provider in its spec.
+
+        A cluster without a reference uses the platform's default. It does not keep that provider
+        from being deleted.
+        """
         return refers_to(cluster, config, self._settings.namespace, by_default=False)

@@ -122,6 +122,7 @@ class _WatchedTenant(WatchedOffers):
 
     @override
     def open(self) -> None:
+        """Open the watches of the tenant, if the number of open watches allows it."""
         self._watches.open(self._key)
 
     @override

@@ -1,4 +1,7 @@
-"""What is wrong in a tenant: what its load balancers hold, have read, and have handed out."""
+"""What is wrong in a tenant: what its load balancers hold, have read, and have handed out.
+
+An *offer* is an object in a tenant that makes addresses available there, such as a pool.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -228,7 +231,7 @@ def _describe_unservable(
 
     Services of another load-balancer class are left out: they wait for another controller.
     """
-    # A tenant without ranges may still get them of either family.
+    # A tenant without ranges may still get ranges of either family.
     pool_families = find_families(members) or familychoice.FAMILY_NAMES
     view_service = tenant_reading.view_service or tenant_reading.kind.view_service
     for unmet in compute_demand(tenant_reading.services, view_service, pool_families).unservable:

@@ -203,7 +203,7 @@ def find_added_ranges(before: TenantNetwork | None, after: TenantNetwork) -> lis
 
 
 def find_removed_ranges(before: TenantNetwork | None, after: TenantNetwork) -> list[TenantRange]:
-    """Return the ranges in `before` that `after` lacks; none if that cannot be known."""
+    """Return the ranges in `before` that `after` lacks; empty if this cannot be known."""
     if before is None:
         return []  # no earlier ranges are known
     if len(after.ranges) >= MOST_RANGES:
@@ -244,6 +244,7 @@ def _find_users_in_status(
 
 
 def _format_range(span: AddressRange) -> str:
+    """Return a range as the status writes it: `start-end`."""
     return f"{span.start_text}-{span.end_text}"
 
 
@@ -332,7 +333,8 @@ def _with_since(
 ) -> WaitingRequest:
     """Return a request with the time since when it waits.
 
-    If the status lists a request of that type and role, that one's time goes on; else it is `now`.
+    If the status already lists a request of that type and role, its time is kept; otherwise the
+    time is `now`.
     """
     purpose = request.type, request.role
     since = next(

@@ -81,8 +81,8 @@ class _ManagementError(Exception):
 def _as_management_error() -> Iterator[None]:
     """Wrap each ControllerError of the context in _ManagementError.
 
-    The context is inside of the context of a tenant's client, which takes any ControllerError for
-    a failure of the tenant.
+    This context is used inside the context of a tenant's client. That one takes any
+    ControllerError for a failure of the tenant, also if the management cluster has failed.
     """
     try:
         yield
@@ -162,7 +162,7 @@ class Projector:
 
         Args:
             provider: the load balancer; empty for the one that the cluster names. The projection
-                for another one has no ranges.
+                for any other load balancer has no ranges: they are to leave it.
         """
         chosen = tenant.load_balancer_provider
         provider = provider or chosen
@@ -202,7 +202,7 @@ class Projector:
         return len(_of_balancer(self._list_with_range(tenant), provider))
 
     def _list_with_range(self, tenant: TenantCluster) -> list[IPAllocation]:
-        """Return the load-balancer allocations with a range of all clusters of a name."""
+        """Return the load-balancer allocations that hold a range, of all clusters of this name."""
         return [
             allocation
             for allocation in self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
@@ -222,7 +222,7 @@ class Projector:
         return replace(self.find_projection(tenant, provider), owner=owner)
 
     def list_projected(self, tenant: TenantCluster) -> list[str]:
-        """Return the names of the load-balancer allocations that may have ranges in the tenant."""
+        """Return the names of the load-balancer allocations whose ranges may be in the tenant."""
         if not tenant.projection_begun:
             return []  # nothing was ever projected
         return sorted(
@@ -261,9 +261,9 @@ class Projector:
     def lags(self, tenant: TenantCluster) -> bool:
         """Return whether the basis of a projection is still below the mark of a range.
 
-        The cache holds the marked allocation, by the answer to our own write, but its position is
-        older. A projection leaves the range out, but its basis does not prove that. So the pass
-        has to project again when the cache has read further.
+        Our own write has put the marked allocation into the cache, whose position is still older
+        than that write. So the projection leaves the range out, but its basis does not prove that.
+        The pass has to project again when the cache has read further.
         """
         projection = self.find_projection(tenant)
         return projection.basis < projection.needed
@@ -271,9 +271,9 @@ class Projector:
     async def _record_begun(self, current: CurrentCluster) -> None:
         """Annotate the cluster with the begin of a projection, and with its tenant's identity.
 
-        The annotations are written before the projection. A cluster that is deleted without them
-        never had an address in its tenant, so its tenant is not asked. And other TenantClusters
-        that lead to the same cluster find that out by them.
+        The annotations are written before the projection. So a cluster that is deleted without
+        them never had an address in its tenant, and its tenant is not asked. By the identity other
+        TenantClusters find out that they lead to the same cluster.
 
         Raises:
             Conflict: the cluster changed since it was read.
@@ -288,7 +288,11 @@ class Projector:
         """Return the annotations of the identity of the tenant's cluster, if it is new.
 
         If another identity was noted before, the kubeconfig has moved to another cluster. The time
-        of that is noted, because ranges from before may be in the earlier cluster.
+        of the move is noted, because ranges that were handed out before it may be in the earlier
+        cluster.
+
+        Returns:
+            The annotations; empty if the identity is unknown, or noted already.
         """
         identity = self._tenants.find_identity(tenant)
         noted_identity = tenant.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY)
@@ -306,11 +310,11 @@ class Projector:
             await current.annotate(annotations)
 
     async def assume_begun(self, current: CurrentCluster) -> None:
-        """Annotate a cluster that a projection has begun, if its tenant may have ranges already.
+        """Note on a cluster that its projection has begun, if its tenant may already have ranges.
 
-        That is so if its status shows a projection, or if it is Ready and has ranges: another
-        controller may have projected them before us. It is noted even if the tenant does not
-        answer, because the ranges may be there.
+        The tenant may have ranges if the status shows a projection, or if the cluster is Ready and
+        has ranges: another controller may have projected them before us. The note is written even
+        if the tenant does not answer, because the ranges may be there.
 
         Raises:
             Conflict: the cluster changed since it was read.
@@ -357,7 +361,7 @@ class Projector:
         title = kind.title
         projection = await self._make_owned_projection(tenant, provider)
         try:
-            # Without ranges nothing begins, so that a tenant which never has any is never asked.
+            # Without ranges no projection begins: a tenant that never has ranges is never asked.
             begin = begin and bool(projection.entries)
             await self._write(current, kind, projection=projection, memory=memory, begin=begin)
             memory.lost_history = None
@@ -376,7 +380,7 @@ class Projector:
             # ring.
             raise failed.error from failed.error.__cause__
         finally:
-            # Also after a failure: what was corrected before it happened.
+            # Also after a failure: some edits may have been corrected before it.
             self._corrections.report(tenant, kind.take_corrections(memory.balancer))
         if not projection.entries:
             return make_load_balancer_ready(True, "Ready", "the tenant has no load-balancer IPs")
@@ -566,8 +570,8 @@ class Projector:
         """Return condition LoadBalancerReady if the tenant lacks the load balancer of its spec.
 
         Returns:
-            The condition, also if the tenant does not answer; None if the tenant serves the kinds
-            of the load balancer.
+            The condition, which is False; also if the tenant does not answer. None if the tenant
+            serves the kinds of the load balancer.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -584,7 +588,7 @@ class Projector:
         return None
 
     def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
-        """Log why objects of ours remain in the tenant, at debug level if that was logged."""
+        """Log why objects of ours remain in the tenant; a repeated reason only at debug level."""
         is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
         log = _log.info if is_new else _log.debug
         log("cannot remove what is left in the tenant", error=str(error))
@@ -657,8 +661,9 @@ class Projector:
     async def _begin(self, current: CurrentCluster, balancer: LoadBalancer) -> None:
         """Record that a projection begins; before the first one, check that it may begin.
 
-        If it may not begin, nothing was ever written to the tenant, and the tenant need not be
-        asked when the cluster is deleted. So only the identity of its cluster is noted.
+        If the first projection may not begin, nothing was ever written to the tenant. Then the
+        begin is not recorded, so that the tenant is not asked when the cluster is deleted. Only
+        the identity of its cluster is noted.
 
         Raises:
             BalancerBlocked: the first projection may not begin.
@@ -689,8 +694,8 @@ class Projector:
     async def _project_live(self, tenant: TenantCluster) -> Projection:
         """Return the projection for a tenant, with each of its allocations read live.
 
-        They are read one by one, because they are few: a LIST would return those of all tenants.
-        An allocation that is deleted meanwhile is left out.
+        The allocations are read one by one, because a tenant has few: a LIST would return the
+        allocations of all tenants. An allocation that is deleted meanwhile is left out.
         """
         live = []
         for cached in balancer_members(self._allocations, tenant):
@@ -702,7 +707,7 @@ class Projector:
 
 
 def _of_balancer(allocations: Iterable[IPAllocation], provider: str) -> list[IPAllocation]:
-    """Return the allocations whose ranges one load balancer may have."""
+    """Return the allocations whose ranges may be in the load balancer `provider`."""
     return [allocation for allocation in allocations if allocation.load_balancer == provider]
 
 

@@ -141,7 +141,7 @@ class Providers:
         )
 
     async def _default(self, tenant: TenantCluster) -> "_Default":
-        """Return the platform's default, by one read for all clusters that ask meanwhile.
+        """Return the platform's default; concurrent callers share one read of it.
 
         Raises:
             DefaultUnknown: a read within the last UNKNOWN_SECONDS, or this one, did not find it.
@@ -151,7 +151,7 @@ class Providers:
         if recent_default is not None:
             return recent_default
         async with self._reading:
-            # Another pass may have read it while this one waited for the lock.
+            # Another pass may have read the default while this one waited for the lock.
             recent_default = self._find_fresh_default(tenant)
             if recent_default is not None:
                 return recent_default
@@ -244,7 +244,7 @@ async def read_platform_default(client: Client, default_namespace: str) -> Key |
     except MalformedAnswer as error:
         raise DefaultNotRead("ButlerConfig butler cannot be read; correct it") from error
     except (NotFound, Forbidden) as error:
-        # A path that is not served answers both, depending on the roles: 404 or 403.
+        # If the kind is not served, the server answers 404 or 403, depending on our roles.
         await _require_unserved(client, error)
         return None
     reference = config.spec.defaultProviderConfigRef if config is not None else None
@@ -268,7 +268,7 @@ async def _require_unserved(client: Client, error: ApiError) -> None:
             is_forbidden=True,
         ) from error
     if is_served:
-        # The kind was not served when the read found nothing, so the read says nothing.
+        # The kind appeared after the read: the read found no object because of the missing kind.
         raise DefaultNotRead("ButlerConfigs are served only now: trying again") from error
 
 
@@ -336,7 +336,7 @@ def _find_unreadable(
         return fallback
     if fallback in configs:
         return None
-    # The first one of the namespace counts by its name alone, so an unreadable one may count.
+    # The first ProviderConfig by name counts, and the name of an unreadable one is known, too.
     unreadable_of_namespace = {
         key for key in unreadable_keys if key.namespace == default_namespace
     }
@@ -391,7 +391,8 @@ def _find_denial(tenant: TenantCluster, provider: ProviderConfig) -> ConditionFi
         return None  # it serves all clusters
     team = tenant.spec.teamRef
     if team is None:
-        # It counts as a cluster of its namespace's team, and other controllers guard namespaces.
+        # A cluster without a team counts as one of its namespace's team. Other controllers decide
+        # who may create clusters in a namespace.
         return None
     if team.name == scope.teamRef.name:
         return None

@@ -28,11 +28,12 @@ def refers_to(
     *,
     by_default: bool,
 ) -> bool:
-    """Return whether `config` counts for `cluster` by its reference.
+    """Return whether the reference of `cluster` names `config`.
 
     Args:
         default_namespace: the namespace if the reference has none.
-        by_default: the answer for a cluster without a reference: whether `config` is the default.
+        by_default: the result for a cluster without a reference, for which `config` may be the
+            default.
     """
     reference = cluster.spec.providerConfigRef
     if reference is None:

@@ -228,13 +228,13 @@ class TenantClusterReconciler:
         """Types of conditions that do not apply in cloud mode."""
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Reconcile one TenantCluster."""
+        """Reconcile one TenantCluster; after a conflict with a newer object, again soon."""
         try:
             return await self._pass_over(key)
         except NotFound as missing:
             if missing.reason != "NotFound":
-                raise  # the path is not served, which says nothing about objects
-            # Else an object was deleted, and the cache does not show that yet.
+                raise  # the kind is not served, which says nothing about objects
+            # An object was deleted, and the cache does not show that yet.
         except Conflict:
             pass  # an object was written, and the cache does not show that yet
         # The event that brings the cache up to date enqueues the key, too.
@@ -245,8 +245,8 @@ class TenantClusterReconciler:
     ) -> Outcome:
         """Read, decide, write and report for one TenantCluster, in this order."""
         if key in self._clusters.unreadable:
-            # The cluster exists, so it is not cleaned up. And it cannot be written either: the
-            # API server rejects a write that is based on an older version.
+            # The cluster exists, so its addresses are not released. It is not written either: the
+            # cache has at most an older version, and the API server rejects a write based on that.
             return Blocked("Unreadable")
         tenant = self._clusters.get(key)
         if unreadable := self._list_unreadable_members(key, tenant):
@@ -277,10 +277,11 @@ class TenantClusterReconciler:
                 await self._note_for_release(this_pass, this_pass.services)
                 await self._follow_demand(this_pass)
                 await self._platform_label.apply(this_pass.tenant, this_pass.services)
-                # A Service may have taken an address since its watch was read. If its range left
-                # the pool, a running load balancer would take the address from the Service.
+                # Since the watch was read, a Service may have taken an address of a marked range.
+                # If that range left the pool, the load balancer would take the address away.
                 await self._marked_releaser.withdraw_used(this_pass.tenant)
-                # Before the projection: a range that is allocated meanwhile is not in it.
+                # Listed before the projection: a range that is allocated during it may be missing
+                # there, and must not count as offered.
                 this_pass.offered_uids = find_projected_uids(
                     members(self._allocations, this_pass.tenant)
                 )
@@ -307,9 +308,10 @@ class TenantClusterReconciler:
     # Before a cluster is worked on, and after it is gone -------------------------------------
 
     def _record_released_leftovers(self, key: Key) -> None:
-        """Record an event for each range of a vanished cluster that was released since.
+        """Record an event for each range of vanished clusters that was released since.
 
-        The last known state then shows the ranges that remain, so no range has two events.
+        After that the last known state of a cluster shows only its remaining ranges, so no range
+        has two events.
         """
         for record in self._records.of_name(key):
             vanished = record.last_seen
@@ -335,7 +337,7 @@ class TenantClusterReconciler:
             record.uid for record in records if self._vanished_clusters.is_needed(record)
         }
         if not needed_uids:
-            # With these records the last way into their tenants goes.
+            # After this the records are removed, and with them the only way into their tenants.
             await self._clear_tenants(records)
         await self._remove_records(key, needed_uids)
 
@@ -363,7 +365,7 @@ class TenantClusterReconciler:
         count, because all of them are projected to one tenant.
         """
         if tenant is None or self._vanished_clusters.list_leftovers(key):
-            uid = ""  # of any cluster of that name
+            uid = ""  # the allocations of all clusters of that name count
         else:
             uid = tenant.metadata.uid
         return list_unreadable_members(self._allocations, key, uid)
@@ -376,8 +378,8 @@ class TenantClusterReconciler:
     ) -> Outcome:
         """Change nothing for a cluster, and report which of its allocations cannot be read.
 
-        The range of such an allocation is in use, and unknown: without it the tenant's pool would
-        lose the range, and the cluster would get a second one.
+        The range of such an allocation is in use, but not known. If the pass went on, the tenant's
+        pool would lose the range, and the cluster would get a second allocation.
         """
         message = describe_unreadable(unreadable)
         if self._state_log.begin(key, _UNREADABLE, message):
@@ -398,11 +400,14 @@ class TenantClusterReconciler:
         """Release the allocations of vanished clusters of this name.
 
         If a cluster vanished while it was being created, its allocations are deleted here at once.
-        The orphan collector deletes the others, a limited number at a time. The range of a deleted
-        allocation has to leave the tenant before it is released, so it is projected here.
+        The orphan collector deletes other leftovers, a limited number at a time. The range of a
+        deleted allocation has to leave the tenant before it is released. So the tenant is given a
+        projection without it.
 
         Returns:
-            Whether load-balancer allocations of a vanished cluster are being released.
+            Whether load-balancer allocations of a vanished cluster were being released when the
+            pass read them. Deletions of this pass do not count yet: their events bring another
+            pass.
         """
         leftovers = self._vanished_clusters.list_leftovers(key)
         for vanished, allocations in leftovers:
@@ -423,7 +428,11 @@ class TenantClusterReconciler:
         return is_releasing
 
     async def _end_work(self, key: Key, *, has_leftovers: bool) -> Outcome:
-        """Forget a cluster that is gone; keep its client while its leftovers are released."""
+        """Forget a cluster that is gone; keep its client while its leftovers are released.
+
+        Args:
+            has_leftovers: whether load-balancer allocations of the cluster are being released.
+        """
         self._close(key)
         if has_leftovers:
             return Blocked("Deleting", self._settings.requeue_deleting)
@@ -474,9 +483,9 @@ class TenantClusterReconciler:
         if number == 0:
             await self._projector.remove(current.tenant)
             if network is not None and find_removed_ranges(current.tenant.status.network, network):
-                # Before the finalizer goes, because writing the status also records the event of
-                # each released range. If the pass fails after that, the status shows the next pass
-                # which ranges have their event.
+                # Written before the finalizer goes: the write also records an event for each
+                # released range. If the pass fails later, the status shows the next pass which
+                # ranges have their event.
                 await self._status_writer.write(
                     current, status.TenantVerdict(DELETING, (), network=network)
                 )
@@ -486,7 +495,7 @@ class TenantClusterReconciler:
             self._stop_watching(key)
             self._state_log.forget(key)
             if self._vanished_clusters.is_needed(record):
-                # The record stays: an event is due when the remaining allocations, those of nodes,
+                # The record stays: the allocations of nodes remain, and an event is due when they
                 # are released.
                 await self._tenant_clients.close(key)
             else:
@@ -507,8 +516,8 @@ class TenantClusterReconciler:
     async def _project_again(self, current: CurrentCluster) -> ConditionFinding:
         """Project the tenant's ranges, but do not begin if nothing was ever projected.
 
-        A load balancer that the tenant had before may have some of the ranges, so it is written,
-        too.
+        A load balancer that the tenant had before may still have some of the ranges. So they are
+        taken from it, too.
 
         Returns:
             Condition LoadBalancerReady, of the load balancer that the spec names.
@@ -539,7 +548,7 @@ class TenantClusterReconciler:
         """
         provider = await self._providers.require(current.tenant)
         record = self._records.of(current.tenant)
-        # In cloud mode this stands. In mode ipam `_request_allocations` replaces it.
+        # This condition is for cloud mode. In mode ipam `_request_allocations` replaces it.
         network_ready = status.make_network_ready(True, "Ready", "cloud networking mode")
         return TenantPass(
             current,
@@ -595,11 +604,14 @@ class TenantClusterReconciler:
             this_pass.services = await self._services.read(tenant, watched=tenant.is_ready)
         except TenantUnavailable as error:
             _log.debug("cannot read the tenant's Services, skipping", error=error.message)
-            # For another reason, the projection may succeed, and is tried.
+            # After any other failure the projection may still succeed, so it is tried.
             this_pass.unavailable = error if error.reason in _NO_WAY_IN else None
 
     async def _note_for_release(self, this_pass: TenantPass, services: Sequence[Service]) -> None:
-        """Note on allocations what their release has to know of Services that may soon be gone."""
+        """Note on allocations the facts about Services that their release will need.
+
+        The Services may be gone by then.
+        """
         balancers = balancer_members(self._allocations, this_pass.tenant)
         view_service = self._balancer_kinds.find_chosen(this_pass.tenant).make_service_viewer(
             this_pass.tenant
@@ -637,7 +649,10 @@ class TenantClusterReconciler:
             _log.info("elastic IPAM growth blocked by quota", tenant=str(key), why=finding.message)
 
     async def _withdraw_requests(self, this_pass: TenantPass) -> None:
-        """Withdraw the cluster's requests in cloud mode; used ranges stay until they are free."""
+        """Withdraw the cluster's requests in cloud mode, and report the ranges that it keeps.
+
+        Ranges from before stay while Services may use them; NetworkReady names their allocations.
+        """
         this_pass.record.elastic = ElasticMemory()
         self._services.close(this_pass.key)
         await self._requester.withdraw(this_pass.tenant)
@@ -651,8 +666,8 @@ class TenantClusterReconciler:
 
     async def _leave_alone(self, this_pass: TenantPass) -> Outcome:
         """Report that the cluster needs nothing of ours; remove our objects from its tenant."""
-        # Without this condition the tenant was never written to, so it is not touched. With it,
-        # the report below removes the condition, so the tenant is cleared once.
+        # The condition shows that the tenant was written to; without it the tenant is not touched.
+        # The verdict below removes the condition, so the tenant is cleared only once.
         if find(this_pass.tenant.status.conditions, LOAD_BALANCER_READY) is not None:
             await self._project_again(this_pass.current)
             await self._projector.remove(this_pass.tenant)
@@ -697,7 +712,7 @@ class TenantClusterReconciler:
         A load balancer that does not run may be installed only in part.
         """
         if this_pass.tenant.load_balancer_provider != self._installer.provider:
-            return  # Cilium, which is the network of the tenant, is installed by others
+            return  # other controllers install Cilium, because it is the tenant's network
         projected = this_pass.load_balancer_ready
         is_missing = self._projector.is_missing(this_pass.tenant, projected)
         is_stopped = self._projector.is_unread(this_pass.tenant, projected)
@@ -718,10 +733,9 @@ class TenantClusterReconciler:
             )
 
     async def _note_projected(self, this_pass: TenantPass) -> None:
-        """Remember what was projected; forget growth in vain if the balancer takes ranges again.
+        """Remember which ranges are projected; forget growth in vain after a rejection has ended.
 
-        Growth may then help: the ranges did not reach the Services because the balancer rejected
-        them.
+        While the balancer rejected ranges, growth could not help any Service. Now it may help.
         """
         takes_ranges_again = note_projected(
             this_pass.record.elastic,
@@ -735,7 +749,7 @@ class TenantClusterReconciler:
         if names.ANNOTATION_GROWN_IN_VAIN in this_pass.tenant.metadata.annotations:
             await this_pass.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
         this_pass.record.elastic.is_refused = (
-            False  # last, so that a write that fails is tried again
+            False  # cleared last: if the write fails, the next pass repeats it
         )
 
     # What a pass reports ----------------------------------------------------------------------
@@ -761,7 +775,7 @@ class TenantClusterReconciler:
             verdict = status.TenantVerdict(READY, findings, obsolete=obsolete, network=network)
         await self._status_writer.write(this_pass.current, verdict)
         if is_naming_due:
-            # After the write: if it fails, the next pass names the Services.
+            # Set after the write: if the write fails, the next pass names the Services.
             this_pass.record.named_at = self._clock.monotonic()
 
     def _make_network_status(
@@ -841,7 +855,10 @@ class TenantClusterReconciler:
         return Again(after if size_due_in is None else min(after, max(size_due_in, SOON)))
 
     def _installation_due_in(self, this_pass: TenantPass) -> float | None:
-        """Return seconds until the installation goes on; None if no condition says it goes on."""
+        """Return the seconds until the installation goes on; None if none is under way.
+
+        The reason of a condition shows whether an installation is under way.
+        """
         findings = (this_pass.projected, this_pass.installed)
         reasons = {finding.reason for finding in findings if finding is not None}
         if self._installer.installing_reason not in reasons:
@@ -849,7 +866,7 @@ class TenantClusterReconciler:
         return self._installer.due_in(this_pass.record.installation) or SOON
 
     def _choose_requeue(self, tenant: TenantCluster) -> float:
-        """Return seconds until the next pass: more, the longer the cluster has been Ready."""
+        """Return the seconds until the next pass: more, the longer the cluster has been Ready."""
         since = tenant.status.lastTransitionTime
         # A cluster that only now becomes Ready has the time of its earlier phase.
         age = (self._clock.now() - since).total_seconds() if since and tenant.is_ready else 0.0

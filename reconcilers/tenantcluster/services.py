@@ -1,7 +1,7 @@
 """A tenant's Services: from a watch if one may be open, else from a LIST now.
 
-The watch makes growth due half a minute after a Service appeared without an address. The number of
-open watches is limited; the Services of a tenant without one are listed in each pass.
+With a watch, a Service without an address starts a pass soon after it appears. The number of open
+watches is limited; in a tenant without a watch, each pass lists the Services.
 """
 
 from collections.abc import Sequence
@@ -54,7 +54,8 @@ class TenantServices:
         """
         key = tenant.metadata.key
         if self._tenants.is_refused(tenant):
-            # An open watch may lead to a cluster that the tenant must not use. A LIST checks that.
+            # An open watch may lead to a cluster that this TenantCluster must not use. A LIST goes
+            # through the check of that.
             watched = False
         if watched and self.watches.open(key) and self.watches.last_error(key) is None:
             cache = self.kind.cache(key)

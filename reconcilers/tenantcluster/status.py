@@ -190,14 +190,17 @@ def make_demand_met(status: bool, reason: str, message: str) -> ConditionFinding
 def describe_identity(
     is_identified: bool | None,
 ) -> tuple[tuple[ConditionFinding, ...], tuple[str, ...]]:
-    """Return condition TenantIdentified if the tenant's cluster is not known, or its end.
+    """Return how to change condition TenantIdentified, which is present only during a problem.
+
+    The problem is that nobody may read which cluster the kubeconfig leads to.
 
     Args:
         is_identified: whether it is known which cluster the kubeconfig leads to; None if the
             tenant was not asked yet.
 
     Returns:
-        The condition to set, and the type of the condition to remove, as `describe_problem`.
+        The conditions to set, and the types of the conditions to remove. One of them has one
+        element; both are empty if the tenant was not asked yet.
     """
     message = (
         "the kubeconfig's user may not get the namespace kube-system in the tenant, so another"
@@ -222,7 +225,8 @@ def describe_problem(
             known, so that the condition stays as it is.
 
     Returns:
-        The conditions to set, and the types of the conditions to remove; each has one or none.
+        The conditions to set, and the types of the conditions to remove. One of them has one
+        element; both are empty if nothing is known.
     """
     if problem is None:
         return (), ()
@@ -273,7 +277,7 @@ def make_patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> 
     if tenant.observed_only:
         findings = [finding for finding in findings if finding.type != READY]
     else:
-        # A verdict without Ready leaves Ready as it is, and so what is derived from it.
+        # A verdict without Ready leaves Ready as it is, and with it Reconciling and Stalled.
         if any(finding.type == READY for finding in findings):
             findings = [*findings, *_find_kstatus_conditions(verdict)]
             obsolete |= {RECONCILING, STALLED} - {finding.type for finding in findings}
@@ -304,8 +308,9 @@ def make_patch(tenant: TenantCluster, verdict: TenantVerdict, now: datetime) -> 
 def judge_states(states: Sequence[AllocationState]) -> ConditionFinding:
     """Return the NetworkReady condition that follows from the states of the allocations.
 
-    False for the first allocation that cannot be requested; else for the first one that waits;
-    else True. A refusal comes first because a person has to act on it.
+    It is False for the first allocation that no pool serves. Without a refusal it is False for the
+    first allocation that waits; otherwise it is True. A refusal comes first because a person has
+    to act on it.
     """
     for state in states:
         if state.refusal is not None:

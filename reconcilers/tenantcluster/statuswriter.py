@@ -87,7 +87,7 @@ class StatusWriter:
         )
 
     def _record_phase(self, tenant: TenantCluster, verdict: status.TenantVerdict) -> None:
-        """Record the event of a new phase, with the message of Ready; else the phase's name."""
+        """Record the event of a new phase; its message is that of Ready, or the phase's name."""
         if verdict.phase not in status.EVENTS:
             return  # the phase Installing has no event of its own
         event_type, reason = status.EVENTS[verdict.phase]

@@ -82,8 +82,7 @@ class TenantPass:
         """What status.network says of the tenant's Services; None if they were not read."""
         if self.size_facts is None:
             return None
-        # Services beyond the bound on examined ones count as waiting: nothing shows that they are
-        # served.
+        # Services that were not examined have no address, so they count as waiting.
         waiting = len(self.size_facts.waiting_long) + self.size_facts.demand.unexamined
         return ServicesSeen(waiting, AddressUsers(self.size_facts.demand.users))
 

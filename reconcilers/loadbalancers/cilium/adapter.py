@@ -1,7 +1,10 @@
 """Cilium's LB-IPAM behind the port of load balancers.
 
-Each IPAllocation has a CiliumLoadBalancerIPPool of its own. That Cilium does not hand out a range
-any more is proven by acknowledged generations of that pool, release.py.
+Each IPAllocation has a CiliumLoadBalancerIPPool of its own. Cilium's operator *acknowledges* a
+generation of a pool by counts of its addresses in the pool's status. Acknowledged generations
+prove that Cilium does not hand out a range any more (release.py).
+
+A *projection* is the set of ranges that a tenant should hold; port.py has the other words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -95,6 +98,7 @@ class CiliumPoolReading(BalancerReading):
     @property
     @override
     def pool_names(self) -> Sequence[str]:
+        """The names of all pools that can be decoded: Cilium hands out addresses from each."""
         return sorted(self.pools)
 
 
@@ -117,7 +121,7 @@ class CiliumBalancer(LoadBalancer):
     Args:
         client: of the tenant.
         memory: the adapter's memory of the tenant, or of one release there.
-        watched: the objects that we write there, by a watch; None if nothing is watched.
+        watched: our pools in the tenant as a watch shows them; None if nothing is watched.
         clock: the time.
         wait: for how many seconds an earlier leader may still hand out addresses after another
             operator took its Lease.
@@ -142,6 +146,10 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def read(self) -> CiliumPoolReading:
+        """Read all pools live; our own are the targets.
+
+        A tenant without Cilium's kinds gives a reading that says so in `missing`.
+        """
         try:
             pools, unreadable = await self._pools.list_readable()
         except BalancerBlocked as missing:
@@ -151,10 +159,12 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def read_targets(self) -> BalancerReading:
+        """Read all pools, as `read` does: one LIST returns the pools of all allocations."""
         return await self.read()
 
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
+        """Write the pools; watch them from then on if there are ranges."""
         self._kept_state.begin()
         await self._projection().project(projection, confirm, permit)
         if projection.entries and self._watched is not None:
@@ -164,15 +174,20 @@ class CiliumBalancer(LoadBalancer):
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
+        """Write `projection` over pools with a basis above `position`; return the first."""
         return await self._projection().overwrite(projection, position, permit)
 
     @override
     async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
     ) -> WithdrawalAnswer:
+        """Take and write the next step of a release, as release.py decides it.
+
+        A complete proof still waits if another operator took the Lease a short while ago.
+        """
         assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
         if not reading.is_served:
-            # The operator may stand still, and hand out what it had read as soon as it goes on.
+            # A stopped operator may resume, and hand out the addresses that it read before.
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
         if (name := pool_name(withdrawal.allocation)) in reading.unreadable:
@@ -184,7 +199,8 @@ class CiliumBalancer(LoadBalancer):
             pool = reading.pools[pool_name(withdrawal.allocation)]
             await self._write(pool, step.write, withdrawal=withdrawal, leader=leader)
         if isinstance(step.answer, Proven):
-            # Read last: an operator that lost its Lease since may be about to write.
+            # Read the Lease again, last: an operator that has lost it since the first read may
+            # still write.
             last_leader = await read_leader(self._client)
             return judge_takeover(last_leader, self._clock.now(), self._wait)
         return step.answer
@@ -192,14 +208,14 @@ class CiliumBalancer(LoadBalancer):
     async def _write(
         self, pool: CiliumPool, write: ReleaseWrite, withdrawal: Withdrawal, leader: Leader
     ) -> None:
-        """Write the next step of a release, and remember the generation that it returned.
+        """Write the next step of a release, and remember the generation that the server returned.
 
         Args:
             pool: the pool by the reading that was judged.
-            write: the step.
-            withdrawal: the ranges.
-            leader: the operator that leads. It is noted on a pool that is emptied, because a
-                release may need another leader later.
+            write: which step to write.
+            withdrawal: the ranges that are released.
+            leader: the operator that leads. It is noted on a pool that is emptied: if a Service
+                with a sharing key had an address, the proof needs another leader later.
         """
         spec: dict[str, object]
         match write:
@@ -223,6 +239,10 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def read_health(self, projection: Projection) -> Health:
+        """Return whether Cilium uses the projected pools, and since when it does not.
+
+        A contest with another writer in the tenant comes first.
+        """
         now = self._clock.monotonic()
         if contest := self._kept_state.describe_contest(now):
             return Health(HealthState.CONTESTED, CONTESTED, contest)
@@ -262,6 +282,7 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
+        """Return the conflict of one of our pools, or "" if one is not acknowledged; else None."""
         assert isinstance(reading, CiliumPoolReading), "the reading is of another kind of balancer"
         our_pools = [reading.pools[name] for name in reading.targets]
         for pool in our_pools:
@@ -273,10 +294,12 @@ class CiliumBalancer(LoadBalancer):
 
     @override
     async def find_interference(self) -> str:
-        return ""  # without a pool it leaves all Services alone
+        """Return no interference: without a pool, LB-IPAM leaves all Services alone."""
+        return ""
 
     @override
     async def find_unannounced(self) -> str:
+        """Return a sentence if no policy of Cilium announces addresses; else ""."""
         return await find_unannounced(self._client)
 
     @override
@@ -295,12 +318,19 @@ class CiliumBalancer(LoadBalancer):
                 await self._pools.delete(pool)
 
     def _projection(self) -> PoolProjection:
+        """Return a writer of the tenant's pools, at the present time."""
         now = self._clock.monotonic()
         return PoolProjection(
             self._pools, self._list_services, kept_state=self._kept_state, now=now
         )
 
     async def _list_services(self) -> Sequence[Service]:
+        """Read all Services of the tenant live.
+
+        Raises:
+            MalformedAnswer: a Service cannot be decoded, so it may show an address of ours.
+            ControllerError: the tenant did not answer.
+        """
         page = await self._client.list(SERVICE)
         if page.unreadable:
             raise MalformedAnswer(f"Services that cannot be read: {sorted(page.unreadable)}")
@@ -312,8 +342,8 @@ class CiliumKind(LoadBalancerKind):
 
     Args:
         clock: the time.
-        wait: seconds of the bounded wait for an operator that acknowledges no pool, or that may
-            stand still since another operator took its Lease.
+        wait: seconds to wait where there is no proof: for an operator that acknowledges no pool,
+            or for one that lost its Lease and may still be about to write.
     """
 
     title = "Cilium"
@@ -328,11 +358,13 @@ class CiliumKind(LoadBalancerKind):
     @property
     @override
     def wait(self) -> float:
+        """Seconds after which a withdrawal without a proof counts as done."""
         return self._wait
 
     @property
     @override
     def watches(self) -> Sequence[WatchedKind]:
+        """All pools of the tenant; passes follow only from changes of ours."""
         return [
             WatchedKind(
                 CILIUM_POOL, "", fields="", is_concerned=is_concerned, may_matter=may_be_edited
@@ -343,18 +375,26 @@ class CiliumKind(LoadBalancerKind):
     def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> CiliumBalancer:
+        """Return the LB-IPAM of one tenant, for one pass or check."""
         return CiliumBalancer(client, memory, watched=watched, clock=self._clock, wait=self._wait)
 
     @override
     def view_service(self, service: Service) -> ServiceView:
+        """Return a Service as LB-IPAM sees it if the pools select all Services."""
         return view_service(service)
 
     @override
     def make_service_viewer(self, tenant: TenantCluster, /) -> ServiceViewer:
+        """Return the view of Services by the selector in the tenant's spec."""
         return partial(view_service, selector=tenant.service_selector)
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
+        """Return the seconds until the tenant is looked at again; None for never.
+
+        During the first MOMENT without an acknowledgement a look is due each second, because the
+        operator may be about to write it. A look is also due when an edit may be corrected.
+        """
         now = self._clock.monotonic()
         since = memory.get_or_create(OperatorSilence).since
         is_about_to_read = since is not None and now - since < MOMENT
@@ -366,11 +406,12 @@ class CiliumKind(LoadBalancerKind):
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        """Return the edits by others that were undone since the last call."""
         return memory.get_or_create(CiliumKeptState).take()
 
 
 def is_concerned(obj: Object) -> bool:
-    """Return whether a pool in a tenant is one of those that we write."""
+    """Return whether an object in a tenant is a pool of ours."""
     return isinstance(obj, CiliumPool) and is_ours(obj)
 
 
@@ -383,7 +424,10 @@ def may_be_edited(change: Change[CiliumPool]) -> bool:
 
 
 def _list_written_parts(pool: CiliumPool | None) -> object:
-    """Return the fields that we write, and the operator's acknowledgement; None without a pool."""
+    """Return the parts of a pool whose change needs a pass; None without a pool.
+
+    The generation stands for all fields of spec, which are ours.
+    """
     if pool is None:
         return None
     meta = pool.metadata

@@ -11,6 +11,7 @@ from controller.resource import Resource
 
 
 def _kind(version: str, kind: str, plural: str) -> Resource[MetadataOnly]:
+    """Return a cluster-scoped kind of Cilium, of whose objects only the existence matters."""
     return Resource("cilium.io", version, kind, plural, MetadataOnly, namespaced=False)
 
 

@@ -13,8 +13,12 @@ LEASE_NAME = "cilium-operator-resource-lock"
 async def read_leader(client: Client) -> Leader:
     """Return the operator that leads in a tenant, by a live read.
 
-    The Lease is in the namespace of Cilium, which no object names. So it is looked for in all
-    namespaces. If there are several, the one that was renewed last counts.
+    The Lease is in the namespace of Cilium, and no object tells which namespace that is. So the
+    Lease is looked for in all namespaces. Of several Leases, the last renewed counts.
+
+    Returns:
+        The leader; without a holder, but with a `problem`, if the Lease is absent or may not be
+        read.
 
     Raises:
         ControllerError: the tenant did not answer.
@@ -35,7 +39,7 @@ async def read_leader(client: Client) -> Leader:
 
 
 def _parse(written: str | None) -> datetime | None:
-    """Return a time of a Lease; None if it is absent, or has no time zone, or is no time."""
+    """Return a time of a Lease; None if it is absent, has no time zone, or cannot be parsed."""
     try:
         parsed = datetime.fromisoformat(written or "")
     except ValueError:

@@ -31,9 +31,9 @@ class NoncePause:
     nonces: int = 0
 
     def end(self, pool: CiliumPool, now: float) -> bool:
-        """Return whether the pause is over: the pool had the same generation for long enough.
+        """End the pause if the pool had one generation for long enough; return whether it did.
 
-        If it is over, the next pause begins, twice as long.
+        At its end the next pause begins, twice as long.
 
         Args:
             pool: the pool by a live read.

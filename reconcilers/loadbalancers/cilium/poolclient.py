@@ -116,6 +116,7 @@ class PoolClient:
         """
 
         async def send(version: Version) -> CiliumPool:
+            """Patch the pool at a version of it."""
             return await self._client.patch(self._version.resource, version, patch)
 
         return await self._send(pool, send)
@@ -129,6 +130,7 @@ class PoolClient:
         """
 
         async def send(version: Version) -> None:
+            """Delete the pool at a version of it."""
             await self._client.delete(self._version.resource, version)
 
         await self._send(pool, send)

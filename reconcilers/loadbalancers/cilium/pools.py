@@ -66,11 +66,12 @@ class CiliumPoolSpec:
     def selector(self) -> Mapping[str, Any]:
         """The selector without empty fields; empty if all Services are selected.
 
-        A tenant may serve another definition of the kind, so it may be of any form.
+        A tenant may serve another definition of the kind, so the stored selector may be any JSON.
         """
         stored = self.serviceSelector
         if isinstance(stored, Mapping):
             return _drop_empty_fields(stored)
+        # Any other value becomes a selector that differs from all of ours, so it is overwritten.
         return {"": stored} if stored else {}
 
 
@@ -114,8 +115,8 @@ class CiliumPool:
 def _drop_empty_fields(selector: Mapping[str, Any]) -> dict[str, Any]:
     """Return a selector without empty fields, also in its expressions.
 
-    The API server stores empty fields as others wrote them. Without them the selector can be
-    compared with `ServiceSelector.body`, which never has any.
+    The API server stores empty fields as others wrote them. `ServiceSelector.body` has no empty
+    fields, so a selector is compared with it only after its own empty fields are dropped.
     """
     fields = {name: value for name, value in selector.items() if value}
     expressions = fields.get("matchExpressions")
@@ -130,6 +131,7 @@ def _drop_empty_fields(selector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _resource(version: str) -> Resource[CiliumPool]:
+    """Return the kind of pools in one version of Cilium's API."""
     kind, plural = "CiliumLoadBalancerIPPool", "ciliumloadbalancerippools"
     return Resource("cilium.io", version, kind, plural, CiliumPool, namespaced=False)
 
@@ -140,9 +142,10 @@ CILIUM_POOL_ALPHA = _resource("v2alpha1")
 
 
 def pool_name(allocation: AllocationName) -> str:
-    """Return the name of the pool of an allocation; no other allocation ever uses it.
+    """Return the name of the pool of an allocation; no other allocation ever uses that name.
 
-    The status of a deleted pool may land on a new pool of its name.
+    The name contains the uid because the operator may write the status of a deleted pool to a new
+    pool of the same name.
     """
     return f"{allocation.name[:_LONGEST_NAME]}-{allocation.uid}"
 
@@ -153,17 +156,17 @@ def is_ours(pool: CiliumPool) -> bool:
 
 
 def allocation_uid(pool: CiliumPool) -> str:
-    """Return the uid of the allocation that a pool belongs to; empty if it does not say."""
+    """Return the uid of the allocation that a pool belongs to; empty without that annotation."""
     return pool.metadata.annotations.get(names.ANNOTATION_ALLOCATION_UID, "")
 
 
 def basis_of(pool: CiliumPool) -> int:
-    """Return the position that the pool's content was computed from; 0 if it does not say."""
+    """Return the cache position that the pool was computed from; 0 without that annotation."""
     return read_position(pool, names.ANNOTATION_PROJECTION_BASIS)
 
 
 def offer_of(pool: CiliumPool) -> Offer:
-    """Return a pool in the form of the port."""
+    """Return a pool as an Offer, the form in which all backends show their objects."""
     return Offer(
         metadata=pool.metadata,
         kind=CILIUM_POOL.kind,
@@ -184,7 +187,7 @@ def _entry(block: Block) -> str:
 
 
 def body_of(spans: Iterable[AddressRange]) -> list[dict[str, str]]:
-    """Return `spec.blocks` for these ranges, as JSON values."""
+    """Return the value of `spec.blocks` for these ranges, as JSON."""
     return [{"start": span.start_text, "stop": span.end_text} for span in spans]
 
 
@@ -192,8 +195,8 @@ def annotations_of(basis: int, owner: Mapping[str, str], uid: str) -> dict[str, 
     """Return the annotations of the pool of an allocation.
 
     Args:
-        basis: the position that the pool's content was computed from.
-        owner: annotations that say for which TenantCluster the pool is.
+        basis: the cache position that the pool's content was computed from.
+        owner: annotations that name the TenantCluster that the pool is for.
         uid: of the allocation.
     """
     return {
@@ -204,7 +207,10 @@ def annotations_of(basis: int, owner: Mapping[str, str], uid: str) -> dict[str, 
 
 
 def has_exactly(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
-    """Return whether a pool has these ranges, in any order, and no field but the selector."""
+    """Return whether a pool has exactly these ranges, in any order, and no edited field.
+
+    The selector is not compared.
+    """
     blocks = [block.span for block in pool.blocks]
     return not pool.spec.edited and None not in blocks and set(blocks) == set(spans)
 
@@ -212,7 +218,7 @@ def has_exactly(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
 def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
     """Return whether a block of a pool has an address of the ranges.
 
-    The operator does not act on a block that cannot be parsed.
+    A block that cannot be parsed is left out: the operator does not act on it either.
     """
     blocks = (block.span for block in pool.blocks)
     return any(block.overlaps(span) for block in blocks if block is not None for span in spans)
@@ -243,6 +249,8 @@ def count(pool: CiliumPool, kind: str) -> int | None:
 def is_acknowledged(pool: CiliumPool) -> bool:
     """Return whether the operator has counted the addresses that the pool has now.
 
+    False if a block cannot be parsed: then the number to expect is not known.
+
     This is a proof only for a generation that this process wrote itself: see release.py.
     """
     spans = [block.span for block in pool.blocks]
@@ -269,7 +277,7 @@ def find_conflict(pool: CiliumPool) -> str:
 def next_nonce(pool: CiliumPool) -> str | None:
     """Return the value of `allowFirstLastIPs` for a nonce: None and Yes by turns.
 
-    Both mean the same, and neither has an effect on blocks with start and stop. So the edit
-    changes nothing but the generation, which the operator has to acknowledge.
+    None removes the field. Both values mean the same, and have no effect on blocks with start and
+    stop. So the edit only raises the generation, which the operator has to acknowledge.
     """
     return None if pool.spec.allowFirstLastIPs == _YES else _YES

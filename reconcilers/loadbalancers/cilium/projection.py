@@ -1,21 +1,22 @@
 """Writes the pools of a tenant, so that a late write does no harm.
 
-Each IPAllocation has a pool of its own, which carries the position of the cache that it was
-computed from. A projection reads all pools live, gives up if one that it would write has a newer
-basis, and writes with the pool's resourceVersion.
+Each IPAllocation has a pool of its own. An annotation of the pool carries its *basis*: the
+position of the cache that the pool was computed from. A projection reads all pools live. It gives
+up if a pool that it would write has a newer basis, and it writes with the pool's resourceVersion.
 
 A missing pool carries no basis. So it is created without blocks, which has no effect; then the
 ranges are confirmed live; then they are filled in. The pools of allocations that are being
-released belong to the release check (release.py). A pool of no allocation is a leftover: it is
-emptied, and deleted once the operator has acknowledged that.
+released belong to the release check (release.py). A pool without an allocation is a *leftover*: it
+is emptied, and deleted once the operator has acknowledged the empty pool.
 
-The release check begins when no Service shows an address. If an allocation is deleted while some
-do, the Services lose their addresses: its pool is disabled, and emptied when the operator has
-acknowledged that. With a sharing key in use it is not emptied, because the operator would remember
-the address for a later Service with that key.
+The release check begins when no Service shows an address of the allocation. If an allocation is
+deleted while Services show its addresses, the Services lose them. Its pool is disabled; once the
+operator has acknowledged the disabled pool, the pool is emptied. It is not emptied while one of
+these Services has a sharing key: the operator would remember the address for that key.
 
-A pool that is right, but not acknowledged for a while, gets a nonce (nonces.py). Without it the
-operator would never acknowledge an edit that was written back while it did not look.
+A pool that is right, but not acknowledged for a while, gets a nonce (nonces.py). Without a nonce,
+the operator would never acknowledge a pool that others edited, and that was written back before
+the operator read the edit.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -96,7 +97,9 @@ class CiliumKeptState(Corrections):
                 del self.pauses[name]
 
     def needs_nonce(self, pool: CiliumPool, now: float) -> bool:
-        """Return whether to write a nonce, because a pool is not acknowledged for too long.
+        """Return whether a nonce is due, because a pool is not acknowledged for too long.
+
+        If a nonce is due, the pause before the next one begins.
 
         Args:
             pool: the pool by a live read.
@@ -133,8 +136,8 @@ class PoolProjection:
         """Make the tenant hold the ranges of `projection`, writing only what differs.
 
         Each allocation has a pool. Pools of allocations that are being released are left to the
-        release check, except that a deleted allocation loses its Services. Other pools of ours are
-        leftovers, and are removed.
+        release check; but if the allocation is deleted, its Services lose their addresses here.
+        Other pools of ours are leftovers, and are removed.
 
         Raises:
             BalancerBlocked: the kind is not served, a pool is not ours, or a newer view has
@@ -178,7 +181,7 @@ class PoolProjection:
         checked by `permit` before the first one is written.
 
         Args:
-            projection: what the tenant is to hold.
+            projection: the ranges that the tenant is to hold.
             position: the resourceVersion of the LIST that `projection` was computed from.
             permit: raises if a pool must not be written.
 
@@ -204,9 +207,9 @@ class PoolProjection:
         projection: Projection,
         permit: Permit,
     ) -> dict[str, CiliumPool]:
-        """Return the pools that may be written.
+        """Return the pools that may be written, by name: ours, and others with a name of ours.
 
-        Without ranges to write, a pool that must not be written is skipped.
+        If there are no ranges to write, a pool that `permit` refuses is left out.
 
         Raises:
             BalancerBlocked: a pool of ours must not be written, and there are ranges to write.
@@ -225,7 +228,7 @@ class PoolProjection:
         return permitted
 
     def _may_create(self, name: str) -> bool:
-        """Return whether to create a missing pool now.
+        """Return whether to create a missing pool now; if others deleted it, note the correction.
 
         If others delete it again and again, it is created ever less often.
         """
@@ -240,7 +243,7 @@ class PoolProjection:
     async def _create(
         self, name: str, ranges: ProjectedRanges, projection: Projection
     ) -> CiliumPool:
-        """Create a pool in the form without effect, on the cache's basis."""
+        """Create a pool without blocks, which has no effect; its basis is that of the cache."""
         annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
         spec = {"blocks": [], "disabled": False} | selector_patch({}, projection.selector)
         return await self._pools.create(name, annotations, spec)
@@ -252,9 +255,10 @@ class PoolProjection:
         projection: Projection,
         confirm: Confirm,
     ) -> Projection:
-        """Return the projection by which empty pools are filled: a live one if a pool is empty.
+        """Return the projection that empty pools are filled from.
 
-        Without an empty pool, no live read is needed.
+        If a pool is empty, it is read live, by `confirm`. Otherwise no live read is needed, and
+        `projection` is returned as it is.
         """
         is_any_empty = any(not pool.blocks for name, pool in pools.items() if name in by_name)
         return await confirm() if is_any_empty else projection
@@ -265,7 +269,7 @@ class PoolProjection:
         by_name: Mapping[str, ProjectedRanges],
         confirmed: Projection,
     ) -> None:
-        """Delete pools that were just created for ranges that the tenant no longer has here.
+        """Delete pools that were just created, but whose ranges the live read does not confirm.
 
         An empty pool hands out nothing. But it makes Cilium take the addresses from Services that
         another load balancer serves.
@@ -281,7 +285,11 @@ class PoolProjection:
         projection: Projection,
         confirmed: Projection,
     ) -> None:
-        """Make the pool of one allocation hold its ranges.
+        """Make the pool of one allocation hold its ranges, and remember that it does.
+
+        Args:
+            projection: from the cache.
+            confirmed: the projection that empty pools are filled from.
 
         Raises:
             BalancerBlocked: a newer view has written the pool, or a live read does not confirm the
@@ -339,7 +347,11 @@ class PoolProjection:
     async def _write(
         self, pool: CiliumPool, spans: Sequence[AddressRange], projection: Projection, uid: str
     ) -> CiliumPool:
-        """Write the ranges of a pool, and remove the fields that others have set."""
+        """Write the ranges of a pool, and remove the fields that others have set.
+
+        Args:
+            uid: uid of the pool's allocation.
+        """
         spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": False}
         spec |= selector_patch(pool.spec.selector, projection.selector)
         return await self._patch(
@@ -351,7 +363,8 @@ class PoolProjection:
     ) -> CiliumPool:
         """Patch the spec of a pool, with the basis and the owner of the projection.
 
-        The note of the leader under which the pool was emptied is removed: it is of a release.
+        The annotation with the leader under which the pool was emptied is removed: it belongs to
+        an earlier release.
 
         Args:
             uid: uid of the pool's allocation.
@@ -369,17 +382,18 @@ class PoolProjection:
     ) -> None:
         """Take the addresses of a deleted allocation from the Services that show one.
 
-        The pool is disabled first. It is emptied after the operator has acknowledged that. An edit
-        by others is undone: the operator acknowledges no pool with an unreadable block.
+        The pool is disabled first. It is emptied after the operator has acknowledged the disabled
+        pool. An edit by others is undone: a pool with an unreadable block is never acknowledged.
         """
         if not pool.blocks or basis_of(pool) > projection.basis:
             return  # the pool is empty already, or a newer view has written it
         spans = spans_of_ranges(ranges)
         blocks = [block.span for block in pool.blocks if block.span is not None]
         services = await self._list_services()
+        # Others may have edited the blocks, and Services may show addresses of either.
         users = [service for service in services if _is_user(service, [*spans, *blocks])]
         if not users:
-            return  # the release check empties the pool
+            return  # no Service shows an address: the release check empties the pool
         if not pool.spec.disabled or not has_exactly(pool, spans):
             spec = {"blocks": body_of(spans), "disabled": True, **dict.fromkeys(pool.spec.edited)}
             await self._patch(pool, spec, projection=projection, uid=allocation_uid(pool))
@@ -399,10 +413,10 @@ class PoolProjection:
             await self._patch(pool, nonce, projection=projection, uid=allocation_uid(pool))
 
     async def _remove_leftover(self, pool: CiliumPool, projection: Projection) -> None:
-        """Empty a pool without an allocation; delete it once the operator has acknowledged that.
+        """Empty a pool without an allocation; once it is acknowledged as empty, delete it.
 
-        Such a pool remains if a range was released without the tenant's answer. The range is no
-        longer the tenant's.
+        Such a pool remains if a range was released while the tenant did not answer. The range no
+        longer belongs to the tenant.
         """
         _require_newest(pool, projection)
         if pool.blocks:
@@ -427,8 +441,8 @@ def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
 def selector_patch(stored: Mapping[str, Any], selector: ServiceSelector | None) -> dict[str, Any]:
     """Return the merge patch of a pool's spec that sets its selector; empty if it is equal.
 
-    A merge patch keeps the fields and labels that it does not name. So those to remove are named,
-    with the value None.
+    A merge patch keeps the fields and labels that it does not name. So the patch names each field
+    and label that has to go, with the value None.
 
     Args:
         stored: the selector of a pool, without empty fields.

@@ -1,25 +1,27 @@
 """The steps that prove that the range of one allocation is out of Cilium.
 
-The pool of the allocation is disabled, which drains it; then it is emptied. After each write the
-operator has to acknowledge the generation that our own write returned: equal, never above, because
-the status of a deleted pool may land on a new pool of its name. One such late status could look
-like one acknowledgement. So a release needs two, of two generations of one uid, one after the
-other.
+The pool of the allocation is disabled, which drains it; then it is emptied. The operator
+*acknowledges* a generation of the pool by counts with that observedGeneration. After each write it
+has to acknowledge exactly the generation that our own write returned. A higher one does not count,
+because the operator may write the status of a deleted pool to a new pool of the same name. One
+such late status could look like an acknowledgement. So a release needs two acknowledgements, of
+two generations of one uid, one after the other.
 
-After a restart, or a write of another process, no generation is known. Then a nonce makes a new
-one: an edit without a meaning. It is written only after the other process has had time to finish:
-two replicas that both believe they lead would otherwise answer each other's nonces for ever.
+After a restart, or a write of another process, this process knows no generation to wait for. Then
+a *nonce*, an edit without a meaning, makes a new generation. It is written only after the other
+process has had time to finish: two replicas that both believe they lead would otherwise answer
+each other's nonces for ever.
 
 The operator does not repeat an acknowledgement whose write was lost, so a pool that is not
 acknowledged for a while gets another nonce.
 
-A range that was emptied while a Service with a sharing key had an address of it leaves an entry in
-the operator's memory: a later Service with that key is given the address. Only a restart removes
-the entry. So if such a Service was ever seen, another leader than the one under which the pool was
-emptied has to acknowledge the empty pool.
+If a pool is emptied while a Service with a sharing key has an address of it, the operator keeps
+an entry in its memory: a later Service with that key is given the address. Only a restart removes
+the entry. So if such a Service was ever seen, the empty pool has to be acknowledged under another
+leader than the one under which it was emptied.
 
-An operator that stands still for longer than its Lease goes on with what it had read, beside the
-one that took the Lease. So a range is not released at once after a takeover.
+An operator that stands still for longer than its Lease resumes with the pools that it had read,
+beside the operator that took the Lease. So a range is not released at once after a takeover.
 """
 
 from collections.abc import Mapping
@@ -79,7 +81,7 @@ class Leader:
         holder: its identity, which a restart changes; empty if it is not known.
         problem: why the holder is not known, as the end of a sentence; empty if it is known.
         took_over_at: when it took the Lease of another operator, by the clock of the tenant; None
-            if none led before it, or if it is not known.
+            if no operator led before it, or if the time is not known.
         renewed_at: when it renewed the Lease last, by the same clock; None if that is not known.
         is_hidden: whether the controller has no right to read the Lease.
     """
@@ -105,7 +107,7 @@ class ReleaseMemory:
         written_at: when the last write was, in monotonic seconds.
         acknowledged: the first generation of this uid that the operator has acknowledged; None if
             it has acknowledged none yet.
-        pause: how long this process waits after another process wrote the pool.
+        pause: the wait before a nonce, after another process wrote the pool.
         leader: the identity of the operator that led when this process wrote last.
     """
 
@@ -135,7 +137,11 @@ class ReleaseMemory:
         return (pool.metadata.uid, pool.generation) == (self.uid, self.generation)
 
     def note_acknowledged(self) -> bool:
-        """Remember that the last write is acknowledged; return whether an earlier one was, too."""
+        """Remember that the generation of the last write is acknowledged.
+
+        Returns:
+            Whether an earlier generation of the pool was acknowledged, too.
+        """
         if self.acknowledged is None:
             self.acknowledged = self.generation
         return self.acknowledged != self.generation
@@ -188,7 +194,7 @@ def next_step(
         pool, other_pools, withdrawal, is_confirmed=memory.note_acknowledged()
     )
     if isinstance(step.answer, Proven) and withdrawal.release_note:
-        # The operator may remember an address for a later Service with the sharing key.
+        # A Service with a sharing key had an address, which the operator may remember for it.
         return _step_remembered(pool, memory, leader)
     return step
 
@@ -199,7 +205,7 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
     Args:
         leader: the operator that leads, read after the last acknowledgement.
         now: wall-clock time, for a Lease that does not say when it was renewed.
-        wait: for how many seconds after a takeover an earlier leader may still hand it out.
+        wait: for how many seconds after a takeover an earlier leader may still hand out the range.
     """
     if leader.is_hidden:
         purpose = f"because {leader.problem}; an operator that lost it may stand still"
@@ -216,7 +222,7 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
 
 
 def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> ReleaseStep:
-    """Return the step for an emptied pool of which a Service with a sharing key had an address.
+    """Return the last step if a Service with a sharing key had an address of the emptied pool.
 
     The proof needs another leader than the one under which the pool was emptied, and an
     acknowledgement of a write that this process made under the new leader.
@@ -236,10 +242,10 @@ def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) ->
 def _find_first_step(
     pool: CiliumPool, withdrawal: Withdrawal, memory: ReleaseMemory, now: float
 ) -> ReleaseStep | None:
-    """Return the step for a pool that this process was not the last to write, for this release.
+    """Return the step if the pool is not yet as this process has written it for this release.
 
     Returns:
-        The step; None if the last write was this process's, for this release. Then the
+        The step; None if this process wrote the pool last, for this release. Then the
         acknowledgement of that write decides.
     """
     name = pool.metadata.name
@@ -301,12 +307,12 @@ def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: flo
     """Return the step for a write that the operator has not acknowledged.
 
     The operator does not repeat an acknowledgement whose write was lost. So after NONCE_SECONDS a
-    nonce makes a new generation, which it acknowledges if it runs.
+    nonce makes a new generation. An operator that runs acknowledges it.
 
-    If it has acknowledged no pool at all, LB-IPAM is off or there is no operator, and a nonce has
-    no answer. Then the pool is emptied without an acknowledgement: an operator that starts later
-    finds nothing in it to hand out. What an operator that stands still has read cannot be seen. So
-    an empty pool ends in `Unprovable`, and the caller waits a bounded time.
+    If no pool at all was ever acknowledged, LB-IPAM is off or there is no operator, and a nonce
+    has no answer. Then the pool is emptied without an acknowledgement: an operator that starts
+    later finds nothing in it to hand out. But an operator may stand still, and have read the pool
+    before. So an empty pool ends in `Unprovable`, and the caller waits a bounded time.
 
     Args:
         pools: all pools, by name.

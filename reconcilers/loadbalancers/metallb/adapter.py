@@ -1,7 +1,11 @@
 """MetalLB behind the port of load balancers.
 
-One IPAddressPool holds the ranges of a tenant. Another pool, the marker, proves that MetalLB acts
-on a pool without a range; before 0.15 MetalLB cannot show it (uptake.py).
+One IPAddressPool holds the ranges of a tenant. Another pool, the *marker*, is changed after a
+range was taken out: once MetalLB has counted the marker's addresses, it has read our pool without
+the range. Before 0.15 MetalLB does not count (uptake.py).
+
+The *basis* of a pool is the cache position that its content was computed from; a *mark* is the
+position at which the release of a range began.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -97,6 +101,7 @@ class MetalLBPoolReading(BalancerReading):
     @property
     @override
     def pool_names(self) -> Sequence[str]:
+        """The names of all pools: MetalLB hands out addresses from each."""
         return sorted(self.pools)
 
 
@@ -107,7 +112,7 @@ class MetalLBBalancer(LoadBalancer):
         client: of the tenant.
         namespace: MetalLB's namespace there.
         memory: the adapter's memory of the tenant.
-        watched: the objects that we write there, by a watch; None if nothing is watched.
+        watched: our objects there as a watch shows them; None if nothing is watched.
         clock: the time.
     """
 
@@ -136,6 +141,10 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def read(self) -> MetalLBPoolReading:
+        """Read all pools live; ours is the one target.
+
+        A tenant without MetalLB's kinds gives a reading that says so in `missing`.
+        """
         try:
             pools = await self._make_metallb().read_pools()
         except BalancerBlocked as missing:
@@ -145,6 +154,7 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def read_targets(self) -> BalancerReading:
+        """Read only the pool of our name live; a missing pool gives a reading without targets."""
         try:
             pool = await self._make_metallb().read_pool()
         except BalancerBlocked as missing:
@@ -165,10 +175,11 @@ class MetalLBBalancer(LoadBalancer):
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
+        """Write `projection` over a pool whose basis is above `position`; return the old pool."""
         metallb = self._make_metallb()
         live = await metallb.read_pool()
         if live is None or basis_of(live) <= position:
-            return None  # the pool is of the present history
+            return None  # the basis is a position that the management cluster really had
         await permit(make_offer(live))
         await metallb.overwrite(live, projection)
         if projection.entries:
@@ -179,11 +190,16 @@ class MetalLBBalancer(LoadBalancer):
     async def prove_withdrawal(
         self, reading: BalancerReading, withdrawal: Withdrawal
     ) -> WithdrawalAnswer:
+        """Return whether MetalLB has read its pools since the ranges left ours.
+
+        Our pool must have been written since the mark, and must not hold the ranges. Then the
+        marker decides.
+        """
         assert isinstance(reading, MetalLBPoolReading), (
             "the reading is of another kind of balancer"
         )
         if not reading.is_served:
-            # MetalLB may stand still, and hand out what it had read as soon as it goes on.
+            # A stopped MetalLB may resume, and hand out the addresses that it read before.
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
         pool = reading.pools.get(POOL_NAME)
@@ -194,7 +210,8 @@ class MetalLBBalancer(LoadBalancer):
             return NotYet("the tenant's MetalLB pool was not written since the deletion")
         if pool is not None and _holds(pool, withdrawal.spans):
             return NotYet("the tenant's MetalLB pool still has the range")
-        # A missing pool is given ranges only after a live read, which leaves these ranges out.
+        # A missing pool is filled only from a live read, which leaves these ranges out. So the
+        # withdrawal's own position serves as the basis.
         basis = withdrawal.position if pool is None or is_taken else basis_of(pool)
         owner = withdrawal.owner
         if is_taken:
@@ -208,6 +225,7 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def read_health(self, projection: Projection) -> Health:
+        """Return whether MetalLB has read the projected pool; a contest takes precedence."""
         # Without ranges there is no pool that MetalLB could read.
         health = Health()
         if projection.entries:
@@ -217,6 +235,7 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
+        """Return why MetalLB uses an older configuration; None if nothing shows that it does."""
         assert isinstance(reading, MetalLBPoolReading), (
             "the reading is of another kind of balancer"
         )
@@ -225,15 +244,20 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def find_interference(self) -> str:
+        """Return a sentence if MetalLB takes addresses from Services without a class; else ""."""
         return await find_interference(self._client, self._namespace)
 
     @override
     async def find_unannounced(self) -> str:
-        return ""  # the L2Advertisement is part of the projection
+        """Return no problem: the projection itself writes the L2Advertisement that announces."""
+        return ""
 
     @override
     async def remove(self, management: str, is_kept: IsKept) -> None:
-        """Delete a pool without effect, which a process may have left, and the marker."""
+        """Delete a pool without effect, which a process may have left, and the marker.
+
+        `is_kept` is not asked: no object of MetalLB belongs to a single allocation.
+        """
         pool = await self._make_metallb().read_pool()
         if pool is not None and is_empty(pool) and not is_of_other_management(pool, management):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
@@ -277,6 +301,7 @@ class MetalLBKind(LoadBalancerKind):
     @property
     @override
     def wait(self) -> float:
+        """Seconds after which a withdrawal without a proof counts as done."""
         return self._wait
 
     @property
@@ -302,17 +327,19 @@ class MetalLBKind(LoadBalancerKind):
     def make_balancer(
         self, client: Client, memory: BalancerMemory, watched: WatchedOffers | None = None
     ) -> MetalLBBalancer:
+        """Return the MetalLB of one tenant, for one pass or check."""
         return MetalLBBalancer(
             client, self._namespace, memory=memory, watched=watched, clock=self._clock
         )
 
     @override
     def view_service(self, service: Service) -> ServiceView:
+        """Return a Service as MetalLB sees it."""
         return view_service(service, self._served_class)
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
-        """Return the seconds until a correction, or a look at the counts, whichever is first."""
+        """Return the seconds until a correction, or a look at the counts; None for neither."""
         now = self._clock.monotonic()
         due_in = (
             memory.get_or_create(MetalLBKeptState).due_in(now),
@@ -322,6 +349,7 @@ class MetalLBKind(LoadBalancerKind):
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
+        """Return the edits by others that were undone since the last call."""
         return memory.get_or_create(MetalLBKeptState).take()
 
 
@@ -339,7 +367,10 @@ def may_be_edited(change: Change[IPAddressPool] | Change[L2Advertisement]) -> bo
 
 
 def _select_compared_parts(obj: IPAddressPool | L2Advertisement | None) -> object:
-    """Return the fields that we write, and a pool's total count; None without an object."""
+    """Return the parts of an object whose change needs a pass; None without an object.
+
+    They are the fields that we write, and how many addresses MetalLB counts in a pool.
+    """
     if obj is None:
         return None
     count = count_reported_addresses(obj.status) if isinstance(obj, IPAddressPool) else None
@@ -383,9 +414,9 @@ def describe_stale_configuration(pools: Mapping[str, IPAddressPool], reported: s
 def _does_count_fit(pool: IPAddressPool) -> bool:
     """Return whether the counters in a pool's status fit the addresses in its spec.
 
-    They may be lower: with avoidBuggyIPs, MetalLB leaves addresses out. If they are higher,
-    MetalLB still serves an older spec, unless the pool is larger than MetalLB can count. True,
-    too, if the status has no counters.
+    Lower counters fit: with avoidBuggyIPs, MetalLB leaves addresses out. Higher ones show that
+    MetalLB still serves an older spec, unless the pool is larger than MetalLB can count. A status
+    without counters fits.
     """
     parsed = (addresstexts.parse_cidr_or_span(entry) for entry in pool.spec.addresses)
     spans = [span for span in parsed if span is not None]

@@ -46,8 +46,8 @@ class Advertiser:
     async def advertise(self, projection: Projection) -> None:
         """Make sure that an L2Advertisement announces the pool.
 
-        An L2Advertisement that others made under our name stays; the pool is added to it if it
-        does not announce it.
+        An L2Advertisement that others made under our name stays. If it does not announce our pool,
+        the pool is added to it.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve the kind, or another writer
@@ -66,7 +66,12 @@ class Advertiser:
         return is_ours(live) or live.metadata.uid == self._kept_state.own_advertisement_uid
 
     async def _read_advertisement(self) -> L2Advertisement | None:
-        """Read our L2Advertisement; raise BalancerBlocked if its kind is not served."""
+        """Return the L2Advertisement of our name by a live read; None if it does not exist.
+
+        Raises:
+            BalancerBlocked: the tenant positively does not serve the kind.
+            ControllerError: the tenant did not answer.
+        """
         try:
             return await self._client.get(L2_ADVERTISEMENT, self._key)
         except NotFound:
@@ -84,7 +89,7 @@ class Advertiser:
         Args:
             live: the one that others made; None to create ours.
         """
-        # After it was once right, a missing pool or L2Advertisement is an edit by others.
+        # If the L2Advertisement was right before, others deleted it, or took our pool out of it.
         is_edit = self._kept_state.is_advertised
         edit = f"{L2_ADVERTISEMENT.kind} {ADVERTISEMENT_NAME} (deleted)"
         if live is not None:
@@ -94,7 +99,7 @@ class Advertiser:
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
         metadata: dict[str, Any] = {}
         if live is None:
-            # Only on ours: the annotation of the basis says that we made an object.
+            # Only on our own: the annotation with the basis says that we made the object.
             metadata = {"labels": LABELS, "annotations": make_basis_annotations(projection)}
         applied = await self._client.apply(
             L2_ADVERTISEMENT,
@@ -133,6 +138,6 @@ class Advertiser:
         self._kept_state.note_correction(L2_ADVERTISEMENT.kind, edit, self._now)
 
     def _require_correction_due(self, edit: str) -> None:
-        """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
+        """Raise BalancerBlocked if the correction of a repeated edit has to wait."""
         if not self._kept_state.may_correct(edit, self._now):
             raise BalancerBlocked(CONTESTED, self._kept_state.describe_contest(self._now))

@@ -69,7 +69,7 @@ DEPLOYMENT = Resource("apps", "v1", "Deployment", "deployments", BalancerDeploym
 
 
 async def find_interference(client: Client, namespace: str) -> str:
-    """Return the sentence for a MetalLB that takes addresses from Services without a class.
+    """Return a sentence if a MetalLB takes addresses from Services without a class.
 
     Args:
         client: of the tenant.
@@ -84,7 +84,7 @@ async def find_interference(client: Client, namespace: str) -> str:
     try:
         page = await client.list(DEPLOYMENT, namespace=namespace)
     except (Forbidden, NotFound):
-        return ""
+        return ""  # the Deployments cannot be seen, so nothing is known
     for deployment in page.items:
         # With 0 replicas it does not run.
         if deployment.is_controller and deployment.spec.replicas and not deployment.has_class:

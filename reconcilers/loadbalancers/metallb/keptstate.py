@@ -11,8 +11,8 @@ class MetalLBKeptState(Corrections):
     """The objects that this process keeps in one tenant, and its corrections there.
 
     Attributes:
-        entries: the pool's addresses when it was last as we write it; None if it never was.
-        is_advertised: whether the L2Advertisement was once as we write it.
+        entries: the pool's addresses when the pool was last right; None if it was never right.
+        is_advertised: whether the L2Advertisement was right once.
         own_advertisement_uid: the uid of the L2Advertisement if it is ours; it identifies ours
             even if others remove our annotations.
     """

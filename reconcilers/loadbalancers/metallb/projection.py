@@ -11,9 +11,9 @@ version as precondition. Two cases show why that is safe:
 
 - A process that froze before it created the pool creates a harmless pool. It confirms the ranges
   after any release.
-- A process that froze after it created the pool conflicts: no range is released while a pool
-exists
-  that was not written since the mark.
+- A process that froze after it created the pool gets a conflict when it fills the pool. The *mark*
+  is the position at which the release of a range began. No range is released while a pool exists
+  that was not written since the mark, so some write has changed the pool before.
 """
 
 from collections.abc import Iterable
@@ -53,7 +53,7 @@ NOT_INSTALLED = "MetalLBNotInstalled"
 def basis_of(pool: IPAddressPool) -> int:
     """Return the position that the pool's content was computed from; 0 if the pool has none.
 
-    For a pool of another tool it is the position that `_raise_seen_basis` wrote.
+    On a pool of another tool, another annotation holds the position: it does not claim the pool.
     """
     annotations = (names.ANNOTATION_PROJECTION_BASIS, names.ANNOTATION_PROJECTION_SEEN)
     return max(read_position(pool, name) for name in annotations)
@@ -149,6 +149,7 @@ class TenantMetalLB:
         """
         live = await self.read_pool()
         if not projection.entries:
+            # From now on a missing pool is intended, and no edit by others.
             self._kept_state.clear()
             if live is None:
                 return
@@ -176,7 +177,11 @@ class TenantMetalLB:
         projection: Projection,
         confirm: Confirm,
     ) -> None:
-        """Write the differences between the pool and `projection`."""
+        """Write the differences between the pool and `projection`.
+
+        A pool without effect is filled, if a live read confirms the ranges. Fields that others set
+        are removed by a patch, because an apply leaves them. Other differences are applied.
+        """
         if is_empty(live):
             await self._fill(live, projection, await confirm())
         elif live.spec.edited_fields and is_ours(live):
@@ -193,8 +198,9 @@ class TenantMetalLB:
         has_written = self._has_written(projection)
         if live is None:
             return f"IPAddressPool {POOL_NAME} (deleted)" if has_written else ""
-        # A pool without effect, or with a marked range, is written in any case.
+        # A pool without effect, or one that may have a marked range, is written in any case.
         is_write_due = is_empty(live) or basis_of(live) < projection.needed
+        # A pool that others made, and that this process never wrote, was not ours to be edited.
         is_of_others = not is_ours(live) and not has_written
         if is_write_due or is_of_others:
             return ""
@@ -207,7 +213,7 @@ class TenantMetalLB:
         return describe_edit(live.metadata, IP_ADDRESS_POOL.kind, fields) if fields else ""
 
     def _require_correction_due(self, edit: str) -> None:
-        """Raise BalancerBlocked while an edit that others repeat is not written back yet."""
+        """Raise BalancerBlocked if the correction of a repeated edit has to wait."""
         if not self._kept_state.may_correct(edit, self._now):
             raise BalancerBlocked(CONTESTED, self._kept_state.describe_contest(self._now))
 
@@ -218,6 +224,9 @@ class TenantMetalLB:
         permit: Permit,
     ) -> bool:
         """Return whether the projection goes on with the pool that is there.
+
+        A pool of another tool that must not be written is annotated, so that no other replica
+        takes it over with a range that is being released.
 
         Raises:
             BalancerBlocked: the pool must not be written, and there are ranges to write.
@@ -230,8 +239,9 @@ class TenantMetalLB:
                 if is_of_another_tool:
                     await self._raise_seen_basis(live, projection)
                 raise
-            # There is nothing to write. Our L2Advertisement may still stand beside a pool of
-            # another tool, and goes. Objects of another TenantCluster stay as they are.
+            # There are no ranges to write. Beside a pool of another tool, our L2Advertisement may
+            # be left over; the projection goes on, and deletes it. Objects of another
+            # TenantCluster stay as they are.
             return is_of_another_tool
         return True
 
@@ -239,7 +249,8 @@ class TenantMetalLB:
     def _differs(live: IPAddressPool, projection: Projection) -> bool:
         """Return whether the pool has to be written: its ranges, its basis or its owner differ.
 
-        The basis alone differs with each event. It is written only if it proves a release.
+        With each event the basis differs. If nothing else does, it is written only if a release
+        needs it: if it is below `projection.needed`.
         """
         return (
             live.spec.addresses != projection.entries
@@ -251,7 +262,7 @@ class TenantMetalLB:
     async def _patch(self, live: IPAddressPool, projection: Projection) -> None:
         """Merge-patch our fields, and remove the fields of spec that others set.
 
-        An apply would not remove them: their manager owns them.
+        An apply would not remove the fields of others: their field manager owns them.
         """
         spec = {"addresses": list(projection.entries)} | dict.fromkeys(live.spec.edited_fields)
         patch = {"metadata": {"annotations": make_basis_annotations(projection)}, "spec": spec}
@@ -275,7 +286,7 @@ class TenantMetalLB:
         )
 
     async def _create(self, projection: Projection) -> IPAddressPool:
-        """Create the pool in a form without effect, on the cache's basis."""
+        """Create the pool in a form without effect; its basis is that of the cache."""
         body = _make_pool_body([NO_ADDRESS], projection)
         body["metadata"]["name"] = POOL_NAME
         body["spec"]["autoAssign"] = False
@@ -291,17 +302,25 @@ class TenantMetalLB:
     ) -> None:
         """Give a pool without effect its ranges, if a live read after its creation confirms them.
 
-        The basis is that of the cache. The live read may be newer, but a lower basis claims less.
+        The basis that is written is the cache's. The live read may be newer, but a lower basis
+        claims less.
 
         Args:
             confirmed: the projection by the live read.
+
+        Raises:
+            BalancerBlocked: the live read shows other ranges.
+            Conflict: the pool changed since it was read.
         """
         if confirmed.entries != projection.entries:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
         await self._patch(empty, projection)
 
     async def _delete_ours(self, pool: IPAddressPool, projection: Projection) -> None:
-        """Delete our L2Advertisement and our pool: MetalLB refuses a pool without addresses."""
+        """Delete our L2Advertisement and our pool: MetalLB refuses a pool without addresses.
+
+        A pool of another tool is annotated instead of deleted.
+        """
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
         except NotFound:
@@ -316,9 +335,8 @@ class TenantMetalLB:
     async def _raise_seen_basis(self, pool: IPAddressPool, projection: Projection) -> None:
         """Annotate a pool of another tool with our basis, while ranges of ours are being released.
 
-        The annotation changes the pool's resourceVersion. So the write of another replica
-        conflicts if it read the pool before, and takes it over with a range that is being
-        released.
+        Another replica may have read the pool before, and be about to take it over with such a
+        range. The annotation changes the pool's resourceVersion, so that write conflicts.
         """
         if basis_of(pool) < projection.needed:
             annotations = {names.ANNOTATION_PROJECTION_SEEN: str(projection.basis)}
@@ -350,7 +368,7 @@ def is_ours(obj: Object) -> bool:
 
 
 def make_offer(pool: IPAddressPool) -> Offer:
-    """Return a pool in the form of the port."""
+    """Return a pool as an Offer, the form in which all backends show their objects."""
     return Offer(
         metadata=pool.metadata,
         kind=IP_ADDRESS_POOL.kind,

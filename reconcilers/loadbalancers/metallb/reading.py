@@ -1,12 +1,12 @@
 """Finds out whether MetalLB in a tenant runs: whether it has read our pool as it is stored.
 
 From 0.15 on MetalLB counts the addresses of each pool in the pool's status. If it has counted as
-many as we wrote, it runs and can use its configuration. That does not prove that it has read that
-a range is out (uptake.py has that proof). It is enough to say that a tenant can use its addresses,
-and whether more would help it. An older MetalLB reports no counts, and is believed to run.
+many as we wrote, it runs and can use its configuration. So the tenant can use its addresses, and
+more of them would help it. The count does not prove that MetalLB has read that a range is out;
+uptake.py has that proof. An older MetalLB reports no counts, and is believed to run.
 
-MetalLB takes a moment to count. If MetalLB was ready, the caller believes for that long that it
-still is.
+MetalLB takes a moment to count. If MetalLB was ready before, the caller goes on to believe that it
+is ready for the first MOMENT of port.py.
 """
 
 from dataclasses import dataclass
@@ -60,7 +60,7 @@ class ProjectionCheckMemory:
     is_silent: bool = False
 
     def due_in(self, now: float) -> float | None:
-        """Return seconds until the next look; None if no look is due.
+        """Return the seconds until the next look at the counts; None if no look is due.
 
         Args:
             now: monotonic seconds.
@@ -99,7 +99,7 @@ class ProjectionCheck:
         self._memory = memory
 
     async def read_health(self, projection: Projection) -> Health:
-        """Return whether MetalLB has read the pool, and since when it has not.
+        """Return the health of MetalLB: whether it has read the pool, and since when it has not.
 
         Args:
             projection: the ranges that were just written to the pool.
@@ -115,7 +115,7 @@ class ProjectionCheck:
         if memory.unread is None or memory.unread.entries != projection.entries:
             memory.unread = UnreadEntries(projection.entries, now)
         since, why = memory.unread.since, ""
-        # Before, MetalLB may simply not have read the pool yet, so its error says nothing.
+        # Earlier MetalLB may simply not have read the pool yet: its error may be an old one.
         if now - since >= MOMENT:
             why = await read_configuration_error(self._client, self._pool.namespace)
         message = (
@@ -128,7 +128,8 @@ class ProjectionCheck:
         """Return whether MetalLB has counted the projected ranges, or does not count at all."""
         client, memory = self._client, self._memory
         watched_pool = self._watched.get(IP_ADDRESS_POOL, self._pool) if self._watched else None
-        # A watch may be late or broken. So only a positive sight of it spares the live read.
+        # A watch may be late or broken. So the live read is left out only if the watched pool
+        # already shows that MetalLB has read it.
         if _has_counted(watched_pool, projection) or (
             memory.is_silent and _is_uncounted(watched_pool, projection)
         ):
@@ -147,7 +148,10 @@ class ProjectionCheck:
 
 
 def _has_counted(pool: IPAddressPool | None, projection: Projection) -> bool:
-    """Return whether MetalLB has counted all projected addresses in a pool."""
+    """Return whether MetalLB has counted all projected addresses in a pool.
+
+    The count of a newer or of an older version of MetalLB fits.
+    """
     if pool is None or pool.spec.addresses != projection.entries:
         return False
     spans = [

@@ -4,24 +4,24 @@ MetalLB hands out addresses by the last configuration that it read and could use
 still, or while any pool of the tenant makes the configuration unusable (its webhook being off),
 it goes on handing out addresses that our pool does not have any more.
 
-From 0.15 on MetalLB counts the addresses of each pool in the pool's status. So after a range was
-taken out of our pool, another pool, the marker, is given a number of addresses that it did not
-have before: addresses for documentation (RFC 5737), which are never assigned automatically.
-MetalLB reads all pools together, in the order of their writes; so once it counts that many in the
-marker, it has read our pool without the range, and has written every Service that it gave an
-address by an earlier configuration. The count of our own pool is no proof: it stays the same if a
-range is replaced by another of its size, and a deleted pool has no count.
+From 0.15 on MetalLB counts the addresses of each pool in the pool's status. After a range was
+taken out of our pool, another pool, the *marker*, is given a number of addresses that it did not
+have before. They are addresses for documentation (RFC 5737), which are never assigned
+automatically. MetalLB reads all pools together, in the order of their writes. So once it counts
+that number in the marker, it has read our pool without the range. It has also written every
+Service that it gave an address by an earlier configuration. The count of our own pool is no proof:
+it stays the same if a range is replaced by another of its size, and a deleted pool has no count.
 
 The marker is given another number only after MetalLB has counted the last one, so MetalLB cannot
 know the new number from before. A marker that was created again, because a user deleted it, may
-have the number of the deleted one: MetalLB then counts it by its old configuration. So a new
+have the number of the deleted marker: then the count may be of the old configuration. So a new
 marker proves nothing until it was given a second number.
 
 A replica that lags behind must not create the marker again after another replica has torn down the
-cluster: nobody would delete it. So the creation is recorded on the IPAllocation, the holder of the
-range, before, and the record is removed afterwards (`CreationNote` of the port). If the holder is
-gone by then, the new marker is deleted. A range whose holder has a record of another process is
-not free yet.
+cluster: nobody would delete it. So the creation is recorded beforehand on the IPAllocation that
+holds the range, and the record is removed afterwards (`CreationNote` of the port). If that
+IPAllocation is gone by then, the new marker is deleted. A range is not free while its IPAllocation
+has a record of another process.
 
 An older MetalLB shows no counts. Its pools are checked here instead, and the caller waits a
 bounded time.
@@ -98,13 +98,13 @@ def find_next_step(
 ) -> UptakeStep:
     """Return the next step of the proof, as MetalLB's pools show it.
 
-    The marker carries the basis at the time of its last write: every range that was marked at or
-    before that basis was out of our pool then.
+    The marker carries the basis of its last write: every range whose release began at or before
+    that position was out of our pool then.
 
     Args:
         pools: all pools, by name; ours does not have the range.
-        mark: the resourceVersion at which the range was marked.
-        basis: every range that was marked at or before this is out of our pool now.
+        mark: the resourceVersion at which the release of the range began.
+        basis: a position; every range that was marked up to it is out of our pool now.
         management: the identity of the management cluster; empty if it is not known.
     """
     marker = pools.get(MARKER)
@@ -166,11 +166,12 @@ def choose_marker_entry(pools: Mapping[str, IPAddressPool], basis: int) -> str:
     """Return the marker's next range, with another number of addresses than MetalLB may know.
 
     It is in the first block for documentation that no other pool overlaps, because MetalLB refuses
-    overlapping pools. If other pools overlap all blocks, it is in the first block.
+    overlapping pools. If other pools overlap all blocks, the range is in the first block.
 
     Args:
         pools: all pools, by name.
-        basis: the number of addresses depends on it, so that two markers rarely have the same.
+        basis: the position from which the number of addresses is computed, so that two markers
+            rarely have the same number.
     """
     marker = pools.get(MARKER)
     known_sizes = (
@@ -204,6 +205,7 @@ def _make_marker_content(
 def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
     """Return whether another pool overlaps the marker, and the marker can move to a free block."""
     entry = marker.spec.addresses[0]
+    # Whether a block is free does not depend on the basis, so any basis serves here.
     other_spans = list(_parse_other_pools(pools))
     return _overlaps_any(entry, other_spans) and not _overlaps_any(
         choose_marker_entry(pools, 0), other_spans
@@ -225,7 +227,7 @@ def _overlaps_any(entry: str, spans: Iterable[AddressRange]) -> bool:
 
 
 def describe_unusable(pools: Mapping[str, IPAddressPool]) -> str:
-    """Return why MetalLB cannot use these pools, as the end of a sentence; empty if it seems to.
+    """Return why MetalLB cannot use these pools, as the end of a sentence; empty without a cause.
 
     Only frequent causes are found. API server and webhook reject most pools that are wrong by
     themselves; two pools that overlap are the usual case.
@@ -266,14 +268,14 @@ class WithdrawalCheck:
         basis: int,
         owner: Mapping[str, str],
     ) -> WithdrawalAnswer:
-        """Return whether MetalLB has read its pools since ours was without the ranges.
+        """Return whether MetalLB has read its pools since the ranges were taken out of ours.
 
         If it has not, the marker may be written, as the next step of the proof.
 
         Args:
             pools: MetalLB's pools by a live read; ours does not have the ranges.
             withdrawal: the ranges.
-            basis: every range that was marked at or before this is out of our pool now.
+            basis: a position; every range that was marked up to it is out of our pool now.
             owner: annotations of the marker that name its owner.
 
         Raises:
@@ -291,7 +293,8 @@ class WithdrawalCheck:
         management = owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, "")
         step = find_next_step(pools, withdrawal.mark, basis=basis, management=management)
         if step is UptakeStep.DONE:
-            # A marker that another process creates after the release would stay for good.
+            # While another process may still create a marker, the range stays: a marker that is
+            # created after the release would never be deleted.
             return _make_creation_pending() if withdrawal.note.is_pending else Proven()
         if step is UptakeStep.MARK and marker is not None:
             await self._change_marker(marker, pools, basis=basis, owner=owner)
@@ -302,7 +305,8 @@ class WithdrawalCheck:
     async def _does_count(self, pools: Mapping[str, IPAddressPool]) -> bool:
         """Return whether the tenant's MetalLB counts the addresses of pools: 0.15 and newer.
 
-        A pool that was just created has no status yet. A kind of 0.15 shows the version then.
+        A pool that was just created has no status yet. Then a kind that 0.15 introduced tells
+        whether MetalLB counts.
         """
         has_status = any(pool.status is not None for pool in pools.values())
         return has_status or await self._client.is_served(SERVICE_BGP_STATUS)
@@ -325,9 +329,13 @@ class WithdrawalCheck:
         owner: Mapping[str, str],
         note: CreationNote,
     ) -> None:
-        """Create the marker, unless the IPAllocation that holds the range is gone."""
+        """Create the marker, with a note of the creation on the IPAllocation of the range.
+
+        Nothing is created if the note cannot be written. If the IPAllocation is gone after the
+        creation, the marker is deleted again.
+        """
         if not await note.begin():
-            return
+            return  # a later pass tries again
         body = _make_marker_content(pools, basis, owner)
         body["metadata"] |= {
             "name": MARKER,
@@ -336,7 +344,7 @@ class WithdrawalCheck:
         try:
             created = await self._client.create(IP_ADDRESS_POOL, self._namespace, body)
         except ApiError as error:
-            # After a server failure the object may exist all the same, so the note stays.
+            # After a failure of the server the marker may exist all the same: then the note stays.
             if not isinstance(error, ServerFailure):
                 await note.end()
             raise
@@ -359,10 +367,15 @@ def _make_creation_pending() -> NotYet:
 def _answer_without_counts(
     pools: Mapping[str, IPAddressPool], note: CreationNote
 ) -> NotYet | Unprovable:
-    """Return the answer for a MetalLB that reports no counts."""
+    """Return the answer for a MetalLB that reports no counts.
+
+    NotYet if its pools are unusable, or if another process may still create the marker. Otherwise
+    Unprovable: the caller waits a bounded time.
+    """
     why = describe_unusable(pools)
     if why:
-        # NotYet also ends a wait that has begun: MetalLB reads nothing while its pools are wrong.
+        # MetalLB reads nothing while its pools are wrong. So NotYet also ends a wait that has
+        # begun.
         return NotYet(f"{NOT_READ}: {why}")
     if note.is_pending:
         return _make_creation_pending()
@@ -375,8 +388,8 @@ def _answer_without_counts(
 async def read_configuration_error(client: Client, namespace: str) -> str:
     """Return the error that MetalLB's controller reports of its pools; empty if it reports none.
 
-    Only the ConfigurationState of the controller is read. Each speaker has one of its own, about
-    the announcements of its node, and the controller reads pools in spite of such a problem.
+    Only the ConfigurationState of the controller is read. Each speaker has another, about the
+    announcements of its node, and a problem there does not keep the controller from reading pools.
 
     Raises:
         ControllerError: the tenant did not answer.

@@ -24,9 +24,10 @@ from reconcilers.reporting import allocationlabels
 
 
 def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
-    """Return the allocations of this tenant, oldest first, those of one second by name.
+    """Return the allocations of this tenant, oldest first; those of the same second by name.
 
-    An allocation that notes another uid belongs to an earlier cluster of the same name.
+    An allocation that notes another uid is left out: it belongs to an earlier cluster of the same
+    name.
     """
     allocations_of_name = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
     return sorted((a for a in allocations_of_name if not is_foreign(a, tenant)), key=_by_age)
@@ -94,9 +95,10 @@ def _list_canonical_names(tenant: TenantCluster, kind: str) -> set[str]:
 def find_initial(
     allocations: Iterable[IPAllocation], tenant: TenantCluster, kind: str
 ) -> IPAllocation | None:
-    """Return the allocation that serves as the tenant's initial one of type `kind`; None if none.
+    """Return the allocation that serves as the tenant's initial one of type `kind`; else None.
 
-    An allocation with a canonical name precedes one that a person created under another name.
+    An allocation with a canonical name precedes one that a person created under another name. A
+    growth allocation never serves as the initial one.
 
     Args:
         allocations: the tenant's allocations, in the order of `members`.
@@ -146,6 +148,7 @@ def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
 
 
 def _make_hashed_name(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
+    """Return a name that ends in the type and a hash: `<namespace>-<name>-lb-<hash>`, say."""
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}-{names.short_hash(hashed_value)}"
     return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
@@ -154,14 +157,14 @@ def _make_hashed_name(tenant: TenantCluster, kind: str, hashed_value: str) -> st
 def is_generated_name(name: str, tenant: Key) -> bool:
     """Return whether an allocation that we create for a tenant may have this name.
 
-    For tenants such as a-b/c and a/b-c the answer is True for both.
+    A name does not tell tenants such as a-b/c and a/b-c apart: then it is True for both.
     """
     base = f"{tenant.namespace}-{tenant.name}"
     for suffix in _SUFFIX.values():
         stem = f"{base}-{suffix}"
         if name == stem or name.startswith(f"{stem}-"):
             return True
-        # The hash of a base that is too long for a name stands between its beginning and the type.
+        # A base that is too long for a name is shortened, and its hash stands before the type.
         if f"-{names.short_hash(base)}-{suffix}" in name:
             return True
     return False
@@ -172,9 +175,9 @@ def find_free_name(
 ) -> str:
     """Return the name under which the tenant's first allocation of type `kind` is created.
 
-    The first usable one of: the plain name, the hashed name, the name with the uid, and then names
-    with the uid and a number. Another tenant's allocation, an allocation of an earlier cluster of
-    this name, which a new cluster never adopts, or an unreadable one may have a name.
+    It is the first usable one of: the plain name, the hashed name, the name with the uid, and then
+    names with the uid and a number. A name is not usable if another tenant's allocation has it, or
+    an unreadable allocation, or one of an earlier cluster of this name: it is never adopted.
 
     Args:
         taken_by: all allocations.
@@ -196,10 +199,10 @@ def find_free_name(
 def _is_usable(
     tenant: TenantCluster, kind: str, taken_by: Cache[IPAllocation], namespace: str, name: str
 ) -> bool:
-    """Return whether an allocation of the tenant can have this name.
+    """Return whether the tenant's allocation may be created under this name.
 
-    The name is free, or the tenant's own allocation has it: then the create fails, and the next
-    pass finds that allocation.
+    True if the name is free, or if the tenant's own allocation has it. In that case the create
+    fails, and the next pass finds that allocation.
     """
     key = Key(namespace, name)
     holder = taken_by.get(key)
@@ -213,9 +216,9 @@ def find_free_growth_name(
 ) -> str:
     """Return the name of the tenant's next growth allocation: the one with the lowest free index.
 
-    If another tenant's allocation has the plain name of an index, the hashed name is used with
-    that index. The number of allocations is no index: it would collide after one in the middle is
-    released.
+    If another tenant's allocation has the plain name with an index, the hashed name is used with
+    that index. The number of growth allocations does not serve as the index: after an allocation
+    with a lower index is released, the next name would be taken.
 
     Args:
         taken_by: all allocations.

@@ -6,9 +6,10 @@ has room for one of them. A forecast is computed once from all allocations of th
 changed with each event. So a request costs no more in a pool of ten thousand allocations than in
 one of ten.
 
-A waiting request is *placed*: it is given the range that it is expected to get, by best fit in the
-order of arrival, as the pool's own pass does. The forecast only helps to choose a pool; the pool's
-pass decides. If an event contradicts a placement, the forecast is *stale* and computed again.
+A waiting request is *placed*: the forecast gives it the range that it is expected to get, by best
+fit in the order of arrival, as the pool's own pass does. The forecast only helps to choose a pool;
+the pool's pass decides. If an event contradicts a placement, the forecast is *stale* and computed
+again. A *space* is the free addresses of one family in a pool.
 
 A *promise* is an entry in the pool's status: the pool's pass has chosen a range for a request and
 is about to write it. An *unseen* promise is to a request that the cache does not show: the cache
@@ -83,6 +84,8 @@ class PoolForecast:
     def fits(self, count: int, position: int, asked: Networking, *, all_families: bool) -> bool:
         """Return whether `count` addresses in a row will be free in each needed family.
 
+        Before that, promises that are void by now are dropped from the forecast.
+
         Args:
             count: how many addresses in a row.
             position: the resourceVersion up to which the cache has read the allocations.
@@ -94,16 +97,21 @@ class PoolForecast:
         return bool(needed) and all(space.fits(count) for space in needed)
 
     def _list_needed_spaces(self, asked: Networking, *, all_families: bool) -> list[Space]:
-        """Return the spaces of the needed families; empty if the pool lacks one of them."""
+        """Return the space of each family that a request needs; empty if the pool lacks one.
+
+        Args:
+            asked: the families that the request asks for.
+            all_families: whether a family that is only preferred is needed, too.
+        """
         by_family = {space.layout.family: space for space in self._spaces}
         try:
             choice = familychoice.choose_cluster_families(asked, self._pool, tuple(by_family))
         except AllocatorError:
             return []  # the pool lacks a required family
         if all_families and asked.ipFamilyPolicy == PREFER_DUAL_STACK and len(choice.families) < 2:
-            return []
-        all_of_them = all_families or choice.second_required
-        families = choice.families if all_of_them else choice.families[:1]
+            return []  # the request prefers two families, and the pool has one
+        needs_all = all_families or choice.second_required
+        families = choice.families if needs_all else choice.families[:1]
         return [by_family[family] for family in families]
 
     def is_placed(self, allocation: IPAllocation) -> bool:
@@ -121,6 +129,8 @@ class PoolForecast:
 
     def describe_obstacle(self, count: int, position: int, asked: Networking) -> str:
         """Return why the pool cannot serve a request: a missing family or its free blocks.
+
+        Before that, promises that are void by now are dropped from the forecast.
 
         Args:
             count: how many addresses in a row of each family the request needs.
@@ -143,7 +153,8 @@ class PoolForecast:
     def _find_serving_spaces(self, count: int, asked: Networking) -> list[Space]:
         """Return the spaces that would serve a request; empty if it would wait.
 
-        A space in every preferred family precedes a space in the required families only.
+        The spaces of all preferred families come first. If one of them has no room, the required
+        families alone serve the request.
         """
         for all_families in (True, False):
             needed = self._list_needed_spaces(asked, all_families=all_families)
@@ -195,21 +206,22 @@ class PoolForecast:
             uid not in self._allocations_by_uid and uid not in self._promises_by_uid
             for uid in promises
         )
-        # A promise to a request of another kind, which no event of an allocation updates.
+        # No event of an IPAllocation updates the placement of a request of another kind.
         has_changed_of_other_kind = any(
             promise.kind != KIND and promises.get(uid) != promise
             for uid, promise in self._promises_by_uid.items()
         )
         self._promises_by_uid = promises
-        # Both are rare, so the forecast is computed again instead of updated.
+        # Both cases are rare, so the forecast is computed again instead of updated.
         self.stale = self.stale or has_new_unseen or has_changed_of_other_kind
         self._settle(newly_promised)
 
     def _settle(self, changed: list[IPAllocation]) -> None:
         """Update the forecast for changed allocations.
 
-        A *certain* range is held or promised. All expected ranges are freed before any certain
-        range is taken: a certain range of one allocation may have been expected for another.
+        A *certain* range is held or promised; other expected ranges are placements. All outdated
+        ranges are freed before any certain range is taken, because the certain range of one
+        allocation may have been the placement of another.
         """
         certain_ranges = {a.metadata.uid: self._list_certain_ranges(a) for a in changed}
         outdated = [
@@ -246,8 +258,8 @@ class PoolForecast:
     def _place_queue(self) -> None:
         """Place the requests that have no place yet, oldest first.
 
-        If a request does not fit, later requests that ask for the same are left out: they do not
-        fit either.
+        If a request does not fit, later requests for the same number and families are skipped:
+        they do not fit either.
         """
         turns = Turns(self._queue)
         placed: list[str] = []
@@ -296,6 +308,7 @@ class PoolForecast:
         return tuple(ranges_of([promise])) if is_open else ()
 
     def _is_waiting(self, allocation: IPAllocation) -> bool:
+        """Return whether an allocation waits for a range."""
         return bool(self._list_waiting([allocation]))
 
     def _list_waiting(self, allocations: Iterable[IPAllocation]) -> list[IPAllocation]:
@@ -306,7 +319,7 @@ class PoolForecast:
         )
 
     def _take_promised_to_unseen(self, position: int) -> None:
-        """Expect the ranges that are promised to requests which the cache does not show.
+        """Count the ranges of unseen promises as expected, apart from void promises.
 
         Otherwise another request would be placed on a promised range.
         """
@@ -315,7 +328,11 @@ class PoolForecast:
                 self._expected_ranges[uid] = tuple(ranges_of([promise]))
 
     def _free_promised_to_unseen(self, position: int) -> None:
-        """Free the ranges of unseen promises that are void now, as the cache has read further."""
+        """Free the ranges of unseen promises that became void since, as the cache has read on.
+
+        Args:
+            position: the resourceVersion up to which the cache has read the allocations.
+        """
         for uid, promise in self._promises_by_uid.items():
             is_unseen = uid in self._expected_ranges and uid not in self._allocations_by_uid
             if is_unseen and _is_void_unseen(promise, position):
@@ -462,15 +479,15 @@ class PoolChoice:
             self._update(key, lambda forecast: forecast.forget(name))
 
     def will_serve(self, allocation: IPAllocation) -> bool:
-        """Return whether the pool of an allocation is about to serve it."""
+        """Return whether the pool of an allocation is expected to serve it, by its forecast."""
         pool = self._pools.get(allocation.pool_key)
         forecast = self._find_forecast(pool) if pool and not pool.metadata.terminating else None
         return forecast is not None and forecast.is_placed(allocation)
 
     def may_serve(self, pool: Key) -> bool:
-        """Return whether a request for a pool may be served some time, so that it should stay.
+        """Return whether the pool of a request may serve it some time, so that it should stay.
 
-        Not if the pool is gone or being deleted.
+        False if the pool is gone or being deleted.
         """
         if pool in self._pools.unreadable:
             return True  # a person corrects the pool, and its requests keep their turns
@@ -480,7 +497,8 @@ class PoolChoice:
     def _list_candidates(self, provider: ProviderConfig) -> Iterator[NetworkPool]:
         """Yield a provider's pools that may be chosen, in order of preference.
 
-        These exist, are not being deleted, and are in an allowed namespace.
+        These pools exist, are not being deleted, and are in an allowed namespace. The first
+        unreadable pool ends the list.
         """
         namespace = provider.metadata.namespace
         for name in provider.spec.networking.pools_in_order():
@@ -492,10 +510,11 @@ class PoolChoice:
             yield pool
 
     def _refused_namespace(self, pool: NetworkPool) -> str:
+        """Return why the namespace of a pool is not allowed; empty if it is."""
         return describe_refused_namespace(pool.metadata.namespace, self._namespaces)
 
     def _find_forecast(self, pool: NetworkPool) -> PoolForecast | None:
-        """Return the forecast of a pool; None if its spec is invalid."""
+        """Return the forecast of a pool, computed now if stale; None if the spec is invalid."""
         key = pool.metadata.key
         forecast = self._forecasts.get(key)
         if forecast is not None and not forecast.stale:
@@ -516,6 +535,7 @@ class PoolChoice:
     def _note_allocation_change(self, change: Change[IPAllocation]) -> None:
         """Update the forecasts of the pools that an allocation names or named."""
         old, new = change.old, change.new
+        # A recreated allocation, or one for another pool, leaves the forecast of its old pool.
         if old is not None and (new is None or not _is_same_request(old, new)):
             self._update(old.pool_key, lambda forecast: forecast.note_deleted(old))
         if new is not None:
@@ -537,4 +557,5 @@ class PoolChoice:
 
 
 def _is_same_request(old: IPAllocation, new: IPAllocation) -> bool:
+    """Return whether two versions are of one allocation, for one pool."""
     return old.metadata.uid == new.metadata.uid and old.pool_key == new.pool_key

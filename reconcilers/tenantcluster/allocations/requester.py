@@ -275,7 +275,10 @@ class Requester:
         return frozenset(deleted_uids)
 
     def is_stuck(self, request: IPAllocation) -> bool:
-        """Return whether a request has failed, or its pool is gone or being deleted."""
+        """Return whether a request has failed, or its pool is gone or being deleted.
+
+        False for an allocation that holds a range: it is no request.
+        """
         if not statusranges.waits_for_range(request):
             return False
         return request.status.phase == FAILED or not self._choice.may_serve(request.pool_key)
@@ -285,8 +288,8 @@ class Requester:
     ) -> list[AllocationState]:
         """Create the allocations of a group if all have room; return their states.
 
-        Their addresses are kept from other choices until all are created: the answer to a create
-        enters the cache, from which pools are chosen.
+        Until all are created, their addresses are kept from other choices of pools. After that
+        the cache shows the allocations, and each choice counts them.
         """
         with ExitStack() as reserved:
             planned = self._planner.plan_group(tenant, provider, group=group, reserved=reserved)
@@ -323,7 +326,7 @@ class Requester:
         next. Nothing is requested if the deleted allocation holds no range.
 
         Raises:
-            Conflict: it was asked for, and the cache does not show that yet.
+            Conflict: the successor exists, and the cache does not show it yet.
             ControllerError: the create failed.
         """
         span = statusranges.find_held_range(deleted)

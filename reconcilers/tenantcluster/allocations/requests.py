@@ -48,6 +48,7 @@ def compute_node_count(pool: NetworkPool, network: ProviderNetwork) -> int:
 
 
 def _clamp(count: int, limit: int | None) -> int:
+    """Return `count`, but at most `limit`; None means no limit."""
     return count if limit is None else min(count, limit)
 
 
@@ -69,13 +70,13 @@ class RequiredAllocation:
 
 @dataclass(frozen=True, slots=True)
 class AllocationState:
-    """What became of one of the allocations that a tenant should have.
+    """How far an allocation that a tenant should have is served.
 
     Args:
         kind: nodes or loadbalancer.
         allocation: the allocation, once it exists.
-        refusal: why no pool serves it; None if a pool does, or if it waits for another request of
-            its group.
+        refusal: why no pool serves it; None if a pool serves it, or if it only waits for another
+            request of its group.
         count: how many addresses in a row it needs if there is no allocation. If pools need
             different numbers, the smallest one.
     """
@@ -134,6 +135,7 @@ class NewAllocation:
 def _make_allocation(
     tenant: TenantCluster, name: str, pool: NetworkPool, kind: str, count: int, role: str
 ) -> NewAllocation:
+    """Return an allocation of `count` addresses that is to be created in `pool`."""
     body = membership.build_request(
         tenant, kind, name=name, pool=pool.metadata.name, size=count, role_name=role
     )
@@ -326,7 +328,8 @@ class RequestPlanner:
         }
         pins = [{"startAddress": span.start_text, "endAddress": span.end_text} for span in spans]
         body["spec"] |= {"pinnedRange": pins[0]} if len(pins) == 1 else {"pinnedRanges": pins}
-        # The families of the deleted allocation, not of the tenant's spec, which may have changed.
+        # ipFamilyPolicy and ipFamilies of the deleted allocation replace those of the tenant's
+        # spec, which may have changed since.
         other_fields = {
             name: value for name, value in body["spec"].items() if not name.startswith("ipF")
         }

@@ -42,7 +42,7 @@ def list_unreadable_members(
     index, value = TENANT_INDEX, str(tenant)
     # By the reference, where it can be read.
     keys = set(unreadable.by_index(index, value))
-    # The index has no place for an allocation whose reference cannot be read.
+    # An allocation whose reference cannot be read is not in the index: look at each of them.
     keys.update(
         key
         for key in unreadable.list_unplaced(index)
@@ -110,8 +110,8 @@ class UnreadableOwners:
     def list_to_reconcile(self, allocation: Key) -> list[Key]:
         """Return the TenantClusters of an allocation that is unreadable, or was until now.
 
-        These are its owner at the last call and its owner now; each once. The list is empty if the
-        owner is not known; then a later pass of the cluster notices the change.
+        These are its owner at the last call and its owner now, and once if they are the same. The
+        list is empty if no owner is known. Then a later pass of the cluster notices the change.
         """
         owner = self._find_owner(allocation)
         last_owner = self._last_owners.pop(allocation, None)
@@ -122,7 +122,8 @@ class UnreadableOwners:
     def _find_owner(self, allocation: Key) -> Key | None:
         """Return the TenantCluster of an unreadable allocation; None if it is not known.
 
-        The order is that of the module docstring. The name is not used: it fits several clusters.
+        Reference, last readable version and labels are tried in the order of the module docstring.
+        The name is not used: it may fit several clusters.
         """
         failure = self._allocations.unreadable.get(allocation)
         if failure is None:
@@ -148,7 +149,10 @@ def _may_be_without_reference(allocations: Cache[IPAllocation], key: Key, tenant
 
 
 def _may_be_of(key: Key, failure: str, tenant: Key) -> bool:
-    """Return whether an allocation is the tenant's by its reference, else its labels or name."""
+    """Return whether an unreadable allocation may be the tenant's.
+
+    Its reference decides; without a readable reference the labels; without these its name.
+    """
     reference = _read_reference(failure)
     if reference is not None:
         return reference.key == tenant

@@ -18,8 +18,9 @@ The rules that the rest relies on:
 - Only ranges that growth added are released. *Disuse* is the time without a Service that uses a
   range. It is noted on the allocation, so a restart neither resets nor hastens it. A range that is
   not in the tenant's pool is neither in use nor out of use.
-- A growth range may be released that no Service used while others waited. More of the same would
-  not serve those Services either, so they are remembered on the TenantCluster (`UnservedGrowth`).
+- A growth range may be released because no Service used it, while Services waited all the time.
+  More such ranges would not serve these Services either. So they are remembered on the
+  TenantCluster (`UnservedGrowth`), which does not grow for them again.
 - A range cannot be divided or enlarged. A larger fixed size adds one range of the difference. A
   smaller one releases the youngest added ranges that no Service uses and whose removal leaves at
   least the size. The first range stays while the cluster lives, and so does a pinned range.
@@ -141,10 +142,10 @@ class UnservedGrowth:
     """The Services that growth did not help, so that the tenant does not grow for them again.
 
     Without this memory, a Service that the load balancer never serves from our ranges would make
-    its tenant grow and shrink every ten minutes. A Service is forgotten when it changes what it
-    asks for. All of them are forgotten when more addresses are in use than at the time of writing,
-    because the load balancer hands out addresses again. `used` only rises, so that cannot happen
-    for ever.
+    its tenant grow and shrink every ten minutes. A Service is forgotten when it asks for something
+    else. All Services are forgotten when more addresses are in use than at the time of writing:
+    then the load balancer hands out addresses again. `used` only rises, so the tenant cannot
+    forget and grow without end.
 
     Args:
         used: how many addresses were in use when the memory was written.
@@ -253,11 +254,14 @@ class SizeFacts:
         return any(map(self.demand.count_used, part.spans))
 
     def have_waited(self, seconds: float, services: Iterable[Service]) -> list[Service]:
-        """Return the Services that have waited for at least so many seconds."""
+        """Return the Services that have waited for at least `seconds`."""
         return [service for service in services if self._seconds_waited(service) >= seconds]
 
     def list_remaining_waits(self, seconds: float, services: Iterable[Service]) -> list[float]:
-        """Return the seconds until each Service has waited for `seconds`; skip those that have."""
+        """Return in how many seconds each Service will have waited for `seconds`.
+
+        Services that have already waited so long are left out.
+        """
         waited_seconds = map(self._seconds_waited, services)
         return [seconds - waited for waited in waited_seconds if waited < seconds]
 
@@ -277,6 +281,7 @@ class SizeFacts:
         ]
 
     def _seconds_waited(self, service: Service) -> float:
+        """Return for how many seconds a Service without an address has waited."""
         return self.waited[service.metadata.uid]
 
 
@@ -458,7 +463,7 @@ def decide_size(facts: SizeFacts) -> SizeChange:
     """
     after = facts.settings.growth_after
     unservable = (unmet.service for unmet in facts.demand.unservable)
-    # status.network counts a Service by then, also one that growth did not help.
+    # After this time status.network counts a Service, even if growth cannot help it.
     due_in = tuple(facts.list_remaining_waits(after, chain(facts.demand.waiting, unservable)))
     if facts.is_elastic:
         growth = decide_growth(facts)
@@ -498,7 +503,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
     flight, within the quota. *In flight* are growth allocations that no Service uses yet.
     """
     used_number = len(facts.demand.used)
-    # Services that growth may help. `unserved` has the others.
+    # The Services that growth may help; it is known not to help those in `facts.unserved`.
     waiting = [
         service
         for service in facts.demand.waiting
@@ -517,6 +522,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
     if obstacle is not None:
         # If the load balancer has not confirmed the ranges, Services may yet need marked ones.
         withdraw = marked if facts.unconfirmed else ()
+        # Growth is under way, so Services wait for the requests that hold no range yet.
         are_needed = obstacle.reason == GROWING
         return replace(
             no_growth, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
@@ -545,12 +551,12 @@ def decide_growth(facts: SizeFacts) -> Growth:
 def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionFinding | None:
     """Return condition DemandMet if more addresses would not be handed out either; else None.
 
-    In this order:
+    The first case that applies decides:
 
-    1. The load balancer is not known to have the tenant's ranges.
-    2. None, if free addresses do not suffice for a Service, or the load balancer is absent.
-    3. Free addresses are there only for a moment: they are growth, and the wait goes on.
-    4. The load balancer could hand out free addresses, and does not.
+    1. The load balancer is not known to have the tenant's ranges: an obstacle.
+    2. Free addresses do not suffice for a Service, or the load balancer is absent: None.
+    3. An elastic tenant has had free addresses only for a moment: growth is under way.
+    4. Otherwise the load balancer could hand out free addresses, and does not: an obstacle.
 
     Args:
         facts: what is known of the tenant.
@@ -613,7 +619,8 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
 def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
     """Return since when a growth allocation is out of use, and when it may be released.
 
-    It may be released after `shrink_after` seconds without use, and not before it is that old.
+    It may be released after `shrink_after` seconds without use, and never before the allocation
+    itself is that old.
     """
     now, settings = facts.now, facts.settings
     settling = min(settings.growth_after, settings.shrink_after)
@@ -623,6 +630,7 @@ def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
     age = (now - created).total_seconds()
     since = _parse_disuse(part.allocation, now)
     if since is None:
+        # A request has no range that could be in the pool, so its age counts instead.
         offered = part.in_pool if part.spans else age
         if offered is None or offered < settling:
             # The range is not in the tenant's pool, or only for a moment: the load balancer is
@@ -651,8 +659,8 @@ def _parse_disuse(allocation: IPAllocation, now: datetime) -> datetime | None:
 def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
     """Return the changes that bring a static tenant to its size.
 
-    To shrink, requests without a range are withdrawn before ranges are released, and the youngest
-    of each comes first. If a withdrawn request was larger than the surplus, a later pass adds the
+    To shrink, requests without a range are withdrawn first, then ranges are released; of each the
+    youngest first. If a withdrawn request was larger than the surplus, a later pass requests the
     difference again.
     """
     size, staying = target.addresses, facts.staying
@@ -930,7 +938,7 @@ def _describe_static_demand(
     due = facts.waiting_long
     if not due:
         return _describe_demand_without_growth(0, facts.unservable)
-    # Without the ranges that this change has marked: they leave the tenant.
+    # The ranges that this change has marked are leaving the tenant, so they do not count.
     marked_uids = {mark.allocation.metadata.uid for mark in change.mark}
     remaining_facts = replace(
         facts, ranges=tuple(part for part in facts.ranges if part.uid not in marked_uids)
@@ -1043,6 +1051,6 @@ def _find_refused_growth(
     """
     if finding.reason not in {POOL_EXHAUSTED, QUOTA_EXCEEDED} or not addresses:
         return None
-    # More room in a pool does not lift a quota.
+    # If the quota refuses, no pool is named: more room in a pool would not help.
     pools = facts.pools if finding.reason == POOL_EXHAUSTED else ()
     return RefusedGrowth(finding, addresses, pools)

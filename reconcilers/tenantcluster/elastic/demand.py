@@ -94,6 +94,7 @@ class Demand:
     _shown_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        """Sort the addresses once, for the binary searches of the counting methods."""
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
         object.__setattr__(self, "_shown_counter", AddressCounter(self.shown_addresses))
 
@@ -104,7 +105,7 @@ class Demand:
     def count_unassigned(self, spans: Iterable[AddressRange]) -> dict[int, int]:
         """Return how many addresses of some ranges no Service has, by family: 4 and 6.
 
-        None if the demand is cut.
+        Both numbers are 0 if the demand is cut, because then every address counts as in use.
         """
         free = {4: 0, 6: 0}
         for span in spans:
@@ -128,7 +129,7 @@ class Demand:
         return names.short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
 
     def exhausts(self, spans: Iterable[AddressRange]) -> bool:
-        """Return whether all addresses of one family are in use; True without any addresses."""
+        """Return whether all addresses of at least one family are in use; True without any."""
         all_spans = list(spans)
         is_full = dict.fromkeys({span.family for span in all_spans}, True)
         for span in all_spans:
@@ -360,7 +361,7 @@ def could_be_served(service: Service, free: Mapping[int, int]) -> bool:
 
 
 def _list_family_names(service: Service) -> tuple[str, ...]:
-    """Return a Service's families; IPv4 for a Service from before dual stack, which has none."""
+    """Return the names of a Service's families; IPv4 for an old Service that names none."""
     return service.spec.ipFamilies or ("IPv4",)
 
 
@@ -389,7 +390,11 @@ class WaitingTimes:
 
 
 def _find_begin(service: Service, last_update: datetime | None, now: datetime) -> datetime:
-    """Return since when a Service waits that did not wait at the last update."""
+    """Return the begin of a Service's wait, which began after the last update.
+
+    Args:
+        last_update: the time of the last update; None if this is the first.
+    """
     created = service.metadata.creationTimestamp
     if created is None or created > now:
         return now  # the tenant's clock is ahead of ours

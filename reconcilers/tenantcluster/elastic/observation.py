@@ -85,8 +85,9 @@ def note_projected(
         memory.in_place_since = None
         if is_unread:
             memory.in_pool_since = {}
-        # Another replica's write, or a tenant that does not answer, is no refusal: the tenant may
-        # have its ranges all the time. Otherwise each silence would lead to growth without effect.
+        # A write of another replica, or a tenant that does not answer, is no refusal: the tenant
+        # may have its ranges all the time. If it counted as one, the tenant would grow in vain
+        # after each silence.
         if not is_behind(projected) and projected.reason not in _UNANSWERED:
             memory.is_refused = True
         return False
@@ -145,7 +146,7 @@ class SizeObserver:
         # Until the tenant is Ready, its first range is requested in the asked size anyway.
         if not _is_elastic(provider) and asked_size is not None and tenant.is_ready:
             target = TargetSize(compute_load_balancer_count(tenant, network), asked_size)
-        # The condition, not this process's memory, because all replicas see it.
+        # Read from the condition, not from this process's memory, because all replicas see it.
         condition = find(tenant.status.conditions, LOAD_BALANCER_READY)
         is_absent = condition is not None and condition.reason in kind.absent_reasons
         if condition is None:
@@ -221,4 +222,5 @@ class SizeObserver:
 
 
 def _is_elastic(provider: ProviderConfig) -> bool:
+    """Return whether tenants of a provider grow and shrink with their Services."""
     return provider.spec.networking.sizing.allocationMode == ELASTIC

@@ -1,9 +1,10 @@
 """Whether the cluster that a TenantCluster's kubeconfig leads to is its own.
 
-The management cluster is nobody's tenant. If several TenantClusters are *rivals*, that is, lead to
-the same cluster, one of them goes first, and the others wait:
+The management cluster is nobody's tenant. TenantClusters are *rivals* if they lead to the same
+cluster. One rival *goes first*: it alone is served there, and the others wait. An *offer* is a
+pool of a load balancer there. The rival that goes first is the first of these:
 
-1. the rival that the offer of addresses there was made for, or whose addresses it has
+1. a rival that an offer there was made for, or that holds addresses of an offer
 2. the oldest rival, then the first by namespace and name
 """
 
@@ -56,13 +57,14 @@ class TenantIdentities(TenantGuard):
 
     @override
     async def read_management_identity(self) -> str:
+        """Return the identity of the management cluster; empty if it is not known."""
         return await self._management.read()
 
     @override
     async def admit(self, tenant: TenantCluster, identity: str, client: Client) -> None:
         """Raise TenantUnavailable if the cluster of this identity is not the tenant's own."""
         if not identity:
-            return  # unknown, which condition TenantIdentified reports: nothing can be compared
+            return  # it is unknown, so nothing can be compared; condition TenantIdentified says so
         if identity == await self.read_management_identity():
             raise TenantUnavailable(
                 IS_MANAGEMENT,

@@ -98,7 +98,10 @@ class PoolOwnership:
             raise BalancerBlocked(SHARED, shared_message(owner))
 
     async def _is_gone(self, owner: Key) -> bool:
-        """Return whether a cluster is gone by a live read, and has no allocations left."""
+        """Return whether a cluster is gone by a live read, and has no allocations left.
+
+        Without allocations, no tenant uses its ranges any more.
+        """
         if self._allocations.by_index(TENANT_INDEX, str(owner)):
             return False  # the tenant still uses their ranges
         if list_unreadable_members(self._allocations, owner):
@@ -106,7 +109,8 @@ class PoolOwnership:
         try:
             await self._client.get(TENANT_CLUSTER, owner)
         except NotFound as missing:
-            return missing.reason == "NotFound"  # not if the path is not served
+            # A 404 with another reason says that the kind is not served.
+            return missing.reason == "NotFound"
         return False
 
     def _require_unambiguous(self, key: Key, offer: Offer) -> None:

@@ -1,8 +1,11 @@
 """What the release check remembers of the ranges of one TenantCluster, and of its Secret.
 
-The check runs in the replica that has the shard of the pool, so its memory is kept apart from that
-of the pass over the cluster. It is lost with the process. Then each wait starts again: it is too
-long, but never too short.
+The check runs in the replica that has the shard of the pool, so its memory is kept apart from the
+memory of the pass over the cluster. This memory is lost with the process. Then each wait starts
+again: it is too long, but never too short.
+
+The *record* of a creation is an annotation on an IPAllocation: an object is about to be created in
+the tenant for its release (release/creationnote.py).
 """
 
 from collections.abc import Iterable
@@ -51,10 +54,11 @@ class BoundedWait:
     _checked_at: float = 0.0
 
     def has_elapsed(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
-        """Return whether so many seconds have passed since the state was first seen.
+        """Return whether the wait for a state is over; start the wait if the state is new.
 
         Args:
-            state: what is waited for; another state than at the last call restarts the wait.
+            state: the mark and the version of the offers. Another state than at the last call
+                restarts the wait.
             seconds: how long the wait is.
             now: monotonic seconds.
         """
@@ -76,7 +80,10 @@ class SeenCreations:
     """When each record was first seen and last seen, in monotonic seconds, by the record."""
 
     def may_arrive(self, allocation: IPAllocation, now: float) -> bool:
-        """Return whether the creation that is recorded on the allocation may still be under way.
+        """Return whether a creation that is recorded on the allocation may still be under way.
+
+        That is so for UNRESOLVED_SECONDS after this process first saw the record; this call notes
+        that it has seen it. False if the allocation has no record.
 
         Args:
             now: monotonic seconds.
@@ -99,8 +106,8 @@ class SeenCreations:
 class EarlierWaits:
     """The Services that waited for an address at the first check of a marked allocation.
 
-    It is lost with the process. Then the next check counts as the first one. A Service that lost
-    its address before that check is not found by `find_newcomers`, and waits for growth.
+    This memory is lost with the process. Then the next check counts as the first one, and
+    `find_newcomers` misses a Service that lost its address before. Growth serves that Service.
     """
 
     _mark: str | None = None
@@ -108,6 +115,9 @@ class EarlierWaits:
 
     def find_newcomers(self, mark: str, services: Iterable[Service]) -> list[Service]:
         """Return the waiting Services that did not wait at the first check of this mark.
+
+        At the first check of a mark, remember the Services that wait. If there are more than
+        MOST_SERVICES, none is remembered, and the result is empty for this mark.
 
         Args:
             mark: the value of the annotation that marks the allocation.
@@ -161,6 +171,8 @@ class GateMemory:
 
     def of_allocation(self, uid: str, now: float) -> AllocationMemory:
         """Return the memory of an allocation; create it at the first check.
+
+        Memories that were not used for FORGET_SECONDS are dropped.
 
         Args:
             uid: of the allocation.

@@ -78,9 +78,11 @@ class TenantRecords(TenantAccesses):
         self._records: dict[Key, dict[str, TenantRecord]] = {}
 
     def __len__(self) -> int:
+        """Return the number of records of all clusters."""
         return sum(map(len, self._records.values()))
 
     def __iter__(self) -> Iterator[TenantRecord]:
+        """Iterate over the records of all clusters."""
         for records in self._records.values():
             yield from records.values()
 
@@ -126,12 +128,15 @@ class TenantRecords(TenantAccesses):
 
     @override
     def access_to(self, tenant: TenantCluster) -> TenantAccess:
+        """Return the access to a cluster's tenant; create it, with a record, at the first use."""
         return self.of(tenant).access
 
     @override
     def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
+        """Return the name and the access of each cluster with a record."""
         return [(record.key, record.access) for record in self]
 
     @override
     def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
+        """Return the accesses of all clusters of one name: the present one and vanished ones."""
         return [record.access for record in self.of_name(key)]

@@ -3,7 +3,8 @@
 An allocation is *marked* when its release begins: by its deletion, or by an annotation. The *mark*
 is the resourceVersion of that write. An answer is `Released`, or `InUse` with the reason to wait.
 
-The *grace* is the longest time that the tenant of a deleted cluster can hold up a release.
+The *grace* is the longest time that the tenant of a deleted cluster can hold up a release. A
+cluster *vanished* if it is gone while allocations of it exist (teardown.py).
 """
 
 from collections.abc import Sequence
@@ -110,7 +111,11 @@ class TenantReleaseCheck(ReleaseCheck):
 
     @override
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
-        """Return whether the allocation's ranges are released; a release is confirmed live."""
+        """Return whether the allocation's ranges are released.
+
+        Before load-balancer ranges count as released, their TenantCluster is read live once more.
+        If it has changed since it was judged, the ranges are in use.
+        """
         if allocation.spec.type == names.TYPE_NODES:
             return await self._check_nodes(allocation)
         present = await self._find_owner(allocation)
@@ -198,7 +203,7 @@ class TenantReleaseCheck(ReleaseCheck):
         )
         if successor_key is None:
             return False
-        # After the cheap check, because it goes through all allocations of the pool.
+        # Checked second, because this looks at all allocations of the pool.
         if not self._is_servable(deleted):
             return False
         try:
@@ -211,7 +216,8 @@ class TenantReleaseCheck(ReleaseCheck):
         pool, spans = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
         if pool is None or pool.metadata.terminating or not spans:
             return False
-        # A pool hands out nothing while it is unreadable, or an allocation that may be of it is.
+        # A pool hands out nothing while it is unreadable, or while an allocation that may belong
+        # to it is unreadable.
         if deleted.pool_key in self._pools.unreadable:
             return False
         if unreadable_near(self._allocations.unreadable, deleted.pool_key):
@@ -244,8 +250,8 @@ class TenantReleaseCheck(ReleaseCheck):
             return Released("its TenantCluster is gone")
         if names.ANNOTATION_RELEASE_ANYWAY in vanished.metadata.annotations:
             return _make_released_anyway()
-        # A later cluster of that name has the kubeconfig of the tenant that now may have the
-        # range.
+        # If a later cluster has that name, its kubeconfig leads to the tenant that may have the
+        # range now.
         return await self._check_until_grace(present or vanished, allocation, mark)
 
     async def _find_owner(self, allocation: IPAllocation) -> TenantCluster | None:
@@ -324,9 +330,10 @@ class TenantReleaseCheck(ReleaseCheck):
                 await self._client.get(NAMESPACE, Key("", tenant.status.tenantNamespace))
             await self._tenants.read_kubeconfig(tenant)
         except NotFound as missing:
-            return missing.reason == "NotFound"  # not if the path is not served
+            # A 404 with another reason says that the kind is not served.
+            return missing.reason == "NotFound"
         except TenantUnavailable as error:
-            return error.absent  # not if the Secret is there and unusable
+            return error.absent  # False if the Secret exists and is unusable
         return False
 
     async def _check_tenant(
@@ -334,8 +341,11 @@ class TenantReleaseCheck(ReleaseCheck):
     ) -> Released | InUse:
         """Return whether live reads of the tenant show that the ranges are released.
 
-        A failure of the tenant is an InUse with the reason; a failure of the management cluster is
-        raised.
+        A failure of the tenant becomes an InUse with the reason. Without a range, or if nothing
+        was ever projected, the tenant does not have to answer.
+
+        Raises:
+            ControllerError: the management cluster did not answer.
         """
         ranges = statusranges.list_held_ranges(allocation)
         if not ranges:
@@ -384,7 +394,9 @@ class TenantReleaseCheck(ReleaseCheck):
         *,
         guarded: bool = True,
     ) -> Released | InUse:
-        """Inspect the cluster that the kubeconfig leads to, unless another cluster has the range.
+        """Inspect the cluster that the kubeconfig leads to.
+
+        If another cluster may have the range, because the kubeconfig has moved, return InUse.
 
         Args:
             guarded: whether the guard has to admit the cluster, as for writes.
@@ -400,9 +412,9 @@ class TenantReleaseCheck(ReleaseCheck):
     def _find_balancer(self, tenant: TenantCluster, allocation: IPAllocation) -> LoadBalancerKind:
         """Return the load balancer that may have the range of an allocation.
 
-        The allocation notes it. But if the cluster names a load balancer that this release does
-        not know, that one is returned: it never proves a release, because nothing is known of such
-        a tenant.
+        It is the load balancer that the allocation notes. An exception is a cluster whose spec
+        names a load balancer that this release does not know. Then that unknown one is returned.
+        It never proves a release, so the range stays.
         """
         chosen = tenant.load_balancer_provider
         provider = allocation.load_balancer if self._kinds.is_known(chosen) else chosen
@@ -515,7 +527,10 @@ class TenantReleaseCheck(ReleaseCheck):
     def _judge(
         self, answer: WithdrawalAnswer, kind: LoadBalancerKind, mark: int, wait: BoundedWait
     ) -> Released | InUse:
-        """Judge by an answer of the balancer whether the range is released.
+        """Return whether the range is released, by the answer of the balancer.
+
+        Proven releases the range, and NotYet does not. Unprovable releases it after the bounded
+        wait of `kind`; NotYet ends such a wait.
 
         Args:
             answer: the balancer's answer.
@@ -525,7 +540,7 @@ class TenantReleaseCheck(ReleaseCheck):
         if isinstance(answer, Proven):
             return Released(answer.how)
         if isinstance(answer, NotYet):
-            # The balancer may hand out the range again, so an earlier wait shows nothing.
+            # The balancer may hand out the range after all, so the time waited so far is void.
             wait.clear()
             return InUse(answer.why, by_service=answer.is_used)
         seconds, now = kind.wait, self._clock.monotonic()

@@ -1,11 +1,13 @@
 """Records in the management cluster that an object is about to be created in a tenant.
 
-An adapter may need an object of its own in a tenant, to prove that a range is out. A process may
-die between creating it and checking that the IPAllocation, the *holder* of the range, still
-exists. If the cluster is torn down in between, nothing in the management cluster leads to the new
-object. So the creation is recorded on the IPAllocation before, at exactly the version that a live
-read showed, and the record is removed after that check. An IPAllocation with a record is not
-released, so its TenantCluster stays, and its teardown deletes the object.
+An adapter may need an object of its own in a tenant, to prove that a range is out. After the
+creation it checks that the IPAllocation, the *holder* of the range, still exists. A process may
+die between the creation and the check. If the cluster is torn down in that time, nothing in the
+management cluster leads to the new object.
+
+So the creation is *recorded* beforehand, by an annotation on the IPAllocation, at exactly the
+version that a live read showed. The record is removed after the check. An IPAllocation with a
+record is not released, so its TenantCluster stays, and its teardown deletes the object.
 
 The record of a process that died stays. It counts until no request of that process can arrive any
 more.
@@ -54,6 +56,7 @@ class AllocationCreationNote(CreationNote):
     @property
     @override
     def is_pending(self) -> bool:
+        """Whether the allocation already had a record, whose creation may still be under way."""
         return self._is_pending
 
     @override
@@ -62,8 +65,8 @@ class AllocationCreationNote(CreationNote):
 
         Returns:
             Whether the object may be created. False if the IPAllocation is gone or released, was
-            written meanwhile, could not be read, or has a record of another process that still
-            counts.
+            written meanwhile, or has a record of another process that still counts. False also if
+            a request to the management cluster failed.
         """
         try:
             live = await self._find_holder()
@@ -86,8 +89,8 @@ class AllocationCreationNote(CreationNote):
         """Remove the record.
 
         Returns:
-            Whether the object may stay. False if the IPAllocation is gone or released, or could
-            not be read.
+            Whether the object may stay. False if the IPAllocation is gone or released, or if a
+            request to the management cluster failed.
         """
         try:
             for _ in range(_ATTEMPTS):
@@ -103,7 +106,8 @@ class AllocationCreationNote(CreationNote):
         except ControllerError as error:
             _log.info("cannot remove the record of a creation in the tenant", error=str(error))
             return False
-        # Others wrote the IPAllocation each time. It exists, and the record that stays keeps it.
+        # Others wrote the IPAllocation at each attempt. It exists, and is not released while it
+        # has the record, so the object may stay.
         return True
 
     async def _remove_record(self, live: IPAllocation) -> bool:
@@ -127,4 +131,5 @@ class AllocationCreationNote(CreationNote):
         return live
 
     async def _write(self, live: IPAllocation, value: str | None) -> None:
+        """Write the record at the version of `live`; remove it if `value` is None."""
         await annotate(self._client, live, {names.ANNOTATION_MARKER_CREATION: value})

@@ -40,20 +40,22 @@ async def find_service_in_need(
     offers: Iterable[Offer],
     view_service: ServiceViewer,
 ) -> Service | None:
-    """Return a Service that may have lost an address of a marked range; None if none has.
+    """Return a Service that may have lost an address of a marked range; None if there is none.
+
+    The Services that wait at the first check of a mark are noted in `earlier`.
 
     Args:
         services: all Services of the tenant.
         spans: the ranges of the marked allocation.
         mark: the value of the annotation that marks it.
-        earlier: the Services that waited at the first check of this mark.
+        earlier: the memory of the Services that waited at the first check of this mark.
         offers: the addresses that the tenant's load balancer may hand out.
         view_service: returns a Service as the load balancer sees it.
     """
     waiting: list[Service] = []
     addresses: list[AddressRange] = []
     turns = ReadingTurns()
-    # All Services first: only the addresses of all of them show what is free elsewhere.
+    # All Services are read first: only all their addresses show which others are free.
     for service in services:
         addresses += await read_addresses(service, turns)
         if is_without_address(service):

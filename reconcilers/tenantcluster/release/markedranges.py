@@ -73,6 +73,7 @@ class MarkedReleaser:
         return number_left
 
     def _list_marked(self, tenant: TenantCluster) -> list[IPAllocation]:
+        """Return the allocations of a cluster that shrink has marked."""
         return [
             allocation for allocation in members(self._allocations, tenant) if allocation.is_marked
         ]
@@ -103,6 +104,7 @@ class MarkedReleaser:
         await annotate(self._client, allocation, marks)
 
     async def _delete(self, allocation: IPAllocation, why: str) -> None:
+        """Delete a marked allocation at the version that was checked, and count it as shrunk."""
         _log.info(
             "elastic IPAM: deleting the unused allocation", **release_fields(allocation, why)
         )

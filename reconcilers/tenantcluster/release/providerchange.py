@@ -75,9 +75,9 @@ class ProviderChange:
         self._clock = clock
 
     def is_due(self, tenant: TenantCluster) -> bool:
-        """Return whether a range of a cluster is, or is leaving, in another load balancer.
+        """Return whether a cluster has a range in another load balancer than its spec names.
 
-        That is another one than its spec names.
+        True, too, while a range is marked as leaving a load balancer.
         """
         if not self._kinds.is_known(tenant.load_balancer_provider):
             return False  # nothing could be projected to the new one, so the ranges stay
@@ -126,7 +126,8 @@ class ProviderChange:
         old_balancers = {allocation.load_balancer for allocation in moving}
         old_balancers.update(self._projector.list_other_balancers(tenant))
         if await self._is_untouched(tenant):
-            # Without the ranges that were marked just now: `moving` has their earlier version.
+            # Ranges that were marked just now are left out: `moving` has the version before the
+            # mark, and a note at that version would conflict.
             marked = [allocation for allocation in moving if allocation.is_leaving]
             await self._note_provider(marked, chosen)
             why = f"{count_noun(len(moving), 'range')} will be written"
@@ -142,8 +143,9 @@ class ProviderChange:
     async def _is_untouched(self, tenant: TenantCluster) -> bool:
         """Return whether a live read shows that nothing was ever projected for a cluster.
 
-        The caller has marked the ranges as leaving before. A process that begins a projection
-        after this read confirms the ranges live even later, and leaves them out.
+        The caller has already marked the ranges as leaving. A process that begins a projection
+        after this read has to confirm the ranges live. It finds the marks, and leaves the ranges
+        out.
         """
         if tenant.projection_begun or tenant.is_ready:
             return False
@@ -178,7 +180,7 @@ class ProviderChange:
             if isinstance(answer, InUse):
                 waits.append(f"{title} may still have {allocation.metadata.name}: {answer.why}")
         if self._projector.count_ranges(tenant, provider) > len(leaving):
-            # Their release may need objects of this load balancer, so none is removed yet.
+            # The release of these ranges may need objects of this load balancer, so they stay.
             waits.append(f"{title} still has ranges that are being released")
         if not waits and not await self._projector.remove_other(tenant, provider):
             waits.append(f"pools of {title} are still being removed")
@@ -197,7 +199,7 @@ class ProviderChange:
         notes = {
             names.ANNOTATION_LOAD_BALANCER: None if is_default else provider,
             names.ANNOTATION_LEAVING_BALANCER: None,
-            # It was for the release from the old load balancer.
+            # The release note was for the release from the old load balancer.
             names.ANNOTATION_RELEASE_NOTE: None,
         }
         for allocation in allocations:

@@ -1,4 +1,6 @@
-"""Notes on an IPAllocation what its release has to know of Services that may be gone by then.
+"""Notes on an IPAllocation a fact about its Services that its release needs later.
+
+The Services may be gone by then.
 
 A load balancer may remember a Service that had an address, and act on that memory after the
 Service and the range are gone. Then the adapter sets `ServiceView.release_note`. The note is kept

@@ -73,13 +73,17 @@ class VanishedClusters:
         self._allocations = allocations
         self._records = records
         self._clock = clock
-        # When this process gave new clusters our finalizer, by uid. Not in the record: allocations
-        # may appear after the pass that sees the cluster gone.
+        # When this process gave new clusters our finalizer, by uid. The times are kept here, and
+        # not in the records of the clusters. A pass that finds a cluster gone and without
+        # allocations removes its record, and allocations may appear in the cache after that.
         self._new: dict[str, float] = {}
         clusters.subscribe(self._note_vanished)
 
     def note_new(self, tenant: TenantCluster) -> None:
-        """Note that a cluster without allocations was given our finalizer just now."""
+        """Note that a cluster without allocations was given our finalizer just now.
+
+        Notes that are older than OVERTAKEN_SECONDS are dropped.
+        """
         now = self._clock.monotonic()
         recent = {
             uid: added_at
@@ -100,7 +104,7 @@ class VanishedClusters:
     def list_leftovers(self, key: Key) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return the vanished clusters of a name, each with the allocations that it left.
 
-        The cluster whose allocation was written last comes last.
+        The clusters are in the order of the last write to their allocations; the latest is last.
         """
         present = self._clusters.get(key)
         by_uid: dict[str, list[IPAllocation]] = {}
@@ -119,7 +123,8 @@ class VanishedClusters:
     def is_needed(self, record: TenantRecord) -> bool:
         """Return whether an allocation exists that is, or may be, of the cluster of a record.
 
-        An allocation without a noted uid belongs to the present cluster, if there is one.
+        An allocation without a noted uid belongs to the present cluster, if there is one; else it
+        may be of any cluster of that name. An unreadable allocation may be, too.
         """
         key = record.key
         present = self._clusters.get(key)
@@ -235,7 +240,8 @@ class Teardown:
     async def remove_finalizer(self, tenant: TenantCluster, *, deleted_at: int) -> bool:
         """Remove our finalizer if no load-balancer allocation is left; return whether it did.
 
-        The caller has seen none in the cache. If the cache is behind, a LIST decides.
+        The caller has seen no such allocation in the cache. If the cache may be behind, a live
+        LIST decides.
 
         Args:
             deleted_at: the first resourceVersion that showed the deletion of the cluster.

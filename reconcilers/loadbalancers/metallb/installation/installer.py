@@ -161,6 +161,7 @@ class Installer(BalancerInstaller):
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
+        """Return the seconds until the next attempt; None if no attempt is to be repeated."""
         attempt = memory.get_or_create(InstallationMemory).attempt
         if attempt is None:
             return None
@@ -170,6 +171,13 @@ class Installer(BalancerInstaller):
     async def install(
         self, tenant: TenantCluster, memory: BalancerMemory, annotate: Annotate, *, missing: bool
     ) -> ConditionFinding | None:
+        """Install MetalLB if an attempt or a check is due; return the MetalLBInstalled condition.
+
+        Returns:
+            The condition of this attempt, or of the last one until the next is due. None to keep
+            the condition in the status: if there is no bundle, if no check is due, or if the
+            tenant did not answer.
+        """
         if not self._settings.metallb_bundle or tenant.observed_only:
             return None  # there is no bundle, or another controller installs MetalLB
         installation = memory.get_or_create(InstallationMemory)
@@ -178,6 +186,7 @@ class Installer(BalancerInstaller):
             # The tenant has changed: the back-off begins again.
             attempt = installation.attempt = None
         if missing:
+            # The objects of the bundle are not all there, so a check is due at once.
             installation.checked_at = None
         if attempt is not None and now < attempt.due:
             return attempt.finding
@@ -202,9 +211,13 @@ class Installer(BalancerInstaller):
     async def _install(
         self, tenant: TenantCluster, annotate: Annotate, *, missing: bool
     ) -> ConditionFinding | None:
-        """Apply the bundle to a tenant and note its digest; return the condition, None to keep it.
+        """Apply the bundle to a tenant, and then note its digest on the TenantCluster.
 
-        The digest is noted after the whole bundle was applied.
+        Args:
+            missing: whether the tenant is known not to serve MetalLB's kinds.
+
+        Returns:
+            The condition; None to keep the one in the status, because the tenant did not answer.
         """
         try:
             bundle = await self._read_bundle()
@@ -224,7 +237,7 @@ class Installer(BalancerInstaller):
         return make_condition(True, "Installed", f"the bundle {bundle.digest} is applied")
 
     def _describe_problem(self, problem: Exception) -> tuple[str, str]:
-        """Return the condition's reason and message for a problem."""
+        """Return the reason and the message of the condition that reports a problem."""
         match problem:
             case InvalidBundle():
                 return BUNDLE_INVALID, f"ConfigMap {self._key}: {problem}"
@@ -261,6 +274,10 @@ class Installer(BalancerInstaller):
     ) -> bool:
         """Apply the bundle unless all of it is there already; return whether it was applied.
 
+        Args:
+            missing: whether the tenant is known not to serve MetalLB's kinds: then all of the
+                bundle is applied without a check.
+
         Raises:
             _NotYet: a kind is not established, so the rest cannot be applied in this pass.
             _Refused: the tenant rejects an object for good.
@@ -269,6 +286,7 @@ class Installer(BalancerInstaller):
         objects = _BundleObjects(client, self._settings.metallb_namespace)
         if noted_digest == bundle.digest and not missing and await objects.do_all_exist(bundle):
             return False
+        # The manifests are in order: all prerequisites come before the rest.
         prerequisites = [manifest for manifest in bundle.manifests if manifest.is_prerequisite]
         for manifest in prerequisites:
             await objects.apply(manifest)
