@@ -212,6 +212,7 @@ def evaluate_pools(
         ), ProviderCapacity()
     unread = unreadable_pools(config, unreadable)
     absent = [name for name in absent_pools(config, find) if name not in unread]
+    # Each message ends with the pools that are absent or cannot be read.
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""
     also += f"; {describe_unreadable_pools(config, unread)}" if unread else ""
     names_in_order = network.pools_in_order()

@@ -178,12 +178,14 @@ class Projector:
             if allocation.spec.type == names.TYPE_LOADBALANCER
             and allocation.metadata.uid not in projected
         ]
-        lost = [a for a in others if a.metadata.terminating or a.is_leaving]
+        # A deletion, or a change of the load balancer, does not wait for Services as a shrink
+        # does: they lose their addresses of these ranges.
+        deleted_or_leaving = [a for a in others if a.metadata.terminating or a.is_leaving]
         return replace(
             projection,
             needed=find_needed_basis(allocations_of_name),
             releasing=frozenset(allocation.metadata.uid for allocation in others),
-            deleted=tuple(map(make_projected_ranges, lost)),
+            deleted=tuple(map(make_projected_ranges, deleted_or_leaving)),
             selector=tenant.service_selector if provider == chosen else None,
         )
 
@@ -570,7 +572,7 @@ class Projector:
         """Return condition LoadBalancerReady if the tenant lacks the load balancer of its spec.
 
         Returns:
-            The condition, which is False; also if the tenant does not answer. None if the tenant
+            The condition if the tenant lacks the load balancer, or does not answer; None if it
             serves the kinds of the load balancer.
 
         Raises:

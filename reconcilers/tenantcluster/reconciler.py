@@ -308,7 +308,7 @@ class TenantClusterReconciler:
     # Before a cluster is worked on, and after it is gone -------------------------------------
 
     def _record_released_leftovers(self, key: Key) -> None:
-        """Record an event for each range of vanished clusters that was released since.
+        """Record an event for each range that was released since its cluster vanished.
 
         After that the last known state of a cluster shows only its remaining ranges, so no range
         has two events.

@@ -1,4 +1,7 @@
-"""Writes the verdict of a pass to the status of its TenantCluster, and records events of it."""
+"""Writes the verdict of a pass to the status of its TenantCluster, and records events of it.
+
+A *verdict* is what the pass found: the phase, the conditions and status.network.
+"""
 
 from controller.clock import Clock
 from controller.events import Recorder

@@ -1,4 +1,7 @@
-"""What the steps of one pass over a TenantCluster share, and what follows from it."""
+"""What the steps of one pass over a TenantCluster share, and what follows from it.
+
+The *projection* writes the ranges of the tenant's allocations to its load balancer.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -193,6 +193,7 @@ class CiliumBalancer(LoadBalancer):
         if (name := pool_name(withdrawal.allocation)) in reading.unreadable:
             return NotYet(f"{CILIUM_POOL.kind} {name} in the tenant cannot be read; delete it")
         now = self._clock.monotonic()
+        # Only a range of which a Service with a sharing key had an address needs the leader.
         leader = await read_leader(self._client) if withdrawal.release_note else NOT_NEEDED
         step = next_step(reading.pools, withdrawal, memory=self._release, now=now, leader=leader)
         if step.write is not None:

@@ -1,8 +1,9 @@
 """Writes the pools of a tenant, so that a late write does no harm.
 
-Each IPAllocation has a pool of its own. An annotation of the pool carries its *basis*: the
-position of the cache that the pool was computed from. A projection reads all pools live. It gives
-up if a pool that it would write has a newer basis, and it writes with the pool's resourceVersion.
+A *projection* is the set of ranges that the tenant should hold. Each IPAllocation has a pool of
+its own. An annotation of the pool carries its *basis*: the position of the cache that the pool was
+computed from. A projection reads all pools live. It gives up if a pool that it would write has a
+newer basis, and it writes with the pool's resourceVersion.
 
 A missing pool carries no basis. So it is created without blocks, which has no effect; then the
 ranges are confirmed live; then they are filled in. The pools of allocations that are being
@@ -164,6 +165,7 @@ class PoolProjection:
             pool = created.get(name) or ours.get(name)
             if pool is not None:
                 await self._keep(pool, ranges, projection=projection, confirmed=confirmed)
+        # Of the remaining pools of ours, those without any allocation are leftovers.
         uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
         deleted = {ranges.allocation.uid: ranges for ranges in projection.deleted}
         for name, pool in ours.items():

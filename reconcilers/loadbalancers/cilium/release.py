@@ -15,9 +15,9 @@ each other's nonces for ever.
 The operator does not repeat an acknowledgement whose write was lost, so a pool that is not
 acknowledged for a while gets another nonce.
 
-If a pool is emptied while a Service with a sharing key has an address of it, the operator keeps
-an entry in its memory: a later Service with that key is given the address. Only a restart removes
-the entry. So if such a Service was ever seen, the empty pool has to be acknowledged under another
+If a pool is emptied while a Service with a sharing key has an address of it, the operator keeps an
+entry in its memory: a later Service with that key is given the address. Only a restart removes the
+entry. So if such a Service was ever seen, the empty pool has to be acknowledged under another
 leader than the one under which it was emptied.
 
 An operator that stands still for longer than its Lease resumes with the pools that it had read,

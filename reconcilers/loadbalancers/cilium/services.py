@@ -1,6 +1,9 @@
 """Decides which Services LB-IPAM could give an address of our pools.
 
 Sources: Cilium's page "LoadBalancer IP Address Management", and its Service annotations.
+
+An *obstacle* is the reason why no address of ours can serve a Service. A *release note* is a fact
+about a Service that the release of its range needs later.
 """
 
 import msgspec

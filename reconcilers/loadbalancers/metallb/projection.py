@@ -1,8 +1,9 @@
 """Writes the IPAddressPool in a tenant, so that a late write does no harm.
 
-The pool carries its basis as an annotation: the position of the cache that it was computed from. A
-projection reads the pool live, gives up if that basis is newer than its own, and writes with the
-pool's resourceVersion. So an older view can never undo a newer one.
+A *projection* is the set of ranges that the tenant should hold. The pool carries its basis as an
+annotation: the position of the cache that it was computed from. A projection reads the pool live,
+gives up if that basis is newer than its own, and writes with the pool's resourceVersion. So an
+older view can never undo a newer one.
 
 A missing pool carries no basis, and no write can have its absence as a precondition. So it is
 created in a form without effect, with an address for documentation (RFC 5737) that is not assigned

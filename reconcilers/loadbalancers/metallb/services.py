@@ -2,6 +2,8 @@
 
 Sources: MetalLB's documentation of its annotations and of sharing; Kubernetes' of
 spec.loadBalancerClass.
+
+An *obstacle* is the reason why no address of ours can serve a Service.
 """
 
 from reconcilers.addressing.addresstexts import parse_ends

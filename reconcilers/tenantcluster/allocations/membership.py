@@ -5,7 +5,8 @@ people, and repaired. The role follows from the name, because a name cannot be e
 set the role label of a growth allocation to `initial`, so that shrink never takes its range; the
 label has no other effect.
 
-The *canonical* names are those that a tenant's first allocation of a type may have.
+The *canonical* names are those that a tenant's first allocation of a type may have. `kind` is the
+type of an allocation: nodes or loadbalancer. *Growth* adds allocations for Services that wait.
 """
 
 import re

@@ -65,6 +65,8 @@ class PoolForecast:
         """Whether an event contradicted a placement, so that the forecast is computed again."""
         self._pool = pool
         self._promises_by_uid = _read_promises(pool)
+        # The ranges that each allocation holds, is promised or is placed on, by its uid; and those
+        # of each reservation, by its name.
         self._expected_ranges: dict[str, tuple[AddressRange, ...]] = {}
         self._unplaced_requests: dict[str, IPAllocation] = {}
         self._queue = Rows[tuple[datetime, Holder, str]]()
@@ -258,8 +260,8 @@ class PoolForecast:
     def _place_queue(self) -> None:
         """Place the requests that have no place yet, oldest first.
 
-        If a request does not fit, later requests for the same number and families are skipped:
-        they do not fit either.
+        If a request does not fit, later requests that ask for the same are skipped: they do not
+        fit either.
         """
         turns = Turns(self._queue)
         placed: list[str] = []
@@ -381,6 +383,8 @@ class PoolChoice:
         self._max_addresses = max_addresses
         self._forecasts: dict[Key, PoolForecast] = {}
         self._numbers = counter()
+        # The size and families of each reservation, by pool and name. A forecast that is computed
+        # again repeats the reservations.
         self._reserved: dict[Key, dict[str, tuple[int, Networking]]] = {}
         allocations.subscribe(self._note_allocation_change)
         pools.subscribe(self._note_pool_change)

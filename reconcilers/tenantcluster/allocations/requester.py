@@ -288,8 +288,8 @@ class Requester:
     ) -> list[AllocationState]:
         """Create the allocations of a group if all have room; return their states.
 
-        Until all are created, their addresses are kept from other choices of pools. After that
-        the cache shows the allocations, and each choice counts them.
+        Until all are created, their addresses are kept from other choices of pools. After that the
+        cache shows the allocations, and each choice counts them.
         """
         with ExitStack() as reserved:
             planned = self._planner.plan_group(tenant, provider, group=group, reserved=reserved)

@@ -2,6 +2,9 @@
 
 Nothing is written here: requester.py carries the decisions out on the management cluster, and the
 command line shows them without one.
+
+A *request* is an allocation without a range. `kind` is the type of an allocation: nodes or
+loadbalancer.
 """
 
 from collections.abc import Callable, Sequence
@@ -191,6 +194,7 @@ class RequestPlanner:
                     names.TYPE_LOADBALANCER, make_constant_count(lb_count), balancer
                 )
             )
+        # A Ready cluster that never had node addresses has its machines' addresses from elsewhere.
         had_nodes = nodes is not None or tenant.status.ipAllocationRef is not None
         if had_nodes or backfill_nodes or not tenant.is_ready:
             required.append(

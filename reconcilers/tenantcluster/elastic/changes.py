@@ -2,6 +2,9 @@
 
 Each write has its precondition, so a decision on old data ends in a conflict, and the next pass
 decides again.
+
+A *mark* on an allocation says that its range is to be released. *Disuse* is the time in which no
+Service used a range. A *stuck* request is one that its pool cannot serve.
 """
 
 from collections.abc import Iterable

@@ -1,9 +1,10 @@
 """The demand of a tenant's Services: addresses in use, and Services that wait for an address.
 
-A Service that growth cannot help is *unservable*, and no reason to grow. It asks for another pool,
-for another load balancer, for a fixed address, or for a family that we do not have. A Service that
-is being deleted does not count at all. Source for families: Kubernetes' documentation of
-spec.ipFamilyPolicy. The load balancer's kind reads everything else that a Service asks for.
+*Growth* adds ranges to the tenant, *shrink* takes unused ones back. A Service that growth cannot
+help is *unservable*, and no reason to grow. It asks for another pool, for another load balancer,
+for a fixed address, or for a family that we do not have. A Service that is being deleted does not
+count at all. Source for families: Kubernetes' documentation of spec.ipFamilyPolicy. The load
+balancer's kind reads everything else that a Service asks for.
 
 A tenant decides how many Services it has and how many addresses each shows, and the controller
 serves other tenants, too. So the work is bounded, and other tasks run in between:
@@ -129,7 +130,7 @@ class Demand:
         return names.short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
 
     def exhausts(self, spans: Iterable[AddressRange]) -> bool:
-        """Return whether all addresses of at least one family are in use; True without any."""
+        """Return whether all addresses of a family are in use; True if there are no addresses."""
         all_spans = list(spans)
         is_full = dict.fromkeys({span.family for span in all_spans}, True)
         for span in all_spans:

@@ -113,8 +113,8 @@ class TenantReleaseCheck(ReleaseCheck):
     async def check(self, allocation: IPAllocation, mark: int) -> Released | InUse:
         """Return whether the allocation's ranges are released.
 
-        Before load-balancer ranges count as released, their TenantCluster is read live once more.
-        If it has changed since it was judged, the ranges are in use.
+        Before load-balancer ranges count as released, their TenantCluster, if it exists, is read
+        live once more. If it has changed since it was judged, the ranges count as in use.
         """
         if allocation.spec.type == names.TYPE_NODES:
             return await self._check_nodes(allocation)

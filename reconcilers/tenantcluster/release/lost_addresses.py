@@ -1,9 +1,10 @@
 """Finds Services that lost an address because shrink took its range out of the tenant.
 
-Before the range leaves the load balancer, the Services are read. Between that read and the write
-of the offers, a Service can take an address of the range. The load balancer then clears the
-address. The allocation still holds the range at that time, so its mark can be withdrawn, and the
-Service gets an address within the next pass.
+Shrink *marks* an allocation whose range is to be released. Before the range leaves the load
+balancer, the Services are read. Between that read and the write of the offers, a Service can take
+an address of the range. The load balancer then clears the address. The allocation still holds the
+range at that time, so its mark can be withdrawn, and the Service gets an address within the next
+pass.
 
 No load balancer says which Service lost an address. So a Service counts if it began to wait after
 the first read, and if no free address of the tenant can serve it. It counts once for each mark, so

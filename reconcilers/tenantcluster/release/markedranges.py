@@ -1,8 +1,9 @@
 """Deletes allocations that shrink has marked, once the tenant has released their ranges.
 
-The mark is the annotation `releasing`: every projection leaves the range out. Then the tenant is
-checked, as before any release of a range. If a Service took an address of the range meanwhile, the
-mark is withdrawn. Else the allocation is deleted, at the version that the check was about.
+Shrink takes back ranges that Services no longer use. The *mark* is the annotation `releasing`:
+every projection, that is, write to the tenant's load balancer, leaves the range out. Then the
+tenant is checked, as before any release of a range. If a Service took an address of the range
+meanwhile, the mark is withdrawn. Else the allocation is deleted, at the version that was checked.
 """
 
 from controller.cache import Cache

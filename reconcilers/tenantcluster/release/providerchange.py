@@ -1,7 +1,8 @@
 """Moves a tenant to another load balancer: the old one loses all ranges before the new gets any.
 
-Each IPAllocation notes the load balancer that may have its range. The release check asks only that
-load balancer, so the note changes only after a proof:
+A *projection* is the set of ranges that is written to a load balancer. Each IPAllocation notes the
+load balancer that may have its range. The release check asks only that load balancer, so the note
+changes only after a proof:
 
 1. Each range is marked as leaving. From the version of that mark on, no projection has the range.
    A process that still sees an older version writes with a lower basis, and is refused.
