@@ -131,6 +131,7 @@ class ProviderConfigReconciler:
         """Check the spec, the credentials Secret, the team and the pools of a ProviderConfig."""
         findings: list[ConditionFinding] = []
         namespaces = self._settings.pool.namespaces
+        # Only the first problem is reported. The team is read live, so it is checked last.
         problem = evaluation.find_refused_namespace(config, namespaces)
         problem = problem or evaluation.find_contradiction(config)
         problem = problem or await self._find_team_problem(config)
@@ -289,7 +290,7 @@ class ProviderConfigReconciler:
         An unreadable TenantCluster may refer to it, unless its reference can be decoded.
         """
         if not has_finalizer(config, names.FINALIZER_PROVIDER):
-            return SETTLED
+            return SETTLED  # the finalizer is removed already, or was never added
         # If the cache shows a cluster that refers to it, no LIST is needed. The converse does not
         # hold: the cache may be behind, so only a LIST shows that no cluster refers to it.
         if any(self._refers(cluster, config) for cluster in self._clusters):

@@ -410,13 +410,13 @@ class Projector:
     ) -> None:
         """Overwrite a tenant's offers whose basis is of a lost history.
 
-        Otherwise a restored management cluster would wait for its resourceVersions to reach the
-        basis in its tenants. A live LIST with a revision below the basis proves a lost history.
-        The LIST is made after the pool has been ahead of us for a while, and then ever less often.
-        The ranges that are written are those of that LIST.
+        Without this, a restored management cluster would have to wait until its resourceVersions
+        reach the basis in its tenants. A live LIST with a revision below the basis proves a lost
+        history. The LIST is made after the pool has been ahead of us for a while, and then ever
+        less often. Nothing is written unless the LIST and the cache give the same ranges.
 
         The offers are read before the LIST, and written at the versions that were read then. An
-        offer that another replica has written since is of this history, however old the LIST is.
+        offer that another replica has written since then is of the present history.
 
         Args:
             memory: what is remembered of the projections into this tenant.

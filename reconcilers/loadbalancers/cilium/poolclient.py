@@ -55,7 +55,7 @@ class PoolClient:
         return pools
 
     async def list_readable(self) -> tuple[dict[str, CiliumPool], frozenset[str]]:
-        """Return the pools that can be decoded, by name, and the names of the others.
+        """Return the pools that can be decoded, by name, and the names of the unreadable pools.
 
         Raises:
             BalancerBlocked: the tenant positively does not serve the kind.

@@ -242,6 +242,7 @@ def count(pool: CiliumPool, kind: str) -> int | None:
     entry = condition(pool, kind)
     if entry is None or entry.observedGeneration != pool.generation:
         return None
+    # The operator writes the number as the message of the condition.
     digits = entry.message
     return int(digits) if len(digits) <= _MOST_DIGITS and digits.isdecimal() else None
 

@@ -235,7 +235,7 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def find_stale(self, reading: BalancerReading) -> str | None:
-        """Return why MetalLB uses an older configuration; None if nothing shows that it does."""
+        """Return why MetalLB uses an older configuration; "" for an unknown cause; else None."""
         assert isinstance(reading, MetalLBPoolReading), (
             "the reading is of another kind of balancer"
         )

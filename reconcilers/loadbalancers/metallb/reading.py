@@ -5,8 +5,8 @@ many as we wrote, it runs and can use its configuration. So the tenant can use i
 more of them would help it. The count does not prove that MetalLB has read that a range is out;
 uptake.py has that proof. An older MetalLB reports no counts, and is believed to run.
 
-MetalLB takes a moment to count. If MetalLB was ready before, the caller goes on to believe that it
-is ready for the first MOMENT of port.py.
+MetalLB takes a moment to count. If MetalLB was ready before, the caller believes for MOMENT
+seconds (port.py) that it still is.
 """
 
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """Detects whether a tenant's MetalLB has loaded the pools that are stored now.
 
-MetalLB hands out addresses by the last configuration that it read and could use. While it stands
-still, or while any pool of the tenant makes the configuration unusable (its webhook being off),
-it goes on handing out addresses that our pool does not have any more.
+MetalLB hands out addresses by the last configuration that it read and could use. It may stand
+still. Or, with its webhook off, any pool of the tenant may make the configuration unusable. In
+both cases it goes on handing out addresses that our pool does not have any more.
 
 From 0.15 on MetalLB counts the addresses of each pool in the pool's status. After a range was
 taken out of our pool, another pool, the *marker*, is given a number of addresses that it did not

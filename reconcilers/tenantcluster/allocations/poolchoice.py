@@ -11,6 +11,9 @@ fit in the order of arrival, as the pool's own pass does. The forecast only help
 the pool's pass decides. If an event contradicts a placement, the forecast is *stale* and computed
 again. A *space* is the free addresses of one family in a pool.
 
+A request that no free range fits waits in the *queue* of the forecast. Each *row* of the queue has
+the requests that ask for the same, and `place` returns the turn of a request.
+
 A *promise* is an entry in the pool's status: the pool's pass has chosen a range for a request and
 is about to write it. An *unseen* promise is to a request that the cache does not show: the cache
 is behind, the request is deleted, or it is of another kind than IPAllocation.
@@ -244,10 +247,11 @@ class PoolForecast:
             self._place_request(allocation)
 
     def _place_request(self, allocation: IPAllocation) -> None:
-        """Place a waiting allocation by best fit, if it has no place yet."""
+        """Place a waiting allocation by best fit; if no free range fits, add it to the queue."""
         uid = allocation.metadata.uid
         if uid in self._expected_ranges:
-            return
+            return  # it is placed already
+        # The queue may have an earlier version of it, in another row.
         self._leave_queue(uid)
         try:
             self._expected_ranges[uid] = rangetaking.take_ranges(
@@ -258,7 +262,7 @@ class PoolForecast:
             self._queue.add(row(allocation), (*place(allocation), uid))
 
     def _place_queue(self) -> None:
-        """Place the requests that have no place yet, oldest first.
+        """Place the requests of the queue that fit now, oldest first.
 
         If a request does not fit, later requests that ask for the same are skipped: they do not
         fit either.
@@ -278,7 +282,7 @@ class PoolForecast:
             self._leave_queue(uid)
 
     def _leave_queue(self, uid: str) -> None:
-        """Remove a request from the requests without a place, if it is one of them."""
+        """Remove a request from the queue, if it is there."""
         request = self._unplaced_requests.pop(uid, None)
         if request is not None:
             self._queue.remove(row(request), (*place(request), uid))

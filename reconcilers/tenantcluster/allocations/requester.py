@@ -78,7 +78,10 @@ def parse_moving(tenant: TenantCluster) -> dict[str, Moving]:
 
 
 async def note_moving(current: CurrentCluster, failed: IPAllocation) -> None:
-    """Note on the cluster when `failed` was requested, unless the note is there already.
+    """Note on the cluster when a stuck request was first made, unless the note is there already.
+
+    Args:
+        failed: the stuck request, which is about to be deleted for the move.
 
     Raises:
         Conflict: the cluster changed since it was read.
@@ -93,7 +96,11 @@ async def note_moving(current: CurrentCluster, failed: IPAllocation) -> None:
 async def remove_moving_notes(
     current: CurrentCluster, allocations: Cache[IPAllocation], namespace: str
 ) -> None:
-    """Remove the notes of requests whose new allocation exists.
+    """Remove the notes of requests whose new allocation exists: it carries the age itself.
+
+    Args:
+        allocations: all allocations.
+        namespace: the namespace of the new allocations.
 
     Raises:
         Conflict: the cluster changed since it was read.

@@ -173,6 +173,8 @@ class UnservedGrowth:
     def covers(self, digest: str, used: int) -> bool:
         """Return whether growth is known not to help a Service.
 
+        False for all Services if more addresses are in use now than when the memory was written.
+
         Args:
             digest: the digest of the Service.
             used: how many addresses are in use now.

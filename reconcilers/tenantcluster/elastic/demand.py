@@ -398,7 +398,7 @@ def _find_begin(service: Service, last_update: datetime | None, now: datetime) -
     """
     created = service.metadata.creationTimestamp
     if created is None or created > now:
-        return now  # the tenant's clock is ahead of ours
+        return now  # the time is absent, or the tenant's clock is ahead of ours
     if last_update is not None and created < last_update:
         return now  # it existed at the last update and did not wait
     return created

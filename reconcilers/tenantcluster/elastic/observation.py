@@ -216,7 +216,8 @@ class SizeObserver:
             # The families that growth would add do not matter, and finding them reads all pools.
             return demand
         growth_families = self._requester.find_growth_families(tenant, provider)
-        # Without any family, no pool has room yet. Then Services of each family wait for room.
+        # If no family is known, no pool has room yet. Then Services of both families wait for
+        # room, and none counts as unservable.
         families = present_families | growth_families or familychoice.FAMILY_NAMES
         return await read_demand(services, view_service, families)
 

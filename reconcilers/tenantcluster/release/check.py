@@ -382,7 +382,8 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         if not tenant.projection_begun:
             return Released(NEVER_PROJECTED)
-        # Without the guard, which admits the first cluster alone: the check only reads.
+        # The guard admits only the TenantCluster that goes first. This check only reads, so it is
+        # made without the guard.
         return await self._ask_tenant(tenant, allocation, ranges=ranges, mark=mark, guarded=False)
 
     async def _ask_tenant(
@@ -399,7 +400,8 @@ class TenantReleaseCheck(ReleaseCheck):
         If another cluster may have the range, because the kubeconfig has moved, return InUse.
 
         Args:
-            guarded: whether the guard has to admit the cluster, as for writes.
+            guarded: whether the guard (ownership/identity.py) has to admit the cluster as the
+                tenant's own, as it has to before writes.
         """
         async with self._tenants.client(tenant, guarded=guarded) as client:
             if self._has_moved(tenant) or _was_elsewhere(tenant, allocation):

@@ -96,7 +96,7 @@ class AllocationCreationNote(CreationNote):
             for _ in range(_ATTEMPTS):
                 live = await self._find_holder()
                 if live is None:
-                    return False
+                    return False  # without the holder, no teardown would delete the object
                 if live.metadata.annotations.get(names.ANNOTATION_MARKER_CREATION) != self._value:
                     return True  # another process replaced the record with its own
                 if await self._remove_record(live):

@@ -69,6 +69,7 @@ async def find_service_in_need(
     for service in newcomers:
         await turns.count(WORK_OF_SERVICE)
         view = view_service(service)
+        # A Service for which the backend is not responsible gets no address of the range.
         if view.keeps_range and (
             _asks_for_range(view, spans)
             or _needs_range(service, view, released=released, free_elsewhere=free_elsewhere)

@@ -90,7 +90,7 @@ class ProviderChange:
         """Go on with the change of one cluster; return the condition LoadBalancerReady.
 
         Nothing is marked while the tenant lacks the new load balancer. If nothing was ever
-        projected, the notes change at once after the marks.
+        projected, no proof is needed: the notes change in the pass after the marks.
 
         Args:
             memory: what is remembered of the projections into this tenant.
@@ -190,6 +190,7 @@ class ProviderChange:
         ):
             waits.append(interference)
         if waits:
+            # If the old load balancer could not be written, its condition says more.
             return waits if projected.status else [*waits, projected.message]
         await self._note_provider(leaving, tenant.load_balancer_provider)
         return []

@@ -79,7 +79,9 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def parse(data: Mapping[str, str]) -> Bundle:
-    """Parse the entries of a ConfigMap, in the order of their names.
+    """Return the bundle in the entries of a ConfigMap, read in the order of their names.
+
+    Entries without text are left out.
 
     Raises:
         InvalidBundle: the entries are no valid bundle.
@@ -95,6 +97,7 @@ def parse(data: Mapping[str, str]) -> Bundle:
     if len(objects) > MAX_OBJECTS:
         raise InvalidBundle(f"it has {len(objects)} objects, more than {MAX_OBJECTS}")
     digest = sha256("\0".join(part for pair in texts for part in pair).encode()).hexdigest()
+    # The sort is stable: otherwise the objects stay in the order in which they are written.
     ordered = sorted(
         objects,
         key=lambda manifest: (
