@@ -122,7 +122,7 @@ class ProviderConfigReconciler:
         return Again(self._choose_requeue(result.credentials, self._teams.get(key)))
 
     def _choose_requeue(self, credentials: ConditionFinding, team: _Team | None = None) -> float:
-        """Return seconds until Secret and team are read again: sooner if one of them is wrong."""
+        """Return the seconds until Secret and team are read again: fewer if either is wrong."""
         settings = self._settings.provider
         is_valid = credentials.status and (team is None or team.exists)
         return settings.resync if is_valid else settings.requeue_invalid

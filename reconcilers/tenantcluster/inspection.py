@@ -52,8 +52,8 @@ class OtherBalancerReading:
 
     Args:
         provider: its name in a TenantCluster.
-        offers: what was projected there, and what others made in its place.
-        pool_names: the pools that it takes addresses from, without empty ones of ours.
+        offers: the offers that we projected there, and offers of others with the same names.
+        pool_names: the pools that it hands out addresses from, except empty pools of ours.
         interference: why it takes addresses away from Services though it has no pool; empty if
             it does not.
     """
@@ -118,7 +118,7 @@ async def read_tenant(
     # A fresh memory, because a command reads each tenant once and remembers nothing.
     balancer = kind.make_balancer(client, BalancerMemory())
     reading = await balancer.read()
-    # The other reads need the kinds of the balancer, so a tenant without them ends here.
+    # A tenant without the kinds of its balancer ends here: the reads below need the kinds.
     reading.require_served(kind.missing_reason)
     return TenantReading(
         kind=kind,

@@ -326,7 +326,7 @@ class TenantClusterReconciler:
                 record.last_seen = replace(vanished, status=status)
 
     async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
-        """Remove records of a name; keep those of the present cluster and of leftovers.
+        """Remove the records of a name, except those of the present cluster and of leftovers.
 
         The caller has checked that all allocations can be read. An unreadable allocation may be a
         leftover, and its release needs the last state of its cluster, which only the record has.

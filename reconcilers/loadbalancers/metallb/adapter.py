@@ -354,7 +354,7 @@ class MetalLBKind(LoadBalancerKind):
 
 
 def is_concerned(obj: Object) -> bool:
-    """Return whether an object in a tenant is one of those that we write."""
+    """Return whether an object in a tenant has the name of our pool or our L2Advertisement."""
     return obj.metadata.name in {names.METALLB_POOL, names.METALLB_ADVERTISEMENT}
 
 

@@ -116,7 +116,12 @@ async def remove_moving_notes(
 
 
 def _is_recreated(entry: Moving, allocation: IPAllocation | None) -> bool:
-    """Return whether the allocation of that name is the new one, not the one that is deleted."""
+    """Return whether `allocation` is the new allocation of a moved request, not the deleted one.
+
+    Args:
+        entry: the note of the move.
+        allocation: the allocation that has the name of the request now; None if there is none.
+    """
     return allocation is not None and allocation.metadata.uid != entry.leaving
 
 

@@ -314,8 +314,8 @@ class RequestPlanner:
     def build_successor(self, tenant: TenantCluster, deleted: IPAllocation) -> dict[str, Any]:
         """Return the body of an allocation that asks for the range of a deleted one of nodes.
 
-        Its noted time of request is earlier than that of all requests that wait for the pool. So
-        no other request is given the range in between. Requests that come later are younger.
+        It notes an earlier time of request than all requests that wait for the pool, so its turn
+        comes first. No other request is given the range in between.
         """
         spans, meta = statusranges.list_held_ranges(deleted), deleted.metadata
         assert spans, "only the range of an allocation that holds one is requested again"

@@ -34,7 +34,7 @@ def list_unreadable_members(
         allocations: all allocations, indexed by TenantCluster.
         tenant: namespace and name of the TenantCluster.
         uid: of the TenantCluster: allocations of earlier clusters of that name are left out; empty
-            for those of all clusters of the name.
+            to include the allocations of all clusters of that name.
     """
     unreadable = allocations.unreadable
     if not unreadable:

@@ -304,7 +304,7 @@ def measure_size(allocation: IPAllocation, default_count: int) -> int:
 
 
 def is_growth(allocation: IPAllocation, tenant: TenantCluster) -> bool:
-    """Return whether an allocation was added by growth and may be released: pinned ones never."""
+    """Return whether growth added an allocation, so that it may be released; never if pinned."""
     return (
         allocation.spec.type == names.TYPE_LOADBALANCER
         and not allocation.spec.is_pinned
@@ -434,7 +434,7 @@ class SizeChange:
         time: of the decision.
         withdraw: marked ranges that stay.
         create: how many growth allocations to create.
-        addresses: addresses in each of those, and in a request that no pool serves.
+        addresses: addresses in each created allocation, and in a request that no pool serves.
         should_move: whether growth requests that are stuck are moved to a pool that fits.
         disuse: what to remember of disuse.
         unserved: the new memory of Services that growth did not help; None to leave it.
@@ -522,7 +522,8 @@ def decide_growth(facts: SizeFacts) -> Growth:
     marked = tuple(part.allocation for part in facts.ranges if part.can_stay)
     obstacle = find_growth_obstacle(facts, due)
     if obstacle is not None:
-        # If the load balancer has not confirmed the ranges, Services may yet need marked ones.
+        # If the load balancer has not confirmed the ranges, Services may still need the marked
+        # ranges, so the marks are withdrawn.
         withdraw = marked if facts.unconfirmed else ()
         # Growth is under way, so Services wait for the requests that hold no range yet.
         are_needed = obstacle.reason == GROWING

@@ -159,8 +159,7 @@ class DemandReader:
 
     Args:
         view_service: returns a Service as the load balancer sees it.
-        families: the families, 4 and 6, of which the tenant's pool has addresses or could get
-            some.
+        families: the families, 4 and 6, that the tenant's pool has or could get.
     """
 
     def __init__(self, view_service: ServiceViewer, families: Collection[int]) -> None:
