@@ -6,7 +6,7 @@
     manager = Manager(api, clock=clock)
 
 `FakeApi` is a transport, so the client, the informers and the caches in such a test are the real
-ones. `docs/testing.md` says what it does not do; a test that needs that runs on a real server.
+ones. `docs/testing.md` lists what it does not do; tests that depend on that need a real server.
 """
 
 from controller.testing.api import FakeApi

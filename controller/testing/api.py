@@ -2,11 +2,14 @@
 
     path → kind, key, subresource → faults → rules → field owners → history → lists and watches
 
-It keeps what reconcilers depend on: resourceVersions and uids as preconditions, finalizers,
+It does what reconcilers depend on: resourceVersions and uids as preconditions, finalizers,
 generateName, the status subresource, generations, server-side apply and managedFields, selectors,
-watch events, dry run. What needs a kind's whole schema is left to a real server: validation,
-defaults, pruning; so are webhooks and roles. Nothing acts on the objects: no garbage collector, no
-other controllers.
+watch events, dry run. It has no validation, defaults or pruning, which need a kind's whole schema,
+and no webhooks or roles. Nothing else acts on the objects: there is no garbage collector, and
+there are no other controllers.
+
+Stored objects are shared and never changed in place. The place of a kind is the path of its group
+version, and its plural: `("/apis/example.com/v1", "widgets")`.
 """
 
 import uuid
@@ -60,7 +63,13 @@ _USER: Mapping[str, str] = {"fieldManager": "kubectl"}
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a path leads to."""
+    """The object or collection that a path leads to.
+
+    Args:
+        kind: the kind in the path.
+        key: the namespace and name in the path; the name is empty for a collection.
+        subresource: `status`, or empty for the object itself.
+    """
 
     kind: FakeKind
     key: Key
@@ -70,11 +79,13 @@ class _Target:
 class FakeApi(Transport):
     """An API server in memory, for `Manager` and `Client` in unit tests.
 
-    A kind has to be declared with `serve`; others answer 404, as without their CRD. Namespaces
-    need not exist. Uids and generated names are counted, so they are the same in every run.
+    A kind has to be declared with `serve`; other kinds answer 404, as without their CRD.
+    Namespaces need not exist. Uids and generated names come from a counter, so they are the same
+    in every run.
 
     A test acts as a user with `put_object`, `edit_object`, `delete_object` and `remove_object`,
-    and fills the server from a backup with `restore_object`: these are no requests.
+    and fills the server from a backup with `restore_object`. These calls are not among `requests`,
+    and `fail` does not affect them.
 
     Args:
         clock: for creationTimestamp and deletionTimestamp, and for the bookmarks of watches.
@@ -83,7 +94,8 @@ class FakeApi(Transport):
         initial_events: whether watches may ask for `sendInitialEvents`; servers before Kubernetes
             1.32 refuse it.
         first_revision: the resourceVersion of the empty server.
-        user_agent: of all clients; its product is the manager of writes that name none.
+        user_agent: of all clients; its first part (`kubectl` of `kubectl/1.33`) is the field
+            manager of writes that name no field manager.
     """
 
     def __init__(
@@ -114,7 +126,7 @@ class FakeApi(Transport):
         self._history = History(clock, first_revision)
         self._faults = Faults()
         self._manager = {"fieldManager": default_manager(user_agent)}
-        self._made = 0
+        self._made = 0  # objects so far; uids and generated names are made from this number
 
     # What a test sets up and looks at.
 
@@ -136,8 +148,8 @@ class FakeApi(Transport):
                 a spec have none.
             fields: paths that field selectors may name, besides metadata.name and
                 metadata.namespace.
-            schema: its OpenAPI v3 schema; it says for server-side apply which lists are sets or
-                maps (`x-kubernetes-list-type`). Without one, lists have one owner.
+            schema: its OpenAPI v3 schema, in which server-side apply finds the lists that are sets
+                or maps (`x-kubernetes-list-type`). Without a schema, a list has one owner.
         """
         kind = FakeKind(resource, status, generation=generation, fields=fields)
         self._kinds[_place(resource)] = kind
@@ -164,12 +176,12 @@ class FakeApi(Transport):
         return self._history.listeners
 
     def get_stored(self, resource: Resource[Any], key: Key) -> Json | None:
-        """Return an object as decoded JSON, None if there is none; it is no request."""
+        """Return a copy of an object as decoded JSON; None if it does not exist."""
         obj = self.find_object(resource, key)
         return decode_json(encode(obj)) if obj is not None else None
 
     def find_object(self, resource: Resource[Any], key: Key) -> Json | None:
-        """Return an object itself, None if there is none; it must not be changed."""
+        """Return the stored object, which must not be changed; None if it does not exist."""
         kind = self._kinds.get(_place(resource))
         return self._history.get(kind, key) if kind else None
 
@@ -178,14 +190,22 @@ class FakeApi(Transport):
         return self._history.all(self._kinds[_place(resource)], lambda _: True)
 
     def fail(self, error: ControllerError, *, times: int = 1, **conditions: str) -> None:
-        """Let the next `times` requests that meet the `conditions` fail with `error`.
+        """Let the next `times` requests that fit `conditions` fail with `error`.
 
-        Watches fail only if they are named: `method="WATCH"`.
+        Watches fail only if the conditions name them: `method="WATCH"`.
+
+        Args:
+            error: the exception that the client raises.
+            times: how many requests fail.
+            **conditions: properties of Request with the values that they must have.
         """
         self._faults.add(error, times, conditions)
 
     def lose_answers(self, *, times: int = 1, **conditions: str) -> None:
-        """Let the next `times` requests that fit `conditions` run, and lose their answers."""
+        """Let the next `times` requests that fit `conditions` run, and lose their answers.
+
+        The client raises NoAnswer. The conditions are those of `fail`.
+        """
         self._faults.add(None, times, conditions)
 
     def recover(self) -> None:
@@ -193,36 +213,44 @@ class FakeApi(Transport):
         self._faults.clear()
 
     def count(self, **conditions: str) -> int:
-        """Return how many requests had the `conditions` parts."""
+        """Return the number of requests so far that fit `conditions`, as in `fail`."""
         return sum(request.fits(**conditions) for request in self.requests)
 
     # What a test does as a user: no requests, no preconditions.
 
     def put_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
-        """Store an object with the status and metadata that it has; return it as it is stored."""
+        """Store an object with its status and metadata; return the stored object.
+
+        Unlike a create, it replaces an object of that name, and the uid and the other metadata of
+        `body` are used where it has them.
+        """
         kind = self._kinds[_place(resource)]
-        whole: Json = _without_nulls(decode_json(encode(body)))
-        metadata = {name: value for name, value in whole["metadata"].items() if value}
-        key, obj = self._stamp(kind, whole, metadata)
+        document: Json = _without_nulls(decode_json(encode(body)))
+        metadata = {name: value for name, value in document["metadata"].items() if value}
+        key, obj = self._stamp(kind, document, metadata)
         return self._history.put(kind, key, self._owned_by_user(kind, None, obj))
 
     def restore_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
         """Store an object exactly as a backup of a server has it, at its own resourceVersion.
 
-        No watch shows it, so objects are restored before anything watches their kind. The newest
-        resourceVersion of the server is that of the object or a higher one.
+        No watch delivers it, so restore objects before anything watches their kind. The server's
+        newest resourceVersion rises to that of the object if it is lower.
+
+        Returns:
+            The stored object.
 
         Raises:
             ValueError: its resourceVersion is no decimal number.
         """
-        kind, whole = self._kinds[_place(resource)], decode_json(encode(body))
-        key, obj = self._stamp(kind, whole, whole["metadata"])
+        kind, document = self._kinds[_place(resource)], decode_json(encode(body))
+        key, obj = self._stamp(kind, document, document["metadata"])
         return self._history.restore(kind, key, obj)
 
     def edit_object(self, resource: Resource[Any], key: Key, patch: Mapping[str, Any]) -> Json:
-        """Merge a patch into an object, status and metadata and all; return the object.
+        """Merge a patch into an object, including status and metadata; return the new object.
 
-        If the patch has managedFields, these are stored as they are.
+        If the patch has managedFields, they are stored as they are. An object that is terminating
+        is removed when the patch removes its last finalizer.
         """
         kind = self._kinds[_place(resource)]
         old = self._history.get(kind, key)
@@ -233,11 +261,11 @@ class FakeApi(Transport):
         return self._put_or_remove(kind, key, new)
 
     def delete_object(self, resource: Resource[Any], key: Key) -> None:
-        """Delete an object as `kubectl delete` does: finalizers hold it."""
+        """Delete an object as `kubectl delete` does: with finalizers it becomes terminating."""
         self._delete(_Target(self._kinds[_place(resource)], key, ""), {}, dry=False)
 
     def remove_object(self, resource: Resource[Any], key: Key) -> None:
-        """Remove an object at once, finalizers or not."""
+        """Remove an object at once, even if it has finalizers."""
         kind = self._kinds[_place(resource)]
         old = self._history.get(kind, key)
         assert old is not None, f"{resource.full_name} {key} does not exist"
@@ -257,6 +285,7 @@ class FakeApi(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
+        """Carry out a request; `accept` and `timeout` have no effect."""
         await checkpoint()  # a real request never answers at once
         return self.answer(method, path, query=query, body=body, content_type=content_type)
 
@@ -272,15 +301,16 @@ class FakeApi(Transport):
         """Carry out one request, except a watch, at once; return the body of the response.
 
         Args:
-            method: of HTTP.
-            path: of the object or collection.
-            query: the parameters.
-            body: what was sent; None for nothing.
-            content_type: of the body; it tells the kinds of patches apart.
+            method: the HTTP method.
+            path: the path of an object, a collection or a discovery document.
+            query: the parameters of the URL.
+            body: the body of the request; None if it has none.
+            content_type: the type of the body, which tells the kinds of patches apart.
 
         Raises:
             ControllerError: the request failed, or a test ordered its failure.
         """
+        # A lost answer is raised at the end: the request has its effect all the same.
         if (document := self._discovery(path)) is not None:
             lost = self._note(Request("DISCOVER", "", Key("", path)))
             answer = document
@@ -306,6 +336,11 @@ class FakeApi(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch; `accept` has no effect.
+
+        Raises:
+            ControllerError: the watch is refused, or a test ordered its failure.
+        """
         await checkpoint()
         target = self._target(path)
         if "sendInitialEvents" in query and not self._initial_events:
@@ -317,10 +352,14 @@ class FakeApi(Transport):
 
     @override
     async def aclose(self) -> None:
+        """Count the call; the server goes on."""
         self.closed += 1
 
     def _note(self, request: Request) -> bool:
-        """Note a request, and let it fail if that was ordered; return whether its answer is lost.
+        """Record a request, and raise the error that a test ordered for it.
+
+        Returns:
+            Whether a test ordered that its answer is lost.
 
         Raises:
             ControllerError: its failure was ordered.
@@ -331,18 +370,18 @@ class FakeApi(Transport):
         return self._faults.meet(request)
 
     def _check_served(self, target: _Target) -> None:
-        """Refuse requests for a kind that is not served any more.
+        """Refuse requests for a kind that was withdrawn.
 
         Raises:
-            NotFound: it is not.
+            NotFound: the kind was withdrawn.
         """
         if _place(target.kind.resource) in self._withdrawn:
             raise NotFound(404, "", "404 page not found")
 
     @property
     def _served(self) -> Mapping[tuple[str, str], FakeKind]:
-        """The kinds that are served now."""
-        return {at: kind for at, kind in self._kinds.items() if at not in self._withdrawn}
+        """The kinds that are served now, by place."""
+        return {place: kind for place, kind in self._kinds.items() if place not in self._withdrawn}
 
     def _target(self, path: str) -> _Target:
         """Return the target of a path: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
@@ -351,7 +390,7 @@ class FakeApi(Transport):
             NotFound: no kind is served there, or the kind has no such subresource.
         """
         parts = [unquote(part) for part in path.strip("/").split("/")]
-        depth = 2 if parts[0] == "api" else 3
+        depth = 2 if parts[0] == "api" else 3  # the core group has no name: /api/v1
         root, rest = "/" + "/".join(parts[:depth]), parts[depth:]
         namespace = ""
         if len(rest) > 2 and rest[0] == "namespaces" and (root, rest[2]) in self._kinds:
@@ -361,18 +400,23 @@ class FakeApi(Transport):
             raise NotFound(404, "", f"404 page not found: {path}: declare the kind with serve()")
         name, subresource = [*rest[1:], "", ""][:2]
         if subresource == "status" and not kind.status:
-            # As kube-apiserver answers for a custom kind: as if the object were missing.
+            # kube-apiserver answers like this for a custom kind, as if the object were missing.
             raise NotFound(404, "NotFound", f'{kind.resource.full_name} "{name}" not found')
         if subresource and subresource != "status":
-            # Without a reason, as for every path that is not served: no object is said to be gone.
+            # No reason, as for every path that is not served: `NotFound` means a missing object.
             raise NotFound(404, "", f"{kind.resource.full_name} has no {subresource}")
         return _Target(kind, Key(namespace, name), subresource)
 
     def _list(self, target: _Target, query: Mapping[str, str]) -> Json:
-        of, history = target.kind.resource, self._history
+        """Return the list of the objects that a collection's selectors select, always whole."""
+        resource, history = target.kind.resource, self._history
         items = history.all(target.kind, _make_predicate(target, query))
         meta = {"resourceVersion": str(history.revision)}
-        head = {"apiVersion": of.api_version, "kind": f"{of.kind}List", "metadata": meta}
+        head = {
+            "apiVersion": resource.api_version,
+            "kind": f"{resource.kind}List",
+            "metadata": meta,
+        }
         return {**head, "items": items}
 
     def _answer(
@@ -383,7 +427,14 @@ class FakeApi(Transport):
         content_type: str,
         query: Mapping[str, str],
     ) -> Json:
-        """Carry out a request that was parsed; return the object or list to answer with."""
+        """Carry out a request for one object or a create; `answer` answers lists itself.
+
+        Returns:
+            The body of the response: an object, or the Status of a deletion.
+
+        Raises:
+            ApiError: the method is not possible here, or the request is refused.
+        """
         is_dry_run = _read_dry_run(request.method, query, sent)
         match request.method:
             case "POST" if not target.key.name:
@@ -406,6 +457,11 @@ class FakeApi(Transport):
         raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible here")
 
     def _existing(self, target: _Target) -> Json:
+        """Return the stored object.
+
+        Raises:
+            NotFound: it does not exist.
+        """
         stored = self._history.get(target.kind, target.key)
         if stored is None:
             name = target.kind.resource.full_name
@@ -415,7 +471,7 @@ class FakeApi(Transport):
     def _create(
         self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
     ) -> Json:
-        """Store a new object, unless it is a dry run; return it with its metadata."""
+        """Store the object of a create, unless it is a dry run; return it with its metadata."""
         kind, key = target.kind, target.key
         if kind.resource.namespaced and not key.namespace:
             raise ApiError(405, "MethodNotAllowed", f"{kind.resource.kind} needs a namespace")
@@ -430,7 +486,7 @@ class FakeApi(Transport):
     def _build_object(self, kind: FakeKind, key: Key, body: Json) -> Json:
         """Return a new object with the metadata that only a server gives: uid, time, generation.
 
-        Nothing is stored yet, and managedFields are the caller's: a create and an apply give them
+        Nothing is stored yet. The caller sets managedFields, because a create and an apply do that
         in different ways.
         """
         metadata = {
@@ -459,7 +515,10 @@ class FakeApi(Transport):
         return obj if "dryRun" in query else self._history.put(kind, key, obj)
 
     def _stamp(self, kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> tuple[Key, Json]:
-        """Return an object with what a server adds to the metadata that is given."""
+        """Return the key of an object, and the object with the metadata that a server adds.
+
+        Metadata that is given stays as it is.
+        """
         resource = kind.resource
         key = Key(metadata.get("namespace", ""), metadata["name"])
         self._made += 1
@@ -470,17 +529,25 @@ class FakeApi(Transport):
         return key, {**body, **names, "metadata": {**stamped, **metadata}}
 
     def _uid(self) -> str:
+        """Return the uid of the object that was counted last."""
         return str(uuid.UUID(int=self._made))
 
     def _now(self) -> str:
+        """Return the time in the format of timestamps in objects."""
         return rfc3339(self._clock.now())
 
     def _generate_name(self, metadata: Mapping[str, Any]) -> str:
+        """Return a name that begins with generateName and ends with a number.
+
+        Raises:
+            Invalid: the metadata has no generateName.
+        """
         if not metadata.get("generateName"):
             raise Invalid(422, "Invalid", "metadata.name: name or generateName is required")
         return f"{metadata['generateName']}{self._made:05}"
 
     def _owners_of(self, kind: FakeKind) -> FieldOwners:
+        """Return the field owners of a kind that is declared."""
         return self._owners[kind.resource.full_name]
 
     def _track(
@@ -498,11 +565,15 @@ class FakeApi(Transport):
         )
 
     def _owned_by_user(self, kind: FakeKind, old: Json | None, new: Json) -> Json:
-        """Return an object that a test stored as a user, with the owners of its fields."""
+        """Return an object that a test stores as a user, with `kubectl` as owner of its changes.
+
+        Without `track_owners` it is returned unchanged.
+        """
         if not self._track_owners:
             return new
         new = self._track(kind, old, new=new, query=_USER, subresource="")
         if kind.status and new.get("status") != (old or {}).get("status"):
+            # A server stores the status in a second write, which owns only changes of the status.
             before = {name: value for name, value in new.items() if name != "status"}
             before |= {"status": old["status"]} if old is not None and "status" in old else {}
             new = self._track(kind, before, new=new, query=_USER, subresource="status")
@@ -511,17 +582,23 @@ class FakeApi(Transport):
     def _apply(
         self, request: Request, target: _Target, sent: Any, query: Mapping[str, str]
     ) -> Json:
-        """Apply what a field manager wants, and create the object if it does not exist."""
+        """Carry out a server-side apply, which creates an object that does not exist; return it.
+
+        Raises:
+            NotFound: the object does not exist, and a subresource is applied.
+            Conflict: the object does not exist, and the body has a uid.
+        """
         kind, key = target.kind, target.key
         old = self._history.get(kind, key)
         if old is None and target.subresource:
-            self._existing(target)
+            self._existing(target)  # raises NotFound: a subresource is never created
         owners = self._owners_of(kind)
         body = owners.apply(
             old, sent, query=query, subresource=target.subresource, now=self._now()
         )
         check_body(kind, body, key.namespace)
         if old is not None:
+            # `update_object` keeps managedFields of `old` if only a subresource is written.
             new = update_object(kind, old, body=body, subresource=target.subresource)
             managed = body["metadata"].get("managedFields")
             meta = {n: v for n, v in new["metadata"].items() if n != "managedFields"}
@@ -540,6 +617,11 @@ class FakeApi(Transport):
     def _update(
         self, request: Request, target: _Target, body: Json, query: Mapping[str, str]
     ) -> Json:
+        """Store a replacement or patched object, unless it is a dry run; return it.
+
+        Raises:
+            NotFound: it does not exist.
+        """
         old = self._existing(target)
         new = update_object(target.kind, old, body=body, subresource=target.subresource)
         if new != old:
@@ -549,7 +631,15 @@ class FakeApi(Transport):
         return self._store_changed(request, target, old=old, new=new, query=query)
 
     def _delete(self, target: _Target, options: Mapping[str, Any], *, dry: bool) -> Json:
-        """Delete an object, or mark it as terminating if it has finalizers."""
+        """Delete an object, or mark it as terminating if it has finalizers.
+
+        Returns:
+            The terminating object; a Status if the object was deleted.
+
+        Raises:
+            NotFound: it does not exist.
+            Conflict: a precondition does not hold.
+        """
         old = self._existing(target)
         for name, expected in (options.get("preconditions") or {}).items():
             if expected != old["metadata"][name]:
@@ -569,8 +659,8 @@ class FakeApi(Transport):
     ) -> Json:
         """Store the object that an update, patch or apply has changed; return it.
 
-        The webhooks of the test (`admit`) see it first. A write that changes nothing but times in
-        managedFields leaves the resourceVersion, as kube-apiserver does. A dry run stores nothing.
+        The webhooks of the test (`admit`) see it first. A write that changes only times in
+        managedFields is not stored, as in kube-apiserver. A dry run stores nothing.
         """
         if self.admit is not None:
             new = self.admit(request, old, new)
@@ -579,20 +669,20 @@ class FakeApi(Transport):
         return new if "dryRun" in query else self._put_or_remove(target.kind, target.key, new)
 
     def _put_or_remove(self, kind: FakeKind, key: Key, new: Json) -> Json:
-        """Write an object into the history; return it.
+        """Store a changed object; return it with its new resourceVersion.
 
-        It is removed instead if it is terminating and its last finalizer is gone. Nothing happens
-        if it equals the stored object.
+        It is removed instead if it is terminating without finalizers. Nothing happens if it equals
+        the stored object.
         """
         if new == self._history.get(kind, key):
             return new
         if is_gone(new):
             self._history.remove(kind, key, new)
-            return new  # with the resourceVersion from before, as the real answer has it
+            return new  # kube-apiserver also answers with the resourceVersion before the removal
         return self._history.put(kind, key, new)
 
     def _discovery(self, path: str) -> Json | None:
-        """Return the discovery document at a path, None if the path is another."""
+        """Return the discovery document at a path; None if the path leads to no such document."""
         if path == "/apis":
             groups = {kind.resource.group for kind in self._served.values()} - {""}
             return {
@@ -603,23 +693,29 @@ class FakeApi(Transport):
         if not kinds:
             return None
         resources = [
-            {"name": of.plural, "kind": of.kind, "namespaced": of.namespaced}
-            for of in (kind.resource for kind in kinds)
+            {
+                "name": resource.plural,
+                "kind": resource.kind,
+                "namespaced": resource.namespaced,
+            }
+            for resource in (kind.resource for kind in kinds)
         ]
         return {"kind": "APIResourceList", "resources": resources}
 
     def _group(self, name: str) -> Json:
-        of = {kind.resource.api_version for kind in self._served.values()}
-        versions = sorted(version for version in of if version.startswith(f"{name}/"))
+        """Return a group with its served versions, as an entry of the APIGroupList."""
+        api_versions = {kind.resource.api_version for kind in self._served.values()}
+        versions = sorted(version for version in api_versions if version.startswith(f"{name}/"))
         return {"name": name, "versions": [{"groupVersion": version} for version in versions]}
 
 
 def _place(resource: Resource[Any]) -> tuple[str, str]:
-    """Return where a kind is served: the path of its group version, and its plural."""
+    """Return the place of a kind: the path of its group version, and its plural."""
     return resource.collection().rpartition("/")[0], resource.plural
 
 
 def _request(method: str, target: _Target, body: Any) -> Request:
+    """Return a request in the form that tests count and match."""
     return Request(
         method,
         target.kind.resource.full_name,
@@ -630,14 +726,23 @@ def _request(method: str, target: _Target, body: Any) -> Request:
 
 
 def _without_nulls(value: Any) -> Any:
-    """Return a decoded object as it would be on the wire, where absent fields are left out."""
+    """Return decoded JSON without fields that are null, at any depth.
+
+    Clients send no such fields, but an object that a test has encoded may have them.
+    """
     if isinstance(value, dict):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
-    return [_without_nulls(v) for v in value] if isinstance(value, list) else value
+        return {
+            name: _without_nulls(member) for name, member in value.items() if member is not None
+        }
+    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
 
 
 def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
-    """Return the predicate for the objects of a list or watch."""
+    """Return the predicate for the objects of a list or watch: its namespace and selectors.
+
+    Raises:
+        BadRequest: a selector cannot be parsed, or the path is that of one object.
+    """
     namespace = target.key.namespace
     if target.key.name:
         raise BadRequest(400, "BadRequest", "a watch of one object needs a field selector")
@@ -646,6 +751,7 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
     by_field = field_selector(query.get("fieldSelector", ""), known)
 
     def is_selected(obj: Mapping[str, Any]) -> bool:
+        """Return whether an object is in the namespace and meets both selectors."""
         within = not namespace or obj["metadata"].get("namespace") == namespace
         return within and by_label(obj) and by_field(obj)
 
@@ -655,10 +761,10 @@ def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:
 def _read_dry_run(method: str, query: Mapping[str, str], sent: Any) -> bool:
     """Return whether a request asks for a dry run.
 
-    A deletion with a body has its options there, and the query is ignored, as by kube-apiserver.
+    A deletion with a body has its options there; kube-apiserver then ignores the query.
 
     Raises:
-        Invalid: the value is not All, which an API server does not take for a dry run.
+        Invalid: the value is not All, the only one that API servers accept.
     """
     if method == "DELETE" and sent:
         values = list(sent.get("dryRun") or ())

@@ -5,15 +5,15 @@
     await clock.advance(29.9)      # still asleep
     await clock.advance(0.1)       # awake, and everything that followed has run
 
-Whatever is due runs in time order, and between two instants the event loop is settled: it is
-turned until no task but the test is ready to run. So a chain "sleep 5, then sleep 5" is over after
-`advance(10)`, whatever the machine is doing, and no test needs a real sleep.
+Sleeps and deadlines end in the order of their times. Between two instants the event loop is
+settled: it is turned until no task but the test is ready to run. So a chain "sleep 5, then sleep
+5" is over after `advance(10)`, whatever the machine is doing, and no test needs a real sleep.
 
 Settling reads the loop's own queue of ready callbacks (`_ready` of asyncio's event loop, the same
 attribute from Python 3.4 to 3.14). Yielding a fixed number of times was rejected: it is either
-too few for a deep chain or too slow for a thousand steps. What waits for a socket, a thread or a
-child process is not ready and is not waited for: tests of those use real time. Other event loops
-(uvloop) have no such queue.
+too few for a deep chain or too slow for a thousand steps. A task that waits for a socket, a thread
+or a child process is not ready, and settling does not wait for it: its tests use real time. Other
+event loops (uvloop) have no such queue.
 
 Time is kept in whole nanoseconds, so that 0.1 three times is exactly 0.3.
 """
@@ -42,7 +42,13 @@ CENTURY_SECONDS = 36_525.0 * 86_400
 
 @dataclass(order=True, slots=True)
 class _Timer:
-    """Something to do at an instant; equal instants go in the order of asking."""
+    """A call at an instant; calls at equal instants are made in the order of their scheduling.
+
+    Args:
+        due: nanoseconds from the start of the clock.
+        order: the number of this call among all that were scheduled.
+        action: the function to call; None if the call was cancelled.
+    """
 
     due: int
     order: int
@@ -69,14 +75,17 @@ class VirtualClock(Clock):
 
     @override
     def now(self) -> datetime:
+        """Return the virtual time of day."""
         return self._start + timedelta(microseconds=self._elapsed // 1000)
 
     @override
     def monotonic(self) -> float:
+        """Return the virtual seconds since the clock was created."""
         return self._elapsed / 1_000_000_000
 
     @override
     async def sleep(self, seconds: float) -> None:
+        """Wait until the test has moved the time on by `seconds`."""
         if seconds <= 0:
             await checkpoint()
             return
@@ -89,10 +98,12 @@ class VirtualClock(Clock):
 
     @override
     def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
+        """Return a context that is cancelled after `seconds`, like anyio's `move_on_after`."""
         return self._bound_wait(seconds)
 
     @contextmanager
     def _bound_wait(self, seconds: float) -> Iterator[anyio.CancelScope]:
+        """Cancel the context's code when `seconds` have passed; yield its cancel scope."""
         with anyio.CancelScope() as scope:
             timer = self._at(seconds, scope.cancel)
             if seconds <= 0:
@@ -104,7 +115,7 @@ class VirtualClock(Clock):
 
     @property
     def waiting(self) -> int:
-        """How many sleeps and deadlines are open; back to 0 when nothing leaked."""
+        """How many sleeps and deadlines are open; 0 at the end of a test that leaks none."""
         return sum(timer.action is not None for timer in self._timers)
 
     @property
@@ -114,7 +125,7 @@ class VirtualClock(Clock):
         return (self._timers[0].due - self._elapsed) / 1e9 if self._timers else None
 
     async def advance(self, seconds: float) -> None:
-        """Move on by `seconds`, running what is due in time order, and settle the loop."""
+        """Move the time on by `seconds`, end what is due in time order, and settle the loop."""
         target = self._elapsed + _nanoseconds(seconds)
         await settle()
         while (due := self._next()) is not None and due <= target:
@@ -134,7 +145,7 @@ class VirtualClock(Clock):
             How many seconds passed; 0 if it held as soon as the loop had settled.
 
         Raises:
-            AssertionError: nothing more is due within `limit`, and it still does not hold.
+            AssertionError: nothing more is due within `limit`, and `predicate` does not hold.
         """
         begun = self._elapsed
         await settle()
@@ -155,10 +166,10 @@ class VirtualClock(Clock):
         await settle()
 
     def _at(self, seconds: float, action: Callable[[], None]) -> _Timer:
-        """Schedule `action` in `seconds` from now; never if they are infinite."""
+        """Schedule `action` in `seconds` from now; never if `seconds` is infinite."""
         self._asked += 1
         if math.isinf(seconds):
-            return _Timer(0, self._asked, action)
+            return _Timer(0, self._asked, action)  # not in `_timers`, so it never runs
         # At least a nanosecond: a remainder of rounding must not turn a sleep into a busy loop.
         timer = _Timer(self._elapsed + max(1, _nanoseconds(seconds)), self._asked, action)
         heapq.heappush(self._timers, timer)
@@ -170,6 +181,7 @@ class VirtualClock(Clock):
         return self._timers[0].due if self._timers else None
 
     def _drop_cancelled(self) -> None:
+        """Remove cancelled timers from the front, so that the first timer is open."""
         while self._timers and self._timers[0].action is None:
             heapq.heappop(self._timers)
 
@@ -178,7 +190,7 @@ async def settle() -> None:
     """Turn the event loop until no other task is ready to run.
 
     Raises:
-        AssertionError: something keeps making itself ready, a busy loop that is.
+        AssertionError: some task is ready again after each turn, as in a busy loop.
     """
     ready: deque[object] = vars(asyncio.get_running_loop())["_ready"]
     for _ in range(MOST_TURNS):

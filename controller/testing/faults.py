@@ -15,9 +15,10 @@ class Request:
     Args:
         method: for example `PATCH`; also `WATCH`, `LIST`, and `DISCOVER` for discovery.
         resource: the kind's full name, for example `widgets.example.com`; empty for discovery.
-        key: namespace and name; the name is empty for a collection. The path of discovery.
+        key: namespace and name; the name is empty for a collection. For discovery, the name is the
+            path.
         subresource: for example `status`; empty for the object itself.
-        body: as it was sent, decoded; does not count for equality.
+        body: the body of the request, decoded; two requests are equal even if it differs.
     """
 
     method: str
@@ -53,7 +54,13 @@ class Request:
 
 @dataclass(slots=True)
 class _Fault:
-    """What happens to the next `times` requests that fit; without an error the answer is lost."""
+    """A failure of the next requests that fit.
+
+    Args:
+        conditions: properties of Request with the values that they must have.
+        error: the error to raise; None to carry out the request and lose its answer.
+        times: how many more requests fail.
+    """
 
     conditions: Mapping[str, str]
     error: ControllerError | None
@@ -69,24 +76,32 @@ class Faults:
     def add(
         self, error: ControllerError | None, times: int, conditions: Mapping[str, str]
     ) -> None:
-        """Order a failure; of watches only if `conditions` names them.
+        """Order a failure of requests; watches fail only if `conditions` names them.
 
         Args:
-            error: what the request fails with; None lets it run and loses its answer.
+            error: the error to raise; None to carry out the request and lose its answer.
             times: how many requests fail.
-            conditions: parts of a request, by the names of its properties.
+            conditions: properties of Request with the values that they must have.
         """
         self._faults.append(_Fault(conditions, error, times))
 
     def clear(self) -> None:
-        """Forget what was ordered."""
+        """Forget all failures that were ordered."""
         self._faults.clear()
 
     def meet(self, request: Request) -> bool:
-        """Raise the error that is ordered for a request; return whether its answer is lost."""
+        """Raise the error that was ordered for a request, and count it as done.
+
+        Returns:
+            Whether a test ordered that the answer of the request is lost.
+
+        Raises:
+            ControllerError: the error that was ordered.
+        """
         for fault in self._faults:
             names_method = not {"method", "verb"}.isdisjoint(fault.conditions)
             if request.method == "WATCH" and not names_method:
+                # A fault for requests in general must not be used up by a watch that begins.
                 continue
             if fault.times > 0 and request.fits(**fault.conditions):
                 fault.times -= 1

@@ -1,7 +1,7 @@
 """Who owns which field of the fake API's objects: managedFields, and server-side apply.
 
-The rules are those of `controller.managedfields`; here they get a kind's schema and the options of
-the request.
+The rules are in `controller.managedfields`. This module calls them with a kind's schema and the
+parameters of a request. A field manager is the name of a client that owns fields.
 """
 
 import functools
@@ -23,7 +23,7 @@ class FieldOwners:
     """The ownership of the fields of one kind's objects.
 
     Args:
-        schema: its OpenAPI v3 schema, as in its CustomResourceDefinition; None for none.
+        schema: its OpenAPI v3 schema, as in its CustomResourceDefinition; None if it has none.
     """
 
     def __init__(self, kind: FakeKind, schema: Mapping[str, Any] | None) -> None:
@@ -34,6 +34,7 @@ class FieldOwners:
 
     @functools.cached_property
     def _model(self) -> FieldModel:
+        """How the fields of the kind are owned; most tests never need it."""
         return FieldModel.from_schema(self._schema, status_subresource=self._status)
 
     def apply(
@@ -41,9 +42,9 @@ class FieldOwners:
     ) -> Json:
         """Return the object after a server-side apply, with its managedFields.
 
-        The fields in `sent` are all that the manager owns from then on. Fields that it owned
-        before, and that `sent` leaves out, are removed unless another manager owns them, too.
-        `track` is for all other writes, which own what they change.
+        The manager then owns exactly the fields in `sent`. A field that it owned before, and that
+        `sent` leaves out, is removed unless another manager owns it, too. For all other writes
+        there is `track`.
 
         Args:
             old: the stored object; None if it does not exist.
@@ -54,8 +55,8 @@ class FieldOwners:
 
         Raises:
             FieldManagerConflict: other managers own fields, and `force` is not set.
-            Invalid: the request names no field manager.
-            BadRequest: the body is not of this kind, or has managedFields.
+            Invalid: the request names no field manager, or a name that is not allowed.
+            BadRequest: the body is no object, is not of this kind, or has managedFields.
         """
         manager = _read_applying_manager(query)
         if not isinstance(sent, dict):
@@ -77,11 +78,13 @@ class FieldOwners:
     def track(
         self, old: Json | None, new: Json, query: Mapping[str, str], subresource: str, now: str
     ) -> Json:
-        """Return an object with managedFields that say what this create or update changed.
+        """Return an object with managedFields after a create or update.
+
+        The manager of the request owns the fields that the write changes.
 
         Args:
-            old: as it was stored; None for a new object.
-            new: as it is to be stored; managedFields that the client sent are among its metadata.
+            old: the stored object; None for a new object.
+            new: the object to store; its metadata has the managedFields that the client sent.
             query: the parameters of the request, among them fieldManager.
             subresource: `status` or empty.
             now: the time, RFC 3339 in whole seconds.
@@ -105,7 +108,7 @@ def _read_applying_manager(query: Mapping[str, str]) -> str:
     """Return the field manager of an apply, which has to name one.
 
     Raises:
-        Invalid: it names none, or one that cannot be.
+        Invalid: it names none, or the name is not allowed.
     """
     manager = query.get("fieldManager", "")
     if not manager:
@@ -119,7 +122,7 @@ def _check_manager(name: str) -> None:
     """Refuse the name of a field manager that is too long or cannot be printed.
 
     Raises:
-        Invalid: it is.
+        Invalid: it is too long or cannot be printed.
     """
     if causes := check_manager(name):
         raise Invalid(422, "Invalid", f"{causes[0].field}: {causes[0].message}")

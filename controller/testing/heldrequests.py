@@ -1,4 +1,4 @@
-"""Requests on their way: a test decides when the server sees each, and whether it is answered.
+"""Held requests: a test decides when the server sees each, and whether the client gets its answer.
 
     waiting: list[HeldRequest] = []
     client = Client(HeldRequests(api, waiting))
@@ -7,7 +7,7 @@
     waiting[0].run()              # the server has seen it
     waiting.pop(0).land()         # the client has its answer
 
-A request whose sender has given up can still run: that is what a process leaves behind that dies.
+A request can still run when its client has given up, as if the client's process had died.
 """
 
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -27,10 +27,10 @@ class HeldRequest:
     """A request that the server sees when a test runs it.
 
     Args:
-        method: of HTTP.
-        path: what it is about.
-        body: as it was sent, decoded; empty for nothing.
-        answer: carries the request out.
+        method: the HTTP method.
+        path: the path of the URL.
+        body: the body, decoded; an empty dictionary if there is none.
+        answer: carries the request out, and returns the body of the response.
         to: the name of the server that it is for.
     """
 
@@ -55,21 +55,26 @@ class HeldRequest:
         try:
             answer: bytes | ControllerError = self._carry_out()
         except ControllerError as error:
-            answer = error
+            answer = error  # the sender gets it: `wait` raises it
         if self.is_awaited:
             self._answer = answer
 
     def land(self, *, lost: bool = False) -> None:
-        """Give the sender the answer; nothing if it is `lost`, or the request has not run."""
+        """Give the sender the answer of the request.
+
+        Args:
+            lost: give the sender NoAnswer instead. It also gets NoAnswer if the request has not
+                run.
+        """
         if lost and self.is_awaited:
             self._answer = NoAnswer(f"{self.method} {self.path}: the answer was lost")
         self._landed.set()
 
     async def wait(self) -> bytes:
-        """Return the answer when it lands.
+        """Wait until the answer lands; return the body of the response.
 
         Raises:
-            ControllerError: the request failed, or its answer was lost.
+            ControllerError: the request failed or has not run, or its answer was lost.
         """
         await self._landed.wait()
         if isinstance(self._answer, ControllerError):
@@ -82,8 +87,8 @@ class HeldRequests(Transport):
 
     Args:
         api: the server.
-        waiting: gets each request; the test takes it out.
-        to: the name of the server, where several share `waiting`.
+        waiting: the list to which each request is added; the test takes it out.
+        to: the name of the server, for tests in which several servers share `waiting`.
     """
 
     def __init__(self, api: FakeApi, waiting: list[HeldRequest], to: str = "") -> None:
@@ -103,7 +108,16 @@ class HeldRequests(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
+        """Hold a request until the test lands it; return the body of its response.
+
+        `accept` and `timeout` have no effect.
+
+        Raises:
+            ControllerError: the request failed or has not run, or its answer was lost.
+        """
+
         def answer() -> bytes:
+            """Carry the request out on the server."""
             return self._api.answer(
                 method, path, query=query, body=body, content_type=content_type
             )
@@ -117,8 +131,10 @@ class HeldRequests(Transport):
     def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Open a watch of the server at once: watches are not held."""
         return self._api.stream(path, query=query, accept=accept)
 
     @override
     async def aclose(self) -> None:
+        """Close the connection to the server, which counts that."""
         await self._api.aclose()

@@ -1,4 +1,7 @@
-"""The objects of the fake API, and what happened to them, for its watches."""
+"""The objects of the fake API, and all writes to them, which its watches deliver.
+
+A revision is a resourceVersion as a number. All kinds share one counter.
+"""
 
 import math
 from bisect import bisect_right
@@ -19,7 +22,15 @@ Selected = Callable[[Mapping[str, Any]], bool]
 
 @dataclass(frozen=True, slots=True)
 class Happened:
-    """One write: the object before and after it, None where there is none."""
+    """One write.
+
+    Args:
+        kind: the object's kind.
+        key: the object's namespace and name.
+        revision: the resourceVersion of the write.
+        old: the object before the write; None if it did not exist.
+        new: the object after the write; None if it was deleted.
+    """
 
     kind: FakeKind
     key: Key
@@ -34,14 +45,17 @@ class Happened:
 
     @property
     def type(self) -> str:
-        """What a watch calls it: ADDED, MODIFIED or DELETED."""
+        """The type of its watch event: ADDED, MODIFIED or DELETED."""
         if self.new is None:
             return "DELETED"
         return "ADDED" if self.old is None else "MODIFIED"
 
     @property
     def object(self) -> Json:
-        """The object as a watch shows it: after the write, or as it was before its deletion."""
+        """The object in its watch event: after the write, or before a deletion.
+
+        A deleted object has the resourceVersion of the deletion.
+        """
         if self.new is not None:
             return self.new
         assert self.old is not None
@@ -76,15 +90,15 @@ class History:
         self._shelves: dict[str, _Shelf] = {}
 
     def get(self, kind: FakeKind, key: Key) -> Json | None:
-        """Return an object, None if there is none."""
+        """Return the stored object; None if it does not exist."""
         return self._shelf(kind).objects.get(key)
 
     def all(self, kind: FakeKind, selected: Selected) -> list[Json]:
-        """Return the selected objects of a kind, by namespace and name."""
+        """Return the objects of a kind that `selected` selects, sorted by namespace and name."""
         return [obj for _, obj in sorted(self._shelf(kind).objects.items()) if selected(obj)]
 
     def put(self, kind: FakeKind, key: Key, obj: Json) -> Json:
-        """Store an object with a new resourceVersion; return it as it is stored."""
+        """Store an object with a new resourceVersion, and wake watches; return it as stored."""
         old = self.get(kind, key)
         self.revision += 1
         stored = _at_revision(obj, self.revision)
@@ -93,7 +107,7 @@ class History:
         return stored
 
     def restore(self, kind: FakeKind, key: Key, obj: Json) -> Json:
-        """Store an object at its own resourceVersion, which no watch shows; return it.
+        """Store an object at its own resourceVersion without waking watches; return it.
 
         Raises:
             ValueError: its resourceVersion is no decimal number.
@@ -106,18 +120,24 @@ class History:
         return obj
 
     def remove(self, kind: FakeKind, key: Key, last: Json) -> None:
-        """Remove an object, whose last state was `last`."""
+        """Remove an object, and wake watches.
+
+        Args:
+            last: its last state, which watches deliver.
+        """
         del self._shelf(kind).objects[key]
         self.revision += 1
         self._append(Happened(kind, key, revision=self.revision, old=last, new=None))
 
     def _shelf(self, kind: FakeKind) -> _Shelf:
+        """Return the objects and writes of a kind; empty at first."""
         name = kind.resource.full_name
         if name not in self._shelves:
             self._shelves[name] = _Shelf()
         return self._shelves[name]
 
     def _append(self, happened: Happened) -> None:
+        """Record a write, wake the watches of its kind, and call the listeners."""
         shelf = self._shelf(happened.kind)
         shelf.log.append(happened)
         self.log.append(happened)
@@ -129,10 +149,13 @@ class History:
     async def watch(
         self, kind: FakeKind, selected: Selected, query: Mapping[str, str]
     ) -> AsyncIterator[bytes]:
-        """Yield the lines of a watch until its `timeoutSeconds` have passed.
+        """Yield the lines of a watch until the request's `timeoutSeconds` have passed.
+
+        Without `timeoutSeconds` it never ends. Several lines may be yielded together.
 
         Args:
-            selected: whether an object is watched.
+            kind: the kind that is watched.
+            selected: returns whether an object is watched.
             query: the parameters of the request.
         """
         clock, shelf = self._clock, self._shelf(kind)
@@ -141,6 +164,7 @@ class History:
         bookmark = clock.monotonic() + interval
         sent = query.get("resourceVersion", "")
         position = len(shelf.log)
+        # Without a resourceVersion, a watch begins with the objects that there are.
         if "sendInitialEvents" in query or sent in {"", "0"}:
             lines = [_line("ADDED", obj) for obj in self.all(kind, selected)]
             if "sendInitialEvents" in query:
@@ -164,31 +188,38 @@ class History:
                 yield self._bookmark(kind, {})
 
     def _bookmark(self, kind: FakeKind, annotations: Mapping[str, str]) -> bytes:
+        """Return the line of a bookmark at the newest resourceVersion."""
         meta: Json = {"resourceVersion": str(self.revision)}
         if annotations:
             meta["annotations"] = annotations
-        of = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
-        return _line("BOOKMARK", {**of, "metadata": meta})
+        head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
+        return _line("BOOKMARK", {**head, "metadata": meta})
 
 
 def _revision(happened: Happened) -> int:
+    """Return the resourceVersion of a write, by which writes are searched."""
     return happened.revision
 
 
 def _at_revision(obj: Json, revision: int) -> Json:
-    """Return an object with the resourceVersion of a write."""
+    """Return a copy of an object with another resourceVersion."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
 def _event(happened: Happened, selected: Selected) -> bytes:
-    """Return the line for a write, as it looks through a selector; empty if it is not seen."""
-    was = happened.old is not None and selected(happened.old)
+    """Return the line for a write in a watch with a selector.
+
+    An object that begins to be selected is ADDED, and an object that ceases to be selected is
+    DELETED. The line is empty if the object was not selected before or after the write.
+    """
+    was_selected = happened.old is not None and selected(happened.old)
     if happened.new is not None and selected(happened.new):
-        return _line("MODIFIED" if was else "ADDED", happened.new)
-    if not was or happened.old is None:
+        return _line("MODIFIED" if was_selected else "ADDED", happened.new)
+    if not was_selected or happened.old is None:
         return b""
     return _line("DELETED", _at_revision(happened.old, happened.revision))
 
 
 def _line(kind: str, obj: Mapping[str, Any]) -> bytes:
+    """Return the line of a watch event; `kind` is its type, for example ADDED."""
     return encode({"type": kind, "object": obj}) + b"\n"

@@ -46,7 +46,7 @@ def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
     match operation["op"]:
         case "add":
             return _set(document, operation["path"], operation["value"], insert=True)
-        case "replace":  # of a missing field of an object it is like add, as in API servers
+        case "replace":  # adds a field that the object does not have, as API servers do
             return _set(document, operation["path"], operation["value"], insert=False)
         case "remove":
             return _remove(document, operation["path"])
@@ -62,31 +62,50 @@ def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
             return _set(
                 _remove(document, operation["from"]), operation["path"], value, insert=True
             )
-        case other:
-            raise ValueError(f"unknown operation {other!r}")
+        case operation_name:
+            raise ValueError(f"unknown operation {operation_name!r}")
 
 
 def _steps(pointer: str) -> list[str]:
+    """Return the names and indexes in a JSON pointer (RFC 6901), unescaped.
+
+    Raises:
+        ValueError: the text is no JSON pointer.
+    """
     if pointer and not pointer.startswith("/"):
         raise ValueError(f"{pointer!r} is no JSON pointer")
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
 def _get(document: Any, pointer: str) -> Any:
+    """Return the value at a JSON pointer.
+
+    Raises:
+        KeyError: a field does not exist.
+        IndexError: a list has no such entry.
+    """
     for step in _steps(pointer):
         document = document[int(step)] if isinstance(document, list) else document[step]
     return document
 
 
 def _parent(document: Any, pointer: str) -> tuple[Any, str]:
+    """Return the object or list that has the value at a JSON pointer, and the last step to it."""
     head, _, _ = pointer.rpartition("/")
     return _get(document, head), _steps(pointer)[-1]
 
 
 def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
-    """Set the value at a JSON pointer in place; in lists insert before it if `insert`."""
+    """Set the value at a JSON pointer in place; return the document.
+
+    Args:
+        document: is changed in place, unless the pointer is empty.
+        pointer: where the value belongs; `-` as the last step is the end of a list.
+        value: the new value.
+        insert: in a list, insert before the entry at the pointer instead of replacing it.
+    """
     if not pointer:
-        return value
+        return value  # the empty pointer is the whole document
     parent, last = _parent(document, pointer)
     if not isinstance(parent, list):
         parent[last] = value
@@ -102,6 +121,7 @@ def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
 
 
 def _remove(document: Any, pointer: str) -> Any:
+    """Remove the value at a JSON pointer in place; return the document."""
     parent, last = _parent(document, pointer)
     del parent[int(last) if isinstance(parent, list) else last]
     return document

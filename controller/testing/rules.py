@@ -1,8 +1,8 @@
-"""What an API server makes of a write: pure functions from objects to objects.
+"""How an API server changes or refuses an object that is written: functions without side effects.
 
-Objects are decoded JSON. The rules are those that `tests/contract/fake_api/` finds on a
-real server; a kind's own rules (schemas, defaults, webhooks) are not among them. Results share
-parts with their arguments, and nothing is changed in place.
+Objects are decoded JSON. `tests/contract/fake_api/` checks the rules on a real server. The rules
+of single kinds (schemas, defaults, webhooks) are not among them. Results share parts with their
+arguments, and nothing is changed in place.
 """
 
 from collections.abc import Mapping
@@ -39,10 +39,10 @@ class FakeKind:
 
 
 def check_body(kind: FakeKind, body: Mapping[str, Any], namespace: str) -> None:
-    """Refuse a body that is of another kind or namespace than its path.
+    """Refuse a body whose kind or namespace differs from those of the path.
 
     Raises:
-        BadRequest: it is.
+        BadRequest: the kind or the namespace differs.
     """
     resource = kind.resource
     version_and_kind = (body.get("apiVersion"), body.get("kind"))
@@ -55,31 +55,40 @@ def check_body(kind: FakeKind, body: Mapping[str, Any], namespace: str) -> None:
 
 
 def check_uid(old: Mapping[str, Any], body: Mapping[str, Any]) -> None:
-    """Refuse a replacement of an object with another uid; for a patch it is an immutable field.
+    """Refuse a replacement (PUT) whose body has another uid than the stored object.
+
+    For a patch, the uid is an immutable field instead (see `update_object`).
+
+    Args:
+        old: the stored object.
+        body: the body of the request.
 
     Raises:
         Conflict: the body has another uid.
     """
-    sent, before = body["metadata"].get("uid"), old["metadata"]
-    if sent and sent != before["uid"]:
-        raise conflict(before["name"], f"its uid is {before['uid']}, not {sent}")
+    sent_uid, metadata = body["metadata"].get("uid"), old["metadata"]
+    if sent_uid and sent_uid != metadata["uid"]:
+        raise conflict(metadata["name"], f"its uid is {metadata['uid']}, not {sent_uid}")
 
 
 def create_object(kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> Json:
-    """Return a new object as it is stored.
+    """Return the object that a create stores, without a resourceVersion.
+
+    A status is dropped if the kind has a status subresource.
 
     Args:
-        body: as it was sent.
-        metadata: what the server adds: uid, creationTimestamp, name, namespace.
+        kind: the object's kind.
+        body: the body of the request.
+        metadata: the metadata that the server sets: uid, creationTimestamp, name, namespace.
 
     Raises:
-        BadRequest: it has a resourceVersion.
+        BadRequest: the body has a resourceVersion.
     """
     if body["metadata"].get("resourceVersion"):
         raise _bad("resourceVersion should not be set on objects to be created")
-    kept = {name: value for name, value in body["metadata"].items() if name not in _KEPT and value}
+    sent = {name: value for name, value in body["metadata"].items() if name not in _KEPT and value}
     generation = {"generation": 1} if kind.generation else {}
-    stored = {**body, "metadata": {**kept, **metadata, **generation}}
+    stored = {**body, "metadata": {**sent, **metadata, **generation}}
     if kind.status:
         stored.pop("status", None)
     return stored
@@ -88,9 +97,12 @@ def create_object(kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> Js
 def update_object(kind: FakeKind, old: Json, body: Json, subresource: str) -> Json:
     """Return the object after a replacement or patch, without a new resourceVersion.
 
+    A write of the status changes only the status, and no other write changes it.
+
     Args:
-        old: as it is stored.
-        body: as it was sent, or as the patch made it.
+        kind: the object's kind.
+        old: the stored object.
+        body: the object that was sent, or the result of the patch.
         subresource: `status` or empty.
 
     Raises:
@@ -104,23 +116,26 @@ def update_object(kind: FakeKind, old: Json, body: Json, subresource: str) -> Js
     _check_preconditions(before, meta, subresource)
     if subresource:
         return _only(old, "status", body)
-    kept = {name: before[name] for name in (*_KEPT, "resourceVersion") if name in before}
-    now = {name: value for name, value in meta.items() if name not in _KEPT and value}
-    result = {**body, "metadata": {**now, **kept}}
+    server_fields = {name: before[name] for name in (*_KEPT, "resourceVersion") if name in before}
+    client_fields = {name: value for name, value in meta.items() if name not in _KEPT and value}
+    result = {**body, "metadata": {**client_fields, **server_fields}}
     if kind.status:
         result = _only(result, "status", old)
-    _check_finalizers(before, now)
+    _check_finalizers(before, client_fields)
     if kind.generation and _content(kind, result) != _content(kind, old):
         result["metadata"]["generation"] = before.get("generation", 0) + 1
     return result
 
 
 def replace_object(kind: FakeKind, old: Json, new: Json) -> Json:
-    """Return an object as a user of a test leaves it, with the next generation if it changed.
+    """Return `new`, with the next generation if its content differs from `old`.
+
+    For a test that edits an object: nothing is checked, and the status may change, too.
 
     Args:
-        old: as it is stored.
-        new: as it is to be, status and all.
+        kind: the object's kind.
+        old: the stored object.
+        new: the object to store.
     """
     if not kind.generation or _content(kind, new) == _content(kind, old):
         return new
@@ -129,11 +144,15 @@ def replace_object(kind: FakeKind, old: Json, new: Json) -> Json:
 
 
 def marked_deleted(kind: FakeKind, old: Json, propagation: str, now: str) -> Json:
-    """Return the object after a deletion was requested; it is gone if it has no finalizers.
+    """Return the object after a deletion was requested.
+
+    If it has finalizers, it is marked as terminating. Otherwise the caller removes it.
 
     Args:
-        old: as it is stored.
-        propagation: the deletion's propagationPolicy; may be empty.
+        kind: the object's kind.
+        old: the stored object.
+        propagation: the deletion's propagationPolicy; Foreground and Orphan add a finalizer. May
+            be empty.
         now: the time of the deletion.
     """
     meta = dict(old["metadata"])
@@ -151,7 +170,7 @@ def marked_deleted(kind: FakeKind, old: Json, propagation: str, now: str) -> Jso
 
 
 def is_gone(obj: Mapping[str, Any]) -> bool:
-    """Return whether the server removes an object: its deletion waits for no finalizer."""
+    """Return whether the server removes an object: it is terminating and has no finalizers."""
     meta = obj["metadata"]
     return "deletionTimestamp" in meta and not meta.get("finalizers")
 
@@ -163,7 +182,7 @@ def conflict(name: str, reason: str) -> Conflict:
 
 
 def _only(old: Json, field: str, body: Mapping[str, Any]) -> Json:
-    """Return `old` with one field of `body`, or without it."""
+    """Return `old` with one field as in `body`; without the field if `body` does not have it."""
     result = {name: value for name, value in old.items() if name != field}
     if field in body:
         result[field] = body[field]
@@ -171,7 +190,7 @@ def _only(old: Json, field: str, body: Mapping[str, Any]) -> Json:
 
 
 def _content(kind: FakeKind, obj: Mapping[str, Any]) -> Json:
-    """Return the part of an object whose change is a new generation."""
+    """Return the part of an object whose change raises its generation."""
     without = {"metadata", "status"} if kind.status else {"metadata"}
     return {name: value for name, value in obj.items() if name not in without}
 
@@ -183,9 +202,9 @@ def _check_preconditions(
 
     Args:
         before: the metadata of the stored object.
-        meta: the metadata that was sent; what it lacks is not checked.
-        subresource: that is written; empty for the object itself. Writes of a subresource ignore
-            the uid that is sent.
+        meta: the metadata that was sent; a resourceVersion or uid that it lacks is not checked.
+        subresource: the written subresource; empty for the object itself. Writes of a subresource
+            ignore the uid that is sent.
 
     Raises:
         Conflict: the write is for another resourceVersion.
@@ -199,6 +218,15 @@ def _check_preconditions(
 
 
 def _check_finalizers(before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Refuse to add finalizers to an object that is terminating.
+
+    Args:
+        before: the metadata of the stored object.
+        now: the metadata to store.
+
+    Raises:
+        Invalid: a finalizer would be added.
+    """
     added = set(now.get("finalizers") or ()) - set(before.get("finalizers") or ())
     if added and "deletionTimestamp" in before:
         raise Invalid(
@@ -210,4 +238,5 @@ def _check_finalizers(before: Mapping[str, Any], now: Mapping[str, Any]) -> None
 
 
 def _bad(message: str) -> BadRequest:
+    """Return the error for a body that does not fit its request."""
     return BadRequest(400, "BadRequest", message)

@@ -15,32 +15,39 @@ def label_selector(selector: str) -> Predicate:
     """Return the predicate of a label selector.
 
     Raises:
-        BadRequest: it is none.
+        BadRequest: the text is no label selector.
     """
     selects = selectors.label_selector(selector)
     return lambda obj: selects(obj["metadata"].get("labels") or {})
 
 
 def field_selector(selector: str, known: Collection[str]) -> Predicate:
-    """Return the predicate of a field selector: `path=value`, `path!=value`, by commas.
+    """Return the predicate of a field selector: `path=value` or `path!=value`, between commas.
 
     Args:
+        selector: the text of the selector; empty for all objects.
         known: the paths that the kind can be selected by.
 
     Raises:
-        BadRequest: it is none, or has another path.
+        BadRequest: the text is no field selector, or names another path.
     """
     parts = [_field(term, known) for term in selectors.split_terms(selector)]
     return lambda obj: all(holds(obj) for holds in parts)
 
 
 def _field(term: str, known: Collection[str]) -> Predicate:
+    """Return the predicate of one term of a field selector.
+
+    Raises:
+        BadRequest: it cannot be parsed, or names a path that is not among `known`.
+    """
     match = re.fullmatch(r"([^=!]+?)(==|!=|=)(.*)", term)
     if match is None:
         raise BadRequest(400, "BadRequest", f"unable to parse the field selector {term!r}")
     path, operator, value = match.groups()
     if path not in known:
         raise BadRequest(400, "BadRequest", f"field label not supported: {path}")
+    # For `!=`, the object is selected if the values are not equal.
     return lambda obj: (_at(obj, path) == value) == (operator != "!=")
 
 

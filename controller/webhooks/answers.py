@@ -1,4 +1,7 @@
-"""What the handler of a webhook returns: a closed set, so that no answer contradicts itself."""
+"""The answers that the handler of a webhook may return.
+
+There is a class for each, so that no answer contradicts itself, as a refusal with a patch would.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,6 +49,7 @@ class Denied:
     warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        """Refuse a code that is not the code of an error."""
         if not 400 <= self.code <= 599:
             raise ValueError(f"a refusal needs a code from 400 to 599, not {self.code}")
 
@@ -77,10 +81,11 @@ class Patched:
     warnings: Sequence[str] = ()
 
     def __post_init__(self) -> None:
+        """Refuse entries that are not operations of a JSON patch; their values are not checked."""
         for entry in self.patch:
             path = entry.get("path")
-            pointer = isinstance(path, str) and (not path or path.startswith("/"))
-            if entry.get("op") not in _OPERATIONS or not pointer:
+            is_pointer = isinstance(path, str) and (not path or path.startswith("/"))
+            if entry.get("op") not in _OPERATIONS or not is_pointer:
                 raise ValueError(f"{dict(entry)!r} is not an operation of a JSON patch (RFC 6902)")
 
     @classmethod
@@ -103,26 +108,28 @@ Answer = Allowed | Denied | Patched
 def difference(before: Any, after: Any, path: str = "") -> Iterator[dict[str, Any]]:
     """Yield the operations of a JSON patch (RFC 6902) that changes `before` to `after`.
 
-    Objects are compared by field, and lists of equal length by entry; another list is replaced as
-    a whole. Rejected: a minimal patch of lists, which takes quadratic time.
+    Objects are compared by field, and lists of equal length by entry. A list whose length changes
+    is replaced as a whole, because a minimal patch of lists takes quadratic time.
 
     Args:
         before: decoded JSON.
         after: decoded JSON.
-        path: the JSON pointer (RFC 6901) of both.
+        path: the JSON pointer (RFC 6901) of both values in the whole document.
     """
     if isinstance(before, dict) and isinstance(after, dict):
         yield from _field_differences(before, after, path)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from difference(old, new, f"{path}/{index}")
-    elif type(before) is not type(after) or before != after:  # True is 1 in Python, not in JSON
+    elif type(before) is not type(after) or before != after:
+        # The types are compared because True equals 1 in Python, and does not in JSON.
         yield {"op": "replace", "path": path, "value": after}
 
 
 def _field_differences(
     before: dict[str, Any], after: dict[str, Any], path: str
 ) -> Iterator[dict[str, Any]]:
+    """Yield the operations that change an object at `path`, field by field."""
     pointers = {
         name: f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
         for name in {**before, **after}

@@ -1,11 +1,12 @@
 """The certificate authority for self-signed webhook certificates.
 
-    authority   10 years   a new one is made a year before it expires
-    serving      1 year    a new one is signed when a third of that is left, or the names change
+    authority             10 years   replaced a year before it expires
+    serving certificate    1 year    replaced when a third of that is left, or the names change
 
-A new authority is trusted before it is used. It is added to the bundle at once, the old ones stay
-in the bundle until they expire, and it signs its first certificate an hour later, when every API
-server has the new bundle. So a rotation makes no request fail.
+The bundle is the list of authorities that API servers trust. A new authority is trusted before it
+is used: it is added to the bundle at once, and signs its first certificate an hour later, when
+every API server has the new bundle. Old authorities stay in the bundle until they expire. So a
+rotation makes no request fail.
 
 Everything here is a function of the stored material and the time, so all replicas decide alike,
 and it does not matter whose write comes first.
@@ -40,14 +41,14 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
     """Return the key material to store now; `material` itself if nothing is due.
 
     Args:
-        material: what is stored; None if nothing is, or if it cannot be decoded.
+        material: the stored key material; None if none is stored, or if it cannot be decoded.
         names: the DNS names and addresses in the certificate; the first is its common name.
         now: the time.
     """
     try:
         parts = None if material is None else _parse(material, now)
     except ValueError:
-        parts = None
+        parts = None  # broken or expired material is replaced, like material that is missing
     if material is None or parts is None:
         return _sign(_new_authority(names, now), names, now)
     if parts.authorities[0].not_valid_after_utc - now <= AUTHORITY_RENEWAL:
@@ -55,9 +56,11 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
         authorities = (*newer.authorities, *parts.authorities)
         bundle = _pem(*authorities)
         if parts.serves(names, now):
+            # Keep the serving certificate: API servers do not trust the new authority yet.
             return KeyMaterial(
                 bundle, _key_pem(newer.key), certificate=material.certificate, key=material.key
             )
+        # No API server accepts the serving certificate, so nothing is lost by signing at once.
         return _sign(_Parts(authorities, newer.key, None), names, now)
     if parts.serves(names, now) and not parts.serving_due(now):
         return material
@@ -65,7 +68,7 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
 
 
 def seconds_until_due(material: KeyMaterial, now: datetime) -> float:
-    """Return the seconds after which `renew_if_due` may return something else; at least 60."""
+    """Return the seconds until `renew_if_due` may renew this material; at least 60."""
     parts = _parse(material, now)
     newest = parts.authorities[0]
     times = [newest.not_valid_after_utc - AUTHORITY_RENEWAL]
@@ -81,9 +84,9 @@ class _Parts:
     """Parsed key material.
 
     Args:
-        authorities: those that have not expired, the newest first.
-        key: the key of the newest authority.
-        certificate: the serving certificate; None if it does not fit its key.
+        authorities: the authorities that have not expired, the newest first.
+        key: the private key of the newest authority.
+        certificate: the serving certificate; None if it was not made for the stored key.
     """
 
     authorities: tuple[x509.Certificate, ...]
@@ -91,7 +94,7 @@ class _Parts:
     certificate: x509.Certificate | None
 
     def serves(self, names: Sequence[str], now: datetime) -> bool:
-        """Return whether the serving certificate has these names, is not expired, and trusted."""
+        """Return whether the serving certificate has these names, is valid, and is trusted."""
         return (
             self.certificate is not None
             and _names_of(self.certificate) == sorted(set(names))
@@ -100,9 +103,13 @@ class _Parts:
         )
 
     def serving_due(self, now: datetime) -> bool:
-        """Return whether the newest authority has to sign a new serving certificate now."""
+        """Return whether the newest authority has to sign a new serving certificate now.
+
+        There must be a serving certificate.
+        """
         assert self.certificate is not None
         if not self.signed_by_newest():
+            # The newest authority signs only when API servers have had time to learn of it.
             return now >= self.authorities[0].not_valid_before_utc + SLACK + PROPAGATION
         return self.certificate.not_valid_after_utc - now <= SERVING_RENEWAL
 
@@ -115,7 +122,8 @@ def _parse(material: KeyMaterial, now: datetime) -> _Parts:
     """Return the parsed material.
 
     Raises:
-        ValueError: a part is no PEM, does not belong to the others, or has expired.
+        ValueError: a part is no PEM, a key is of another type than made here, or the newest
+            authority has another key or has expired.
     """
     key = serialization.load_pem_private_key(material.authority_key, password=None)
     serving = serialization.load_pem_private_key(material.key, password=None)
@@ -135,6 +143,7 @@ def _parse(material: KeyMaterial, now: datetime) -> _Parts:
 
 
 def _new_authority(names: Sequence[str], now: datetime) -> _Parts:
+    """Return a new authority with its key, and without a serving certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     # The time makes the names of a service's authorities differ, for people who read the bundle.
     name = _name(f"{names[0]}-ca-{now:%Y%m%d%H%M%S}")
@@ -151,6 +160,7 @@ def _new_authority(names: Sequence[str], now: datetime) -> _Parts:
 def _sign(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
     """Return the material with a new serving certificate, signed by the newest authority."""
     authority, key = parts.authorities[0], ec.generate_private_key(ec.SECP256R1())
+    # A certificate is worth nothing after its authority has expired.
     until = min(now + SERVING_LIFETIME, authority.not_valid_after_utc)
     certificate = (
         _builder(_name(names[0]), authority.subject, key=key.public_key(), now=now, until=until)
@@ -181,6 +191,7 @@ def _builder(
     now: datetime,
     until: datetime,
 ) -> x509.CertificateBuilder:
+    """Return a certificate with the fields that all have; the caller adds extensions and signs."""
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -193,6 +204,7 @@ def _builder(
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """Return the uses of a key: that of an authority signs certificates and revocation lists."""
     return x509.KeyUsage(
         digital_signature=True,
         content_commitment=False,
@@ -207,11 +219,13 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _name(common_name: str) -> x509.Name:
+    """Return a common name for a certificate; only the end of one that is too long."""
     short = common_name[-_COMMON_NAME_LENGTH:]
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, short)])
 
 
 def _general_name(name: str) -> x509.GeneralName:
+    """Return a name for a certificate as an IP address if it is one, else as a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
@@ -219,6 +233,7 @@ def _general_name(name: str) -> x509.GeneralName:
 
 
 def _names_of(certificate: x509.Certificate) -> list[str]:
+    """Return the DNS names and addresses in a certificate, sorted."""
     try:
         extension = certificate.extensions.get_extension_for_class(
             x509.SubjectAlternativeName
@@ -230,20 +245,24 @@ def _names_of(certificate: x509.Certificate) -> list[str]:
 
 
 def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Return whether an authority signed a certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
     except (InvalidSignature, ValueError, TypeError):
+        # ValueError: the issuer has another name. TypeError: the authority's key cannot verify.
         return False
     return True
 
 
 def _pem(*certificates: x509.Certificate) -> bytes:
+    """Return certificates as one PEM text, in the given order."""
     return b"".join(
         certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates
     )
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """Return a private key as PEM, without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

@@ -1,9 +1,9 @@
-"""Carries what a type does not name from an object to its conversion.
+"""Carries fields that no type names from an object to the result of its conversion.
 
-A conversion function gets an object decoded to the type of one version and returns one of another
-version's type. Fields that neither type names, such as one that was added to the CRD and not to
-the types, would be lost that way, and lost for good when the object is written next. So what the
-function returned is compared with what it got, field by field:
+A conversion function gets an object decoded to the type of one version, and returns an object of
+another version's type. Fields that neither type names would be lost: fields that were added to the
+CRD and not to the types, for example. When the object is written next, they would be lost for
+good. So the returned object is compared with the object that the function got, field by field:
 
 | the source's type names it | the result's type names it | the field in the result              |
 |----------------------------|----------------------------|--------------------------------------|
@@ -14,9 +14,10 @@ function returned is compared with what it got, field by field:
 | yes                        | yes                        | from the function; as in the source  |
 |                            |                            | if the function did not change it    |
 
-A None that the function returned is an absent field. An unnamed field inside of something that the
-function dropped or changed, an entry of a list for example, has no place in the result: that is an
-error. Rejected: to drop it without a word, and to find the entry by its position in the list.
+A None that the function returned is an absent field. An unnamed field has no place in the result
+if it is inside of a value that the function dropped or changed, such as an entry of a list: that
+is an error. Two other ways were rejected: to drop the field silently, and to find the entry by its
+position in the list.
 """
 
 from collections.abc import Iterator, Mapping
@@ -29,7 +30,10 @@ Json = Any
 
 
 class UnfitResult(ValueError):
-    """What a function returned cannot be the object in the other version; the text says why."""
+    """A function returned a value that cannot be the object in the other version.
+
+    The text says why.
+    """
 
 
 def carry_over(
@@ -39,48 +43,61 @@ def carry_over(
 
     Args:
         source: the object as it was sent.
-        known: the same, decoded to its type and encoded again: the fields that the type names.
-        result: what the function returned, encoded.
+        known: `source` decoded to its type and encoded again: only the fields that the type names.
+        result: the object that the function returned, encoded.
 
     Raises:
         UnfitResult: a field of `source` has no place in `result`.
     """
-    if "metadata" not in known or "metadata" not in result:  # a type need not name it
-        kept = {"metadata": source.get("metadata")}
-        known, result = {**known, **kept}, {**result, **kept}
+    if "metadata" not in known or "metadata" not in result:
+        # A type need not name the metadata. Then both get the source's, so it does not change.
+        metadata = {"metadata": source.get("metadata")}
+        known, result = {**known, **metadata}, {**result, **metadata}
     return dict(_fields(source, known, result=result, path=""))
 
 
 def _fields(
     source: Mapping[str, Json], known: Mapping[str, Json], result: Mapping[str, Json], path: str
 ) -> Iterator[tuple[str, Json]]:
-    """Yield the fields that the object at `path` gets."""
+    """Yield the fields of the converted object at `path`, with their values.
+
+    Raises:
+        UnfitResult: a field of `source` has no place in `result`.
+    """
     for name in dict.fromkeys(chain(source, result)):
-        at = f"{path}.{name}" if path else name
-        got, returned = known.get(name), result.get(name)
+        field_path = f"{path}.{name}" if path else name
+        passed, returned = known.get(name), result.get(name)
         if source.get(name) is not None and name not in known:
-            _refuse_another(source[name], returned, at)
+            # The source's type does not name the field: the function did not see it.
+            _refuse_another(source[name], returned, field_path)
             yield name, source[name]
-        elif _same(got, returned):
-            if name in source:  # if not, both are the default of their types
+        elif _same(passed, returned):
+            # Both are the default of their types if the source does not have the field.
+            if name in source:
                 yield name, source[name]
         elif (
             isinstance(sent := source.get(name, {}), Mapping)
-            and isinstance(got, Mapping)
+            and isinstance(passed, Mapping)
             and isinstance(returned, Mapping)
         ):
-            inner = dict(_fields(sent, got, result=returned, path=at))
+            inner = dict(_fields(sent, passed, result=returned, path=field_path))
             if inner or name in source:
                 yield name, inner
         else:
+            # The function dropped or changed the value. Fields in it that it did not see have no
+            # place in the new value.
             if name in source:
-                _refuse_unnamed(source[name], got, at)
+                _refuse_unnamed(source[name], passed, field_path)
             if returned is not None:
                 yield name, _without_nulls(returned)
 
 
 def _refuse_another(value: Json, returned: Json, path: str) -> None:
-    """Raise if the function returned another value for a field that it did not see."""
+    """Refuse another value for a field that the function did not see.
+
+    Raises:
+        UnfitResult: the function returned another value than the object has.
+    """
     if returned is not None and not _same(value, returned):
         raise UnfitResult(
             f"{path}: the function returned another value than the object has, and cannot know"
@@ -89,7 +106,11 @@ def _refuse_another(value: Json, returned: Json, path: str) -> None:
 
 
 def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
-    """Raise if a value that the function dropped or changed has a field that its type skips."""
+    """Refuse to lose a field in a value that the function dropped or changed.
+
+    Raises:
+        UnfitResult: the value has a field that its type does not name.
+    """
     lost = next(_list_unnamed(value, known, path), "")
     if lost:
         raise UnfitResult(
@@ -108,11 +129,12 @@ def _list_unnamed(value: Json, known: Json, path: str) -> Iterator[str]:
             else:
                 yield f"{path}.{name}"
     elif isinstance(value, list) and isinstance(known, list):
-        for index, (member, other) in enumerate(zip(value, known, strict=False)):
-            yield from _list_unnamed(member, other, f"{path}[{index}]")
+        for index, (member, known_member) in enumerate(zip(value, known, strict=False)):
+            yield from _list_unnamed(member, known_member, f"{path}[{index}]")
 
 
 def _without_nulls(value: Json) -> Json:
+    """Return a value without fields that are None, at any depth; list entries stay."""
     if isinstance(value, Mapping):
         return {
             name: _without_nulls(member) for name, member in value.items() if member is not None
@@ -121,9 +143,10 @@ def _without_nulls(value: Json) -> Json:
 
 
 def _same(first: Json, other: Json) -> bool:
-    """Return whether two values are the same JSON; True is 1 in Python."""
+    """Return whether two values are the same JSON; in Python, True would equal 1."""
     return _text(first) == _text(other)
 
 
 def _text(value: Json) -> bytes:
+    """Return a value as JSON with the fields of objects sorted, for comparisons."""
     return msgspec.json.encode(value, order="deterministic")

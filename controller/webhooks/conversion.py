@@ -1,19 +1,20 @@
 """Conversion between the versions of a kind, for a CRD with `strategy: Webhook`.
 
-One version is the hub, the others are spokes: each has a function to the hub and one back, so that
-n versions need 2(n-1) functions. An object of one spoke becomes one of another by way of the hub.
+One version is the hub, the others are spokes. Each spoke has a function to the hub and one back,
+so n versions need 2(n-1) functions. An object is converted from one spoke to another in two steps,
+by way of the hub.
 
 | what happens                                  | what the API server gets                      |
 |-----------------------------------------------|-----------------------------------------------|
 | the functions return                          | Success, the objects in the order of request  |
 | an object does not fit the type of its version| Failure, with the field                       |
 | a function raises                             | Failure, with the text of the exception       |
-| what it returned breaks a rule                | Failure, with the rule                        |
+| the returned object breaks a rule             | Failure, with the rule                        |
 | the objects take too long                     | Failure: there is no failurePolicy to decide  |
 
-A Failure names the object. Its text reaches the person who reads or writes the object: it tells no
-more than the object, which a function has nothing but. Nothing of a request is converted if one of
-its objects is not, because an API server takes all or none.
+A Failure names the object. Its text reaches the person who reads or writes the object. It may
+quote the exception, because a function knows nothing but the object. If one object of a request
+cannot be converted, none is returned, because an API server takes all or none.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,16 +53,17 @@ log = get_logger(__name__)
 class Spoke(Generic[S, H]):
     """A version that is converted by way of the hub.
 
-    The functions get an object of their own. They depend on nothing else, as the API server may
-    convert an object any number of times; converted there and back it has to be the same again.
+    The functions may change the object that they get. They must depend on nothing else, because
+    the API server may convert an object any number of times. An object that is converted to the
+    hub and back must be the same as before.
 
     Args:
         version: for example `v1`.
         type: what objects of this version are decoded to: any type that msgspec decodes, a
-            pydantic model, or `dict` for plain JSON. Fields that it does not name are kept; with
-            `dict` that is up to the functions.
-        to_hub: from an object of this version to one of the hub.
-        from_hub: from an object of the hub to one of this version.
+            pydantic model, or `dict` for plain JSON. Fields that the type does not name are
+            carried over; with `dict` the functions have to do so.
+        to_hub: converts an object of this version to the hub's.
+        from_hub: converts an object of the hub to this version.
 
     Raises:
         TypeError: a function is async or cannot be called.
@@ -78,7 +80,14 @@ class Spoke(Generic[S, H]):
 
 
 class _Step(NamedTuple):
-    """From one version to the next."""
+    """One call of a function, from one version to the next.
+
+    Args:
+        function: a spoke's `to_hub` or `from_hub`.
+        takes: the type of its argument.
+        returns: the type of its result.
+        api_version: group and version of the result.
+    """
 
     function: Callable[[Any], Any]
     takes: type[Any]
@@ -91,7 +100,7 @@ class _Unconvertible(Exception):
 
     Args:
         message: which object, and why.
-        bug: whether a function raised what Python raises for mistakes, or broke a rule.
+        bug: whether the error is a mistake in code, as `is_bug` has it.
     """
 
     def __init__(self, message: str, *, bug: bool) -> None:
@@ -106,7 +115,8 @@ class Conversion(Generic[H]):
         path: as in the CRD's spec.conversion.webhook.clientConfig.service.path, for example
             `/convert-widget`.
         hub: the kind, in the version that all others are converted to and from.
-        type: what objects of the hub are decoded to: as in a Spoke, `dict` if it is there.
+        type: what objects of the hub are decoded to, as in a Spoke. It is `dict` if the types of
+            the spokes are `dict`.
         *spokes: the other versions.
 
     Raises:
@@ -128,10 +138,12 @@ class Conversion(Generic[H]):
         self._type = type
         self._spokes = {self._api_version(spoke.version): spoke for spoke in spokes}
         names = [hub.version, *(spoke.version for spoke in spokes)]
+        # Too few distinct names: two versions have the same name, or there is no spoke.
         if len(set(names)) < max(len(names), 2):
             raise ValueError(f"a conversion needs several versions, and not {', '.join(names)}")
         types = (type, *(spoke.type for spoke in spokes))
-        if Untyped in types:  # what it has beside its body would be two sources of the metadata
+        if Untyped in types:
+            # It has the metadata twice, as a field and in its body, and they could differ.
             raise ValueError("Untyped is not converted: use dict, the plain JSON")
         if len({_is_plain(version_type) for version_type in types}) > 1:
             raise ValueError("all versions are converted as plain JSON (dict), or none is")
@@ -139,10 +151,12 @@ class Conversion(Generic[H]):
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
         """Return the body of the response to a request, and whether a function has a bug.
 
+        Errors and a conversion that takes too long are answered with a Failure.
+
         Args:
             body: a ConversionReview.
             clock: measures the time.
-            seconds: how long it may take.
+            seconds: how long the conversion of all objects may take.
         """
         try:
             review = decode_review(body)
@@ -154,7 +168,7 @@ class Conversion(Generic[H]):
             with clock.move_on_after(seconds) as scope:
                 for data in review.objects:
                     converted.append(self._convert(data, review))
-                    await checkpoint()
+                    await checkpoint()  # the functions never wait: only here the time can end
         except _Unconvertible as error:
             return encode_failure(str(error), review.uid, review.api_version), error.bug
         if scope.cancelled_caught:
@@ -168,11 +182,11 @@ class Conversion(Generic[H]):
     def refuse(self, message: str, code: int) -> tuple[bytes, int]:
         """Return the response to a request whose body cannot be read, and its HTTP status code.
 
-        It is a Status: the API server shows its message, and would refuse a review without the uid
-        of its request without showing what is in it.
+        The response is a Status, and the API server shows its message. A ConversionReview would
+        need the uid of the request, which is unknown; the API server would reject it unread.
 
         Args:
-            message: what is wrong with it.
+            message: what is wrong with the body.
             code: the HTTP status code.
         """
         status = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code}
@@ -182,7 +196,7 @@ class Conversion(Generic[H]):
         """Return one object in the desired version.
 
         Raises:
-            _Unconvertible: with the reason, which is logged with the object's name.
+            _Unconvertible: any error; it is logged, too, with the name of the object.
         """
         source: Json = {}
         try:
@@ -211,10 +225,10 @@ class Conversion(Generic[H]):
         return converted
 
     def _steps(self, source: Json, desired: str) -> Iterator[_Step]:
-        """Yield the steps from the version of `source` to the desired one.
+        """Yield the steps from the version of `source` to the desired one: none, one or two.
 
         Raises:
-            _Refused: there is no way.
+            _Refused: the object is of another kind, or one of the versions is not converted here.
         """
         hub, version = self.resource.api_version, str(source.get("apiVersion"))
         known = [hub, *self._spokes]
@@ -231,24 +245,32 @@ class Conversion(Generic[H]):
             yield _Step(spoke.from_hub, self._type, returns=spoke.type, api_version=desired)
 
     def _api_version(self, version: str) -> str:
+        """Return group and version, as in an object's apiVersion, for a version of the kind."""
         return replace(self.resource, version=version).api_version
 
 
 class _Refused(Exception):
-    """An object that no function is asked about; the text says why."""
+    """The object cannot be passed to a function; the text says why."""
 
 
 def _apply(step: _Step, source: Json) -> Json:
-    """Return `source` in the next version."""
+    """Return `source` converted by one step.
+
+    Raises:
+        _Refused: `source` does not fit the type of its version.
+        UnfitResult: the function returned another type, or the result has no place for a field.
+        Exception: what the function raised.
+    """
     data = encode(source)
     parsed = _decode(data, step.takes)
-    known = _name_fields(parsed, data)  # now, as the function may change what it is given
+    known = _name_fields(parsed, data)  # before the call: the function may change its argument
     returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
             f"{function_name(step.function)} returned {safe_repr(returned)}, which is no"
             f" {_name(step.returns)}"
         )
+    # Plain JSON has all fields. A typed result lacks the fields that no type names.
     if _is_plain(step.takes):
         converted = _plain(returned)
     else:
@@ -261,7 +283,7 @@ def _decode(data: bytes, of: type[T]) -> T:
     """Return an object decoded to a type.
 
     Raises:
-        _Refused: it does not fit the type.
+        _Refused: the object does not fit the type.
     """
     try:
         parsed: T = decoder(of)(data)
@@ -271,16 +293,17 @@ def _decode(data: bytes, of: type[T]) -> T:
 
 
 def _is_plain(of: type[Any]) -> bool:
+    """Return whether a type is `dict` or `dict[...]`, which means plain JSON."""
     return (get_origin(of) or of) is dict
 
 
 def _plain(obj: Any) -> Json:
     """Return an object of any type as decoded JSON."""
-    # Not by isinstance: who has no pydantic models should not have to load pydantic.
+    # A pydantic model is known by its method: an isinstance check would import pydantic.
     dump = getattr(obj, "model_dump_json", None)
     if dump is None:
         decoded: Json = msgspec.json.decode(encode(obj))
-    else:  # the labels of an ObjectMeta are a read-only mapping, which pydantic warns of
+    else:  # warnings=False: the labels of an ObjectMeta are a read-only mapping
         decoded = msgspec.json.decode(dump(by_alias=True, fallback=dict, warnings=False))
     return decoded
 
@@ -288,21 +311,24 @@ def _plain(obj: Any) -> Json:
 def _name_fields(parsed: Any, data: bytes) -> Json:
     """Return the fields of an object that its type names, as decoded JSON.
 
+    It is empty for plain JSON.
+
     Args:
-        parsed: the object.
-        data: what it was decoded from.
+        parsed: the object, which stays unchanged.
+        data: the JSON that it was decoded from.
     """
     if isinstance(parsed, dict):
         return {}  # plain JSON: nothing is carried over
     if hasattr(parsed, "model_dump_json"):
-        parsed = _decode(data, type(parsed))  # anew: the function gets what the model let in
+        # A second copy: the function gets the first one with its extra fields.
+        parsed = _decode(data, type(parsed))
         _drop_unnamed(parsed)
     named_fields: Json = _with_omitted(parsed, _plain(parsed))
     return named_fields
 
 
 def _drop_unnamed(value: Any) -> None:
-    """Take away what pydantic models hold that no type names (extra="allow"), at any depth."""
+    """Remove extra fields (extra="allow") from pydantic models, at any depth, in place."""
     if isinstance(value, Mapping):
         nested: Iterable[Any] = value.values()
     elif isinstance(value, list | tuple):
@@ -317,13 +343,13 @@ def _drop_unnamed(value: Any) -> None:
 
 
 def _with_omitted(value: Any, encoded: Any) -> Any:
-    """Return an encoded value with what Structs leave out: fields that have their defaults.
+    """Return an encoded value with the fields that were omitted because they have their defaults.
 
-    A type with `omit_defaults` names these fields too.
+    Structs with `omit_defaults` omit such fields, although their type names them.
 
     Args:
         value: of any type.
-        encoded: the same as decoded JSON.
+        encoded: `value` as decoded JSON.
     """
     if isinstance(encoded, list) and isinstance(value, list | tuple):
         return [_with_omitted(*pair) for pair in zip(value, encoded, strict=False)]
@@ -338,7 +364,7 @@ def _with_omitted(value: Any, encoded: Any) -> Any:
 
 
 def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
-    """Return the members of a value that is an object in JSON, by their names there."""
+    """Return the names in JSON and the values of the members of a value that is a JSON object."""
     if isinstance(value, Mapping):
         return zip(encoded, value.values(), strict=False)
     if isinstance(value, msgspec.Struct):
@@ -346,26 +372,31 @@ def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
         return ((field.encode_name, getattr(value, field.name)) for field in fields)
     if is_dataclass(value):
         return ((name, getattr(value, name)) for name in encoded)
-    return ()  # a pydantic model, whose fields are all there
+    return ()  # a pydantic model: its JSON has all fields
 
 
 def _without_type(obj: Json) -> Json:
-    """Return an object without what the framework sets."""
+    """Return an object without apiVersion and kind, which `_apply` sets."""
     return {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
 
 
 def _key(obj: Json) -> Key:
+    """Return the key of an object for messages; empty texts where its metadata is malformed."""
     meta = obj.get("metadata")
     metadata = meta if isinstance(meta, dict) else {}
     return Key(str(metadata.get("namespace", "")), str(metadata.get("name", "")))
 
 
 def _reason(error: Exception) -> str:
-    """Return the text of an error, with its type if Python raised it: a KeyError's says little."""
-    plain = isinstance(error, UnfitResult) or not is_bug(error)
+    """Return the text of an error; its type comes first if Python raises it for a mistake in code.
+
+    Such a text says little alone: that of a KeyError is only the key.
+    """
+    is_clear = isinstance(error, UnfitResult) or not is_bug(error)
     name = type(error).__name__
-    return (str(error) or name) if plain else f"{name}: {error}"
+    return (str(error) or name) if is_clear else f"{name}: {error}"
 
 
 def _name(function: Any) -> str:
+    """Return the name of a type for messages."""
     return str(getattr(function, "__qualname__", function))

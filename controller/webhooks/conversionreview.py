@@ -2,10 +2,10 @@
 
 v1beta1 has the same fields as v1: it is decoded in the same way and answered in its own version.
 
-What an API server (1.31, 1.36) does with a converted object: it refuses another apiVersion than
-the desired one, another kind, name, namespace or uid, and labels or annotations that are none. All
-other metadata it puts back as it was, without a word; here a change of that is refused as well,
-because a function that makes one expects an effect.
+An API server (1.31, 1.36) rejects a converted object that has another apiVersion than desired.
+It also rejects another kind, name, namespace or uid, and malformed labels or annotations. It
+silently undoes changes of all other metadata. Here such changes are refused as well, because a
+function that changes metadata expects an effect.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -51,7 +51,7 @@ def decode_review(data: bytes) -> ConversionReview:
     """Return the ConversionReview in the body of a request.
 
     Raises:
-        BadReview: there is none.
+        BadReview: the body is not a ConversionReview.
     """
     version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
     objects = [bytes(document) for document in request.objects]
@@ -83,19 +83,22 @@ def encode_failure(message: str, uid: str = "", api_version: str = V1) -> bytes:
 def _encode(
     api_version: str, uid: str, converted: list[Mapping[str, Any]], result: dict[str, str]
 ) -> bytes:
+    """Return the JSON of a ConversionReview with a response."""
     response = {"uid": uid, "convertedObjects": converted, "result": result}
     return encode({"kind": KIND, "apiVersion": api_version, "response": response})
 
 
 def check_converted(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
-    """Raise if `after` cannot be `before` in another version; its apiVersion and kind are right.
+    """Refuse a converted object whose metadata the API server would reject or change.
+
+    Its apiVersion and kind are not checked, because the caller has set them.
 
     Args:
-        before: the object as it was sent.
-        after: the object as it is to be answered.
+        before: the object in the request.
+        after: the converted object.
 
     Raises:
-        UnfitResult: a rule is broken.
+        UnfitResult: metadata is missing, or has other changes than labels and annotations.
     """
     old, new = before.get("metadata"), after.get("metadata")
     if not isinstance(old, Mapping) or not isinstance(new, Mapping):
@@ -111,11 +114,17 @@ def check_converted(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
 
 
 def _change(old: object, new: object) -> str:
-    short = all(value is None or isinstance(value, str | int) for value in (old, new))
-    return f"was changed from {old!r} to {new!r}" if short else "was changed"
+    """Return the words for a change of a value in a message; both values are in it if short."""
+    are_short = all(value is None or isinstance(value, str | int) for value in (old, new))
+    return f"was changed from {old!r} to {new!r}" if are_short else "was changed"
 
 
 def _check_texts(value: object, path: str) -> None:
+    """Refuse labels or annotations that are not an object of strings; None is an absent field.
+
+    Raises:
+        UnfitResult: the value or one of its members has another type.
+    """
     if value is None:
         return
     if not isinstance(value, Mapping):

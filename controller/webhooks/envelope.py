@@ -11,12 +11,12 @@ T = TypeVar("T")
 
 
 class BadReview(Exception):
-    """The body is no review that can be answered.
+    """The body is not a review of the expected kind, or its request cannot be read.
 
     Args:
-        message: what is wrong with it.
-        api_version: the version for the answer, one of those that are served.
-        uid: the request's uid, if it could be decoded.
+        message: what is wrong with the body.
+        api_version: the version for the answer, one of the versions that are served.
+        uid: the request's uid; empty if it could not be decoded.
     """
 
     def __init__(self, message: str, api_version: str, uid: str = "") -> None:
@@ -41,11 +41,11 @@ def decode_request(data: bytes, kind: str, versions: Sequence[str], of: type[T])
     Args:
         data: the body.
         kind: the kind of review that is expected.
-        versions: its versions; the first is answered in where the review names none of them.
+        versions: its versions; the refusal of a review of another version is in the first one.
         of: the type of the request; its fields of type Raw are views of `data`.
 
     Raises:
-        BadReview: there is no such review.
+        BadReview: the body is no such review, or its request is missing or cannot be decoded.
     """
     try:
         envelope = msgspec.json.decode(data, type=_Envelope)
@@ -68,6 +68,7 @@ def decode_request(data: bytes, kind: str, versions: Sequence[str], of: type[T])
 
 
 def _uid(raw: msgspec.Raw) -> str:
+    """Return the uid of a request that cannot be decoded; empty if its uid cannot either."""
     try:
         return msgspec.json.decode(raw, type=_Uid).uid
     except DECODE_ERRORS:

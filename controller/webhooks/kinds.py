@@ -1,4 +1,8 @@
-"""The kinds that the webhook server itself uses: its Secret, and what names its webhooks."""
+"""The kinds that the webhook server itself uses.
+
+They are the Secret with its certificate, and the objects that name its webhooks: webhook
+configurations and CustomResourceDefinitions.
+"""
 
 import binascii
 from base64 import b64decode, b64encode
@@ -69,7 +73,7 @@ def secret_data(material: KeyMaterial) -> dict[str, str]:
 class WebhookConfiguration:
     """A ValidatingWebhookConfiguration or MutatingWebhookConfiguration.
 
-    The webhooks are plain JSON: they are written back, and no field may be lost.
+    The webhooks are plain JSON, because they are written back and no field may be lost.
     """
 
     metadata: ObjectMeta
@@ -78,10 +82,10 @@ class WebhookConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class DefinitionSpec:
-    """What is read of the spec of a CustomResourceDefinition.
+    """The part of a CustomResourceDefinition's spec that is read.
 
     Args:
-        conversion: plain JSON, as the strategy decides what is in it.
+        conversion: plain JSON, because its fields depend on the strategy.
     """
 
     conversion: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
@@ -89,7 +93,7 @@ class DefinitionSpec:
 
 @dataclass(frozen=True, slots=True)
 class CustomResourceDefinition:
-    """A kind, and who converts it from one version to another."""
+    """The definition of a kind, which names the webhook that converts between its versions."""
 
     metadata: ObjectMeta
     spec: DefinitionSpec = field(default_factory=DefinitionSpec)

@@ -2,8 +2,8 @@
 
 v1beta1 has the same fields as v1: it is decoded in the same way and answered in its own version,
 as in controller-runtime (pkg/webhook/admission/http.go). The fields of AdmissionRequest have the
-API's names. Its objects are decoded to the type that the webhook was registered with; their bytes
-are there, too, for a patch that keeps fields which the type does not name.
+API's names. Its objects are decoded to the type that the webhook was registered with. Their bytes
+are there, too, because a patch must not remove fields that the type does not name.
 """
 
 from base64 import b64encode
@@ -196,7 +196,7 @@ def decode_review(data: bytes) -> Review:
     """Return the AdmissionReview in the body of a request.
 
     Raises:
-        BadReview: there is none.
+        BadReview: the body is not an AdmissionReview, or its request cannot be decoded.
     """
     version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
     fields = {name: getattr(request, name) for name in _Request.__struct_fields__}
@@ -211,7 +211,8 @@ def encode_review(answer: Answer, uid: str, about: Review | None, api_version: s
     Args:
         answer: the webhook's answer.
         uid: the uid of the request.
-        about: the review that is answered; names the object in a refusal's details.
+        about: the review that is answered; it names the object in a refusal's details. None if the
+            review could not be decoded.
         api_version: the version of the review.
     """
     response: dict[str, Any] = {"uid": uid, "allowed": not isinstance(answer, Denied)}
@@ -231,26 +232,29 @@ def encode_review(answer: Answer, uid: str, about: Review | None, api_version: s
 
 
 def bounded_warnings(warnings: Iterable[str]) -> list[str]:
-    """Return the warnings as the API server passes them on: cut, and in one line each.
+    """Return the warnings in the form that the API server passes on, one line each.
 
-    It sends them in a header (RFC 7234, 5.5), and drops those with control characters.
+    Each is cut at WARNING_CHARACTERS. A warning is dropped if it is empty, or if all together
+    would exceed WARNINGS_CHARACTERS. The API server sends warnings in a header (RFC 7234, 5.5) and
+    drops those with control characters, so these are escaped.
     """
-    kept: list[str] = []
+    lines: list[str] = []
     remaining = WARNINGS_CHARACTERS
     for warning in warnings:
         line = escape_text(" ".join(warning.split()), WARNING_CHARACTERS)
         if line and len(line) <= remaining:
-            kept.append(line)
+            lines.append(line)
             remaining -= len(line)
-    return kept
+    return lines
 
 
 def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
     """Return the status that an AdmissionReview's response carries for a refusal."""
     details: dict[str, Any] = {}
-    # Of a Status that is Invalid and names an object, kubectl prints the causes and no message.
-    hidden = answer.reason == "Invalid" and not answer.causes
-    if about is not None and not hidden:
+    # If a Status is Invalid and names an object, kubectl prints its causes and not its message.
+    # So without causes the object is not named.
+    hides_message = answer.reason == "Invalid" and not answer.causes
+    if about is not None and not hides_message:
         kind: GroupVersionKind = about.fields["kind"]
         about_object = {"name": about.fields["name"], "group": kind.group, "kind": kind.kind}
         details = {name: value for name, value in about_object.items() if value}
@@ -270,13 +274,17 @@ def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
 
 
 def _copy(raw: msgspec.Raw) -> bytes:
-    """Return a copy, so that the rest of the body can be freed; empty for null."""
+    """Return a copy of a part of the body, so that the body can be freed; empty for null."""
     data = bytes(raw)
     return b"" if data == b"null" else data
 
 
 def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
-    """Return the object and an empty text, or None and the error."""
+    """Return the decoded object, and why it cannot be decoded.
+
+    The object is None if `data` is empty or cannot be decoded. The text is empty unless `data`
+    cannot be decoded.
+    """
     if not data:
         return None, ""
     if of is bytes:

@@ -1,17 +1,18 @@
 """Self-signed webhook certificates, for clusters without cert-manager.
 
 The replicas share a certificate through a Secret (`SharedCertificate`). A replica that finds the
-Secret missing, unreadable or due for renewal writes a new one: it is created only if there is
-none, and replaced only at the version that was read. So one of several replicas succeeds, and the
-others use what it wrote. Each replica watches the Secret and presents its certificate.
+Secret missing, unreadable or due for renewal writes new key material. It creates the Secret only
+if there is none, and replaces it only at the version that it read. So one of several replicas
+succeeds, and the others use its certificate. Each replica watches the Secret and presents its
+certificate in TLS connections.
 
-The API servers trust it by the caBundle in webhook configurations, and in CRDs whose objects are
-converted here (`CABundleInjector`). Only the leader writes that, so that replicas that see a
-rotation at different times do not write against each other. An object is written only if it
-differs, at the version that was read. It is watched, so a caBundle that is removed, by applying
-the manifest again for example, is written again.
+The bundle is the list of trusted authorities. API servers read it as the caBundle in webhook
+configurations, and in CRDs whose objects are converted here (`CABundleInjector`). Only the leader
+writes the caBundle: replicas see a rotation at different times, and would overwrite each other.
+An object is written only if it differs, at the version that was read. The objects are watched, so
+a caBundle is restored if somebody removes it, for example by applying the manifest again.
 
-`SelfSignedCertificate` is for one process alone.
+`SelfSignedCertificate` is for one process that shares its certificate with no other.
 """
 
 from base64 import b64encode
@@ -55,7 +56,7 @@ log = get_logger(__name__)
 def _renew(
     material: KeyMaterial | None, names: Sequence[str], now: datetime
 ) -> tuple[KeyMaterial, float]:
-    """Return the key material to serve now, and the seconds after which it may change."""
+    """Return the key material to serve now, and the seconds until it may have to be renewed."""
     # Imported here: cryptography takes 8 MiB, which a configured certificate does not need.
     from controller.webhooks.authority import renew_if_due, seconds_until_due  # noqa: PLC0415
 
@@ -67,7 +68,7 @@ class SelfSignedCertificate:
     """Makes a certificate for one process, which no other shares.
 
     Args:
-        serving: presents it.
+        serving: presents the certificate in TLS connections.
         clock: for delays, and the times in certificates.
         names: the DNS names and addresses in the certificate.
     """
@@ -93,7 +94,7 @@ class SharedCertificate:
         transport: the API server.
         clock: for delays, and the times in certificates.
         settings: the Secret and the names in the certificate.
-        serving: presents the certificate.
+        serving: presents the certificate in TLS connections.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class SharedCertificate:
             registration.close()
 
     async def wait_changed(self, bundle: bytes) -> None:
-        """Return once the trusted authorities are no longer `bundle`."""
+        """Wait until the trusted authorities are others than `bundle`."""
         while self.bundle == bundle:
             changed = anyio.Event()
             self._bundle_waiters.add(changed)
@@ -138,7 +139,7 @@ class SharedCertificate:
                 self._bundle_waiters.discard(changed)
 
     async def _wait_synced(self) -> None:
-        """Wait until the Secret was listed; report failures of that meanwhile."""
+        """Wait until the Secret was listed; report meanwhile why it cannot be listed."""
         while not self._informer.cache.synced:
             with self._clock.move_on_after(RETRY_SECONDS):
                 await self._informer.wait_synced()
@@ -152,6 +153,8 @@ class SharedCertificate:
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
         stored = secret.key_material() if secret is not None else None
         material, seconds = _renew(stored, self._settings.all_names, self._clock.now())
+        # New material is presented only after the watch has delivered it: another replica may
+        # have written other material first.
         if material == stored:
             self._present(material)
         else:
@@ -175,6 +178,7 @@ class SharedCertificate:
                 patch = {"data": body["data"]}
                 await self._client.patch(SECRETS, Version.from_object(secret), patch)
         except Conflict:
+            # No failure: the watch delivers the other replica's Secret.
             log.info("Another replica wrote the webhook certificate", secret=str(key))
         except ControllerError as error:
             log.warning("Cannot write the webhook certificate", secret=str(key), error=str(error))
@@ -183,6 +187,7 @@ class SharedCertificate:
             log.info("Wrote a new webhook certificate", secret=str(key))
 
     def _present(self, material: KeyMaterial) -> None:
+        """Present the stored certificate, and wake the waiters if the bundle has changed."""
         self._serving.replace(material.certificate, material.key)
         if material.bundle != self.bundle:
             self.bundle = material.bundle
@@ -190,6 +195,7 @@ class SharedCertificate:
                 changed.set()
 
     def _apply_own_write(self, _: object, obj: Any) -> None:
+        """Put the Secret that was just written into the cache, before the watch delivers it."""
         self._informer.cache.apply_own_write(obj)
 
 
@@ -200,7 +206,7 @@ class CABundleInjector:
         transport: the API server.
         clock: for delays.
         settings: the configurations, and which of their webhooks are ours.
-        shared: has the trusted authorities.
+        shared: knows the trusted authorities.
     """
 
     def __init__(
@@ -226,12 +232,13 @@ class CABundleInjector:
     def check(self) -> Check:
         """Return a readiness check that fails while a configuration cannot be read or written.
 
-        Its webhooks are then not called or not trusted, and with the failure policy `Fail` the
-        kinds in its rules cannot be written, nor those read that have to be converted. In replicas
-        that do not lead the check passes.
+        API servers then do not trust the webhooks of that configuration. With the failure policy
+        `Fail`, the kinds in its rules cannot be written. Objects that have to be converted cannot
+        be read either. In replicas that do not lead, the check passes.
         """
 
         def run() -> Failing | None:
+            """Return the failures to read or write configurations; None if there are none."""
             failures = dict(self._failures)
             for (kind, name), informer in self._informers.items():
                 if informer.last_error is not None:
@@ -253,10 +260,10 @@ class CABundleInjector:
             async with run_in_background([*tasks, self._watch_bundle]):
                 while True:
                     self._changed = anyio.Event()
-                    done = [await self._inject(kind, name) for kind, name in self._informers]
-                    if all(done):
+                    results = [await self._inject(kind, name) for kind, name in self._informers]
+                    if all(results):
                         await self._changed.wait()
-                    else:
+                    else:  # a write has to be retried, even if nothing changes
                         with self._clock.move_on_after(RETRY_SECONDS):
                             await self._changed.wait()
         finally:
@@ -265,15 +272,21 @@ class CABundleInjector:
                 registration.close()
 
     async def _watch_bundle(self) -> None:
+        """Wake `run` for each change of the trusted authorities, until cancelled."""
         while True:
             await self._shared.wait_changed(self._shared.bundle)
             self._changed.set()
 
     async def _inject(self, kind: Resource[Any], name: str) -> bool:
-        """Write one configuration if it differs; return False if that has to be tried again."""
+        """Write the bundle to one configuration if it differs.
+
+        Returns:
+            Whether nothing has to be retried: the next change of the configuration or of the
+            bundle suffices.
+        """
         configuration = self._informers[kind, name].cache.get(Key("", name))
         if configuration is None or not self._shared.bundle:
-            return True
+            return True  # nothing to write, or nothing to write it to: the change calls again
         patch = bundle_patch(configuration, self._shared.bundle, self._settings)
         subject = f"patch {kind.plural} {name}"
         if not patch:
@@ -282,7 +295,7 @@ class CABundleInjector:
         try:
             await self._client.patch(kind, Version.from_object(configuration), patch)
         except (Conflict, NotFound):
-            return False  # changed meanwhile: the watch delivers it
+            return False  # not a failure: the object was changed or deleted since it was read
         except ControllerError as error:
             log.warning("Cannot write the CA bundle", configuration=name, error=str(error))
             self._failures[subject] = str(error)
@@ -292,6 +305,7 @@ class CABundleInjector:
         return True
 
     def _apply_own_write(self, resource: Resource[Any], obj: Any) -> None:
+        """Put the object that was just written into its cache, before the watch delivers it."""
         self._informers[resource, obj.metadata.name].cache.apply_own_write(obj)
 
 
@@ -300,16 +314,18 @@ def bundle_patch(
     bundle: bytes,
     settings: SelfSigned,
 ) -> dict[str, Any]:
-    """Return the merge patch that writes `bundle` where this server is called; empty if it is so.
+    """Return the merge patch that writes `bundle` to the webhooks that call this server.
+
+    It is empty if they have the bundle already.
 
     Args:
         configuration: a webhook configuration, or a CRD.
         bundle: the trusted authorities, PEM.
-        settings: name this server.
+        settings: the names of this server.
     """
     encoded = b64encode(bundle).decode("ascii")
     if isinstance(configuration, WebhookConfiguration):
-        # A merge patch replaces a list as a whole.
+        # A merge patch replaces a list as a whole, so it has the webhooks of other servers, too.
         webhooks = [_with_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
         return {} if webhooks == list(configuration.webhooks) else {"webhooks": webhooks}
     webhook = configuration.spec.conversion.get("webhook") or {}
@@ -320,7 +336,7 @@ def bundle_patch(
 def _with_bundle(
     webhook: Mapping[str, Any], encoded: str, settings: SelfSigned
 ) -> Mapping[str, Any]:
-    """Return a webhook with the bundle if it calls this server, else as it is."""
+    """Return a webhook with the bundle if it calls this server, else the same webhook."""
     client = webhook.get("clientConfig") or {}
     if not _calls_this_server(client, settings):
         return webhook

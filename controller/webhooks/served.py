@@ -1,4 +1,4 @@
-"""What a process serves as webhooks, and its metrics, with controller-runtime's names."""
+"""The metrics of webhooks, with controller-runtime's names, and the type of served webhooks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,7 +76,12 @@ class WebhookMetrics:
             self._latency.observe(perf_counter() - begun)
 
     def count_answer(self, code: int, *, failed: bool) -> None:
-        """Count an answer by its HTTP status code, and whether the handler raised."""
+        """Count an answer to a request.
+
+        Args:
+            code: the HTTP status code.
+            failed: whether a bug in the handler or conversion function made it raise.
+        """
         self._requests.labels(self._path, str(code)).inc()
         if failed:
             self._panics.inc()

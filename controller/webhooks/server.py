@@ -1,8 +1,8 @@
 """The HTTPS server of all webhooks of a process.
 
 It runs in every replica, not only in the leader, and listens before everything else is started.
-Like controller-runtime's it answers admission requests that it cannot decode with a refusal (HTTP
-200, the code inside), so that the writer gets the reason.
+Like controller-runtime's server, it answers an admission request that it cannot decode with a
+refusal: HTTP 200, and the error's code in the review. So the writer gets the reason.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
@@ -31,7 +31,8 @@ class WebhookServer:
     """Serves webhooks.
 
     Args:
-        bind: the address.
+        bind: the address to listen on.
+        serving: the TLS certificate.
         clock: for deadlines.
         families: the metrics.
     """
@@ -46,7 +47,9 @@ class WebhookServer:
 
     @asynccontextmanager
     async def serving(self, webhooks: Iterable[Served]) -> AsyncIterator[int]:
-        """Serve inside the context, which returns the port; at its end running requests finish.
+        """Serve the webhooks inside the context, and yield the port.
+
+        At the end of the context, running requests have DRAIN_SECONDS to finish.
 
         Raises:
             ConfigurationError: the address cannot be listened on.
@@ -65,12 +68,15 @@ class WebhookServer:
             yield port
 
     def _handler(self, webhook: Served, metrics: WebhookMetrics) -> Handle:
+        """Return the function that answers HTTP requests for a webhook and counts them."""
+
         async def handle(request: web.Request) -> web.Response:
+            """Answer a request; one that took too long gets HTTP 504, without a review."""
             with metrics.measure_request():
                 try:
                     response, failed = await self._answer(webhook, request)
                 except DeadlineExceeded as error:
-                    failed = False
+                    failed = False  # slowness is no bug
                     response = web.Response(text=str(error), status=504)
             metrics.count_answer(response.status, failed=failed)
             return response
@@ -78,10 +84,12 @@ class WebhookServer:
         return handle
 
     async def _answer(self, webhook: Served, request: web.Request) -> tuple[web.Response, bool]:
-        """Return the response to a request, and whether the webhook's function failed.
+        """Return the response to a request, and whether the webhook's function has a bug.
+
+        A request that cannot be read is answered with a refusal.
 
         Raises:
-            DeadlineExceeded: the body was not sent in time.
+            DeadlineExceeded: the body was not sent in time, or the webhook took too long.
         """
         seconds = handler_timeout(request.query.get("timeout", ""), DEFAULT_SECONDS)
         begun = self._clock.monotonic()
@@ -105,4 +113,5 @@ class WebhookServer:
 
 
 def _response(body: bytes, status: int = 200) -> web.Response:
+    """Return an HTTP response with a JSON body."""
     return web.Response(body=body, status=status, content_type="application/json")

@@ -57,12 +57,12 @@ class Webhook(Generic[T]):
     Args:
         path: as in the configuration's clientConfig.service.path, for example
             `/validate-example-com-v1-widget`.
-        handler: answers requests; called concurrently, and perhaps twice about one write.
+        handler: answers requests; may be called concurrently, and twice for the same write.
         type: what objects are decoded to: any type that msgspec decodes, a pydantic model, `dict`
             for plain JSON, `bytes` for the JSON itself.
         mutating: whether it may answer with a patch.
-        operations: the writes that it is asked about; the printed configuration has them. A
-            deletion has no `object`, only `oldObject`.
+        operations: the writes that the API server calls it for, as in the printed configuration.
+            The request of a deletion has no `object`, only `oldObject`.
 
     Raises:
         ValueError: the path does not begin with a slash, or there is no such operation.
@@ -96,13 +96,15 @@ class Webhook(Generic[T]):
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
         """Return the body of the response to a request, and whether the handler has a bug.
 
+        A review that cannot be decoded and an error of the handler are answered with a refusal.
+
         Args:
             body: an AdmissionReview.
             clock: measures the time.
             seconds: how long the handler may take.
 
         Raises:
-            DeadlineExceeded: it took longer.
+            DeadlineExceeded: the handler took longer.
         """
         try:
             review = decode_review(body)
@@ -122,8 +124,10 @@ class Webhook(Generic[T]):
     def refuse(self, message: str, code: int) -> tuple[bytes, int]:
         """Return the response to a request whose body cannot be read, and its HTTP status code.
 
+        The status code is 200, because the refusal is in the review.
+
         Args:
-            message: what is wrong with it.
+            message: what is wrong with the body.
             code: the code in the refusal.
         """
         return refusal(message, code), 200
@@ -131,11 +135,14 @@ class Webhook(Generic[T]):
     async def _call_handler(
         self, request: AdmissionRequest[T], review: Review
     ) -> tuple[bytes, bool]:
-        """Return the encoded answer of the handler, and whether the handler has a bug."""
-        encoded = partial(encode_review, uid=review.uid, about=review)
+        """Return the encoded answer of the handler, and whether the handler has a bug.
+
+        If the handler raises, the answer is a refusal with code 500.
+        """
+        encode_answer = partial(encode_review, uid=review.uid, about=review)
         try:
             answer = self._check_answer(await call_guarded(partial(self._handler, request)))
-            return encoded(answer, api_version=review.api_version), False
+            return encode_answer(answer, api_version=review.api_version), False
         except Exception as error:
             bug = is_bug(error)
             log.exception("Webhook panic" if bug else "Webhook error")
@@ -144,9 +151,14 @@ class Webhook(Generic[T]):
                 f"webhook {self.path} failed on request {request.uid}; the reason is in its log"
             )
             denied = Denied(message, "InternalError", 500)
-            return encoded(denied, api_version=review.api_version), bug
+            return encode_answer(denied, api_version=review.api_version), bug
 
     def _check_answer(self, answer: Answer) -> Answer:
+        """Return an answer of the handler if this webhook may give it.
+
+        Raises:
+            TypeError: it is no answer, or a patch of a validating webhook.
+        """
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
                 f"webhook {self.path}: {function_name(self._handler)} returned"
@@ -158,6 +170,7 @@ class Webhook(Generic[T]):
         return answer
 
     def _log_context(self, review: Review) -> dict[str, str]:
+        """Return the fields of all log lines about a request."""
         resource = review.fields["resource"]
         return {
             "webhook": self.path,
@@ -174,9 +187,9 @@ def refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) ->
     """Return a review that refuses a request which could not be decoded.
 
     Args:
-        message: what is wrong with it.
+        message: what is wrong with the request.
         code: 400 or 413.
-        uid: the request's uid, if known.
+        uid: the request's uid; empty if unknown.
         api_version: the version of the review.
     """
     reason = "BadRequest" if code == 400 else "RequestEntityTooLarge"
@@ -188,8 +201,9 @@ def handler_timeout(value: str, default: float) -> float:
 
     Args:
         value: the `timeout` of the request's query, whole seconds in Go's format: `10s`.
-        default: the API server's timeout in seconds, if `value` is no such duration.
+        default: the API server's timeout in seconds, used if `value` is no such duration.
     """
+    # Without the suffix, `value` equals `number`: that is no duration.
     number = value.removesuffix("s")
     seconds = float(number) if number.isdecimal() and value != number else default
     return 0.9 * min(max(seconds, 1.0), LONGEST_SECONDS)
