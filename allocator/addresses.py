@@ -7,8 +7,8 @@ It uses `socket.inet_pton` and `inet_ntop`, which do no I/O and are about 15 tim
 `ipaddress`, because pools with 25,000 allocations are parsed often. Like Go's parser, they reject
 leading zeros, short forms such as 10.1, zones and blanks.
 
-`union` and `minus` are the operations on sets of addresses from which a pool is built. Each is one
-sweep over sorted input, because a pool may be built from all its allocations.
+`union` and `minus` work on sets of addresses; a pool's free space is computed with them. Each is
+one sweep over sorted input, because a pool may be built from thousands of allocations.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -57,6 +57,8 @@ class AddressRange:
     family: Family
 
     def __post_init__(self) -> None:
+        """Refuse two numbers that are no range of the family."""
+        # An unknown family has no addresses: nothing is at most -1.
         if not 0 <= self.first <= self.last <= _LAST.get(self.family, -1):
             raise InvalidRange(_explain_invalid_range(self.first, self.last, self.family))
 
@@ -68,9 +70,9 @@ class AddressRange:
             InvalidRange: one is no address, or they differ in family, or the first is the greater.
         """
         first, family = _require_address(start)
-        last, other = _require_address(end)
-        if family != other:
-            raise InvalidRange(f"{start} is IPv{family}, {end} is IPv{other}: use one family")
+        last, end_family = _require_address(end)
+        if family != end_family:
+            raise InvalidRange(f"{start} is IPv{family}, {end} is IPv{end_family}: use one family")
         if first > last:
             raise InvalidRange(f"start is after end: start {start}, end {end}")
         return cls(first, last, family)
@@ -90,8 +92,8 @@ class AddressRange:
         bits = BITS[family]
         if not (prefix.isascii() and prefix.isdigit() and len(prefix) < 9 and int(prefix) <= bits):
             raise InvalidCIDR(f"{quote_value(cidr)} needs a prefix length from 0 to {bits}")
-        hosts = (1 << bits - int(prefix)) - 1
-        return cls(value & ~hosts, value | hosts, family)
+        host_mask = (1 << bits - int(prefix)) - 1
+        return cls(value & ~host_mask, value | host_mask, family)
 
     @property
     def size(self) -> int:
@@ -141,7 +143,7 @@ class AddressRange:
         return AddressRange(max(self.first, other.first), min(self.last, other.last), self.family)
 
     def addresses(self, limit: int | None = None) -> list[str]:
-        """Return the text of each address, of at most `limit` addresses.
+        """Return the text of each address, ascending; at most `limit` texts.
 
         Args:
             limit: the largest number of addresses; None for LISTED_ADDRESSES.
@@ -154,7 +156,8 @@ class AddressRange:
         """Yield the fewest CIDRs that together are the range, ascending."""
         first = self.first
         while first <= self.last:
-            # The largest power of two that fits, and the largest to which the start is aligned.
+            # A CIDR's size is a power of two that divides its first address. So it is the smaller
+            # of the largest power that the rest holds, and the largest that divides `first`.
             longest = 1 << (self.last - first + 1).bit_length() - 1
             aligned = first & -first or longest  # address 0 is aligned to any size
             last = first + min(longest, aligned) - 1
@@ -235,8 +238,8 @@ def cidr_text(start: str, end: str) -> str:
 def read_range(start: str, end: str) -> AddressRange | str:
     """Return the range from one address to another, or the reason why it cannot be parsed.
 
-    It raises nothing, because callers read ranges that others wrote, and a malformed one must not
-    stop the reading of the rest.
+    It raises nothing: callers read many ranges that other programs wrote, and a malformed range
+    must not stop them from reading the others.
     """
     try:
         return AddressRange.parse(start, end)
@@ -265,8 +268,12 @@ def _require_address(address: str) -> tuple[int, Family]:
 def _shortest_text(whole: AddressRange, start: str, end: str) -> str:
     """Return a range as `start/prefix` if it is exactly one CIDR, else as `start-end`.
 
-    That is so if its size is a power of two, by which its first address is divisible. The texts of
-    its first and last address are given, because the caller has them or wants them unchanged.
+    A range is one CIDR if its size is a power of two that divides its first address.
+
+    Args:
+        whole: the range, which decides between both forms.
+        start: the text of its first address, which the result repeats as it is.
+        end: the text of its last address, likewise.
     """
     size = whole.size
     if size & (size - 1) or whole.first & (size - 1):
@@ -284,7 +291,7 @@ def _explain_invalid_range(first: int, last: int, family: int) -> str:
 
 
 def union(ascending: Iterable[Span]) -> list[Span]:
-    """Return the spans with those merged that overlap or touch.
+    """Return the spans, ascending, with spans that overlap or touch merged into one.
 
     Args:
         ascending: spans sorted by their first address; they may overlap.
@@ -302,7 +309,12 @@ def union(ascending: Iterable[Span]) -> list[Span]:
 
 
 def minus(spans: Iterable[Span], holes: Iterable[Span]) -> Iterator[Span]:
-    """Yield the parts of `spans` outside `holes`; both ascending and without overlap."""
+    """Yield the parts of `spans` that are outside of all `holes`, ascending.
+
+    Args:
+        spans: ascending and without overlaps.
+        holes: ascending and without overlaps.
+    """
     remaining = iter(holes)
     hole = next(remaining, None)
     for first, last in spans:

@@ -41,6 +41,7 @@ class PoolExhausted(RequestRefused):
         block = " as one CIDR" if aligned else ""
         addresses = "address" if requested == 1 else "addresses"
         never = f": it never has {requested} {addresses} in a row{block}, {longest} at the most"
+        # The second half of the message is added only if not even the empty pool has enough.
         super().__init__(
             "pool exhausted: no contiguous block available" + never * (requested > longest)
         )

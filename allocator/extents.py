@@ -1,12 +1,14 @@
-"""The free space of a pool: maximal runs of free addresses, in one index by size, one by address.
+"""The free space of a pool: its runs of free addresses, in an index by size and one by address.
+
+A run is as long as possible: the addresses directly before and after it are not free.
 
 File systems store free space like this (XFS calls the two indexes cntbt and bnobt). Best fit is
 one search in the index by size. Merging with neighbors is one search in the index by address. The
 cost does not depend on the size of the pool, as it would with a bitmap.
 
-In each index a run is one int: its size and first address, or its first and last address. The
-lower number has as many bits as an address. Ints compare faster than tuples, and take half the
-memory.
+In each index a run is one int, packed from two numbers: its size and first address, or its first
+and last address. The second number fills the lower bits, as many as an address has. Ints compare
+faster than tuples, and take half the memory.
 
 The indexes are sorted sets of ints, in blocks of some hundred members. A search is two binary
 searches in C, and an insertion moves part of one block. A single sorted list would move half of
@@ -41,6 +43,7 @@ class SortedInts:
         return sum(map(len, self._blocks))
 
     def __iter__(self) -> Iterator[int]:
+        """Yield the members in ascending order."""
         for block in self._blocks:
             yield from block
 
@@ -66,7 +69,10 @@ class SortedInts:
         return len(block) - bisect_left(block, bound) + later
 
     def find_neighbors(self, bound: int) -> tuple[int | None, int | None]:
-        """Return the greatest member below `bound`, and the smallest that is at least `bound`."""
+        """Return the greatest member below `bound`, and the smallest that is at least `bound`.
+
+        Each is None if there is no such member.
+        """
         block_index = bisect_left(self._tops, bound)
         if block_index == len(self._tops):
             return self.find_greatest(), None
@@ -74,12 +80,14 @@ class SortedInts:
         index = bisect_left(block, bound)
         if index:
             return block[index - 1], block[index]
+        # The whole block is at least `bound`: the lower neighbor is the top of the block before.
         return (self._tops[block_index - 1] if block_index else None), block[0]
 
     def add(self, member: int) -> None:
         """Add a member that is not in the set yet."""
         block_index = bisect_left(self._tops, member)
         if block_index == len(self._tops):
+            # No block has a top that is at least `member`: it is the greatest.
             self._append(member)
             return
         block = self._blocks[block_index]
@@ -102,7 +110,11 @@ class SortedInts:
             self._tops[block_index] = block[-1]
 
     def replace(self, member: int, successor: int) -> None:
-        """Replace a member by another one, such that the order of members stays the same.
+        """Replace a member by another int in its place.
+
+        Args:
+            member: the member to remove.
+            successor: lies between the members before and after `member`, so nothing moves.
 
         Raises:
             KeyError: `member` is not in the set.
@@ -139,7 +151,7 @@ class SortedInts:
             self._split_block(len(self._blocks) - 1)
 
     def _split_block(self, block_index: int) -> None:
-        """Split a block that has become too long."""
+        """Split a block that is too long: its members after the first _BLOCK become a block."""
         block = self._blocks[block_index]
         self._blocks.insert(block_index + 1, block[_BLOCK:])
         del block[_BLOCK:]
@@ -166,6 +178,7 @@ class FreeExtents:
         self._total = sum(last - first + 1 for first, last in spans)
 
     def __iter__(self) -> Iterator[Span]:
+        """Yield the first and last address of each run, ascending."""
         for packed in self._by_start:
             yield packed >> self._bits, packed & self._mask
 
@@ -188,7 +201,10 @@ class FreeExtents:
         return self._by_size.count_at_least(count << self._bits)
 
     def measure_neighbors(self, first: int, last: int) -> tuple[int, int]:
-        """Return the lengths of the runs directly before and directly after a taken span."""
+        """Return the lengths of the runs directly before and directly after a taken span.
+
+        A length is 0 if the address there is not free.
+        """
         bits, mask = self._bits, self._mask
         before, after = self._by_start.find_neighbors(first << bits)
         length_before = length_after = 0
@@ -216,6 +232,7 @@ class FreeExtents:
         if size == count:
             self._by_start.remove(placed)
         else:
+            # The rest of the run begins `count` addresses later and is as much shorter.
             self._by_start.replace(placed, placed + (count << bits))
             self._by_size.add(extent - (count << bits) + count)
         self._total -= count
@@ -224,8 +241,11 @@ class FreeExtents:
     def take_aligned(self, count: int) -> int | None:
         """Take `count` addresses whose first one is a multiple of `count`.
 
-        They are the lowest ones in the shortest run that includes such addresses; of several such
-        runs, in that with the lowest address.
+        The shortest run that includes such addresses is used, and of several equally short ones
+        the run with the lowest address. The lowest such addresses in it are taken.
+
+        Args:
+            count: a power of two.
 
         Returns:
             The first address; None if no run includes such addresses.
@@ -233,7 +253,7 @@ class FreeExtents:
         extent = self._by_size.find_at_least(count << self._bits)
         while extent is not None:
             size, start = extent >> self._bits, extent & self._mask
-            first = -(-start // count) * count
+            first = -(-start // count) * count  # `start`, rounded up to a multiple of `count`
             if first + count <= start + size:
                 self.take_exactly(first, first + count - 1)
                 return first
@@ -242,7 +262,11 @@ class FreeExtents:
         return None
 
     def take_first(self, most: int) -> Span | None:
-        """Take the lowest run of free addresses, at most `most`; None if nothing is free."""
+        """Take up to `most` addresses from the start of the run with the lowest address.
+
+        Returns:
+            The first and last address that were taken; None if nothing is free.
+        """
         placed = self._by_start.find_at_least(0)
         if placed is None:
             return None
@@ -255,6 +279,7 @@ class FreeExtents:
         """Yield the free parts of a span, ascending; the free space must not change meanwhile."""
         bits, mask = self._bits, self._mask
         while first <= last:
+            # `run` is the last run that begins at `first` or before it.
             run, following = self._by_start.find_neighbors(first + 1 << bits)
             if run is not None and run & mask >= first:
                 end = min(run & mask, last)
@@ -266,12 +291,13 @@ class FreeExtents:
                 first = following >> bits
 
     def take_exactly(self, first: int, last: int) -> int | None:
-        """Take exactly these addresses if all of them are free; otherwise take none.
+        """Take the addresses from `first` to `last` if all are free; otherwise take none.
 
         Returns:
-            The lowest address that is not free; None if all were taken.
+            The lowest of them that is not free, if none was taken; None if all were taken.
         """
         bits, mask = self._bits, self._mask
+        # `placed` is the last run that begins at `first` or before it.
         placed, _ = self._by_start.find_neighbors(first + 1 << bits)
         if placed is None or placed & mask < first:
             return first
@@ -292,8 +318,8 @@ class FreeExtents:
         bits, mask = self._bits, self._mask
         self._total += last - first + 1
         before, after = self._by_start.find_neighbors(first << bits)
-        # A run that touches the span is removed by size, and replaced by the merged run by
-        # address.
+        # In the index by size, the runs that touch the span are removed and the merged run is
+        # added. In the index by address, the merged run replaces one of them (`merged_run`).
         merged_run: int | None = None
         if before is not None and before & mask == first - 1:
             self._by_size.remove(first - (before >> bits) << bits | before >> bits)

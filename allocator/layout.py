@@ -1,9 +1,9 @@
 """The layout of a pool: the addresses that it may allocate.
 
 A pool owns a CIDR. It allocates from one or several ranges inside the CIDR, except for addresses
-in reserved CIDRs. The result is a list of blocks: ranges that touch are one block, and gaps and
-reserved CIDRs split blocks. Network, broadcast and gateway addresses are allocated like any other,
-unless the caller reserves them.
+in reserved CIDRs. The result is a list of blocks, a block being consecutive addresses that may be
+allocated. Ranges that touch are one block; gaps and reserved CIDRs split blocks. Network,
+broadcast and gateway addresses are allocated like any other, unless the caller reserves them.
 
 The faults of a specification are sentences. The rules, their order and their wording are those of
 Butler's ValidatePoolSpec, so that webhook answers and conditions read the same. There are two
@@ -144,7 +144,7 @@ class Layout:
         return 0 < count <= self.longest
 
     def block_size(self, prefix_length: int) -> int:
-        """Return the number of addresses in a CIDR of this prefix length.
+        """Return the number of addresses in a CIDR with this prefix length in the pool's family.
 
         Raises:
             InvalidRequest: the pool's family has no such prefix length.
@@ -199,10 +199,12 @@ class Layout:
 def _largest_aligned(block: AddressRange) -> int:
     """Return the size of the largest CIDR in a block.
 
-    It is the largest power of two that fits the block, or half of it: of addresses aligned to the
-    half, every block includes enough.
+    That is the largest power of two up to the block's size, or half of it. The first address of a
+    CIDR is a multiple of its size, so the block need not include a CIDR of the full power. It
+    always includes a CIDR of the half.
     """
     size = 1 << block.size.bit_length() - 1
+    # The first address is rounded up to a multiple of `size`.
     fits = -(-block.first // size) * size + size - 1 <= block.last
     return size if fits else size >> 1
 
@@ -257,7 +259,8 @@ def pool_faults(
 ) -> list[LayoutFault]:
     """Return the faults of a pool's specification with their paths.
 
-    The parameters are those of `validate_pool`.
+    The faults of reserved CIDRs that straddle ranges come last. The parameters are those of
+    `validate_pool`.
     """
     try:
         pool = AddressRange.parse_cidr(cidr)
@@ -301,9 +304,10 @@ def _parse_reserved(entry: str, family: Family) -> AddressRange | str:
 def _find_range_faults(
     pool: AddressRange, cidr: str, ranges: Sequence[Ends], bounds: Sequence[_Bounds], index: int
 ) -> Iterator[LayoutFault]:
-    """Yield the faults of one range.
+    """Yield the faults of the range at an index.
 
-    They concern its addresses, their order, the pool's CIDR, and the order of ranges.
+    A range has only one fault if an address is invalid or its start is after its end. Otherwise it
+    must lie inside the pool's CIDR, and begin after the end of the range before it.
     """
     start, end = ranges[index]
     first, last = bounds[index]

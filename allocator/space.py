@@ -5,9 +5,12 @@ blocks, that with the lowest address. Existing ranges are accepted even if they 
 or are partly outside of the pool. A release frees only addresses that no other range holds.
 
 New ranges come from free space and overlap nothing. Addresses that several existing ranges hold
-are rare. They are counted apart, by segments between edges; all addresses of a segment have the
-same number of holders. So a range needs only one dictionary entry, and the state depends on the
-set of held ranges, not on their order.
+are rare. They are counted apart (`Overlaps`), by segments: the addresses of a segment have the
+same number of holders, and an edge is where a segment begins. So a range needs only one dictionary
+entry, and the state depends on the set of held ranges, not on their order.
+
+A free block is a run of free addresses. A holder is a caller that has taken a range or recorded an
+existing one; holders are only counted.
 
 No method waits, so a caller on one event loop needs no lock.
 """
@@ -25,7 +28,9 @@ from allocator.layout import Layout
 
 
 class Overlaps:
-    """For each address, the number of its holders above one ("depth").
+    """The addresses that several ranges hold, with the number of holders beyond the first.
+
+    That number is the "depth": 0 for an address with one holder, and for a free address.
 
     Args:
         ascending: the ranges that are held at first, sorted; they may overlap.
@@ -60,8 +65,12 @@ class Overlaps:
         self._change_depth(first, last, 1)
 
     def remove(self, first: int, last: int) -> Iterator[Span]:
-        """Count one holder less; return the parts that have no holder any more, ascending."""
-        # Without overlaps, the range was the only holder.
+        """Count one holder less for held addresses.
+
+        Returns:
+            The parts of the range that have no holder any more, ascending.
+        """
+        # Without overlaps, this holder was the only one.
         if not self._edges:
             return iter(((first, last),))
         shared = list(self._find_shared(first, last))
@@ -82,7 +91,8 @@ class Overlaps:
         begin, end = self._find_or_add_edge(first), self._find_or_add_edge(last + 1)
         for index in range(begin, end):
             self._depths[index] += change
-        # Remove edges between segments that now have the same depth.
+        # Remove edges between segments that now have the same depth. The loop begins with the last
+        # edge, so that a deletion does not move edges that are still to be checked.
         for index in range(end, begin - 1, -1):
             if self._depths[index] == (self._depths[index - 1] if index else 0):
                 del self._edges[index], self._depths[index]
@@ -92,20 +102,26 @@ class Overlaps:
         index = bisect_left(self._edges, address)
         if index == len(self._edges) or self._edges[index] != address:
             self._edges.insert(index, address)
+            # The edge splits a segment into two of the same depth; 0 before the first edge.
             self._depths.insert(index, self._depths[index - 1] if index else 0)
         return index
 
 
 def _find_overlapping(ascending: Sequence[Span]) -> Iterator[Span]:
-    """Yield the ranges that have an address in common with another one."""
+    """Yield the ranges that have an address in common with another range.
+
+    Args:
+        ascending: the ranges, sorted by their first address.
+    """
+    # A group is a chain of ranges: each begins inside of the ranges before it in the group.
     group: list[Span] = []
-    reached = -1
+    group_end = -1
     for span in ascending:
-        if span[0] > reached:
+        if span[0] > group_end:
             yield from group if len(group) > 1 else ()
             group.clear()
         group.append(span)
-        reached = max(reached, span[1])
+        group_end = max(group_end, span[1])
     yield from group if len(group) > 1 else ()
 
 
@@ -230,7 +246,7 @@ class Space:
         return tuple(ranges)
 
     def pin(self, pin: AddressRange) -> AddressRange:
-        """Take exactly these addresses.
+        """Take exactly the addresses of a range, and return them as a range of the pool's family.
 
         Raises:
             OutOfRange: they do not lie inside a single range of the pool.
@@ -255,10 +271,10 @@ class Space:
 
     @contextmanager
     def without(self, ranges: Iterable[AddressRange]) -> Iterator[None]:
-        """Leave out one holder of each of these ranges in this context, in a trial as well.
+        """Release ranges for one holder each inside the context; hold them again at its end.
 
-        So that holder may take addresses of a range that it has. What is taken in the context
-        stays taken.
+        So the holder can take addresses that are inside its own ranges. Ranges that are taken in
+        the context stay taken. Unlike `release`, it may be used in a trial.
 
         Raises:
             NotHeld: one of the ranges has no holder.
@@ -274,10 +290,11 @@ class Space:
         finally:
             for span in spans:
                 self._take_parts(span)
+                # Not `_add_holder`: a trial must not release the range at its end.
                 self._held[span] = self._held.get(span, 0) + 1
 
     def _take_parts(self, span: Span) -> None:
-        """Take the free parts of a span, and count the others as overlapping."""
+        """Take the free parts of a span, and count an overlap for its held parts."""
         for first, last in self.layout.clip(span):
             if self._free.take_exactly(first, last) is None:
                 continue  # almost every range is free
@@ -288,7 +305,7 @@ class Space:
                 self._overlaps.add(*part)
 
     def _add_holder(self, span: Span) -> AddressRange:
-        """Count one more holder for a range; return the range."""
+        """Count one more holder for a range, and note the range in an open trial; return it."""
         self._held[span] = self._held.get(span, 0) + 1
         if self._taken_in_trial is not None:
             self._taken_in_trial.append(span)
@@ -335,9 +352,9 @@ class Space:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Release all ranges that were taken in this context at its end.
+        """Try something: ranges that are taken inside the context are released at its end.
 
-        Within it, nothing may be released by other means than `undo_take`.
+        Inside the context, `release` must not be called; `undo_take` may be.
         """
         assert self._taken_in_trial is None, "trials are not nested"
         spans = self._taken_in_trial = []
@@ -409,7 +426,8 @@ class Space:
     def origin(self, address_range: AddressRange) -> Origin:
         """Return the free space from which a range was chosen; call this directly afterwards."""
         before, after = self._free.measure_neighbors(address_range.first, address_range.last)
-        # The remainders of the block beside the range are runs now, and must not count as others.
+        # Before the range was taken, it was one block with the free runs on both sides. A run that
+        # is long enough is counted as a block now: subtract it, and add the one block.
         remainders = sum(length >= address_range.size for length in (before, after))
         fitting = self._free.count_fitting(address_range.size) - remainders + 1
         return Origin(before + address_range.size + after, fitting)

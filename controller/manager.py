@@ -316,7 +316,11 @@ class Manager:
 
     @property
     def is_leading(self) -> bool:
-        """Whether the services for the leader run here, if this process leads at all."""
+        """Whether this process, if it leads at all, is the replica for the leader's services.
+
+        With shards several replicas lead, and the holder of shard 0 runs these services. Without
+        shards it is always True, even in a standby: ask only in code that runs in the leader.
+        """
         return self.shards is None or LEADING_SHARD in self.shards.held
 
     def extension(self, *, sharded: bool = False, measured: bool = True) -> Extension:
@@ -522,10 +526,9 @@ class Manager:
 
     @asynccontextmanager
     async def _join_shard_elections(self, shards: Shards) -> AsyncIterator[WaitToLead]:
-        """Take part in the elections for shards for the time of the context.
+        """Take part in the elections for shards inside the context.
 
-        With shards every replica runs the controllers, so it yields a WaitToLead that leads at
-        once.
+        It yields a WaitToLead that leads at once, because every replica runs the controllers.
         """
         settings = self.options.lease_settings()
         leases = ShardLeases(
@@ -547,7 +550,8 @@ class Manager:
     def _join_election(self) -> AbstractAsyncContextManager[WaitToLead]:
         """Return a context that takes part in the election that the options ask for.
 
-        That is one for each shard, one for the lease, or none, so that this process leads at once.
+        That is an election for each shard, an election for one lease, or none. Without an election
+        this process leads at once.
         """
         if self.shards is not None:
             return self._join_shard_elections(self.shards)

@@ -1,5 +1,7 @@
 """Markers in types for JSON schemas: limits, CEL rules, list types. pydantic reads them.
 
+A marker is an object in `Annotated[...]`, or an attribute of a class, that adds to the schema.
+
 pydantic's own `Field` and `with_config` would do, but they load pydantic, which costs a command
 that only reads objects a tenth of its CPU. With these markers only code that generates a schema
 loads it.
@@ -109,12 +111,13 @@ class SchemaOf:
 
 
 class ApiType(msgspec.Struct, frozen=True):
-    """A kind's type, or a part of one: a frozen Struct that is described as a dataclass is.
+    """The base class of a kind's type and its parts: a frozen Struct with a dataclass' schema.
 
     Python makes a Struct's class in a twentieth of a dataclass' time, which counts where a short
-    program has dozens of them. FieldSchema, with_rules and docstrings below fields say what the
-    schema has. Rejected: msgspec.Meta, which the decoder would enforce. An object that another
-    version of the schema let in has to stay readable.
+    program has dozens of them. The schema comes from the types of the fields, FieldSchema,
+    with_rules, and the docstrings below fields. msgspec.Meta was rejected, because the decoder
+    would enforce its limits: an object that another version of the schema let in must stay
+    readable.
 
     `msgspec.structs.replace` returns a changed copy; `dataclasses.replace` raises TypeError.
     """
@@ -135,6 +138,7 @@ class ApiType(msgspec.Struct, frozen=True):
         )
 
         def to_struct(value: Any) -> Any:
+            """Return the Struct with the fields of a validated dataclass."""
             return cls(**{name: getattr(value, name) for name in cls.__struct_fields__})
 
         return core_schema.no_info_after_validator_function(
@@ -218,6 +222,7 @@ def with_config(config: Config) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that gives a dataclass its configuration for pydantic."""
 
     def set_config(model: type[T]) -> type[T]:
+        """Set the configuration on a class; return the class."""
         model.__pydantic_config__ = config  # type: ignore[attr-defined] # pydantic's protocol
         return model
 

@@ -103,19 +103,31 @@ class InformerMetrics(WatchObserver):
         lag_seconds: Callable[[], float],
         objects: Callable[[], int],
     ) -> None:
-        """Read the gauges from these functions at each scrape."""
+        """Read the gauges of the watch and its cache from these functions at each scrape.
+
+        Args:
+            silent_seconds: returns the seconds since the last list, event or bookmark.
+            lag_seconds: returns the age in seconds of the oldest own write that the watch has not
+                delivered; 0 if there is none.
+            objects: returns the number of cached objects.
+        """
         self._families.watch_silence.labels(self._name).set_function(silent_seconds)
         self._families.cache_lag.labels(self._name).set_function(lag_seconds)
         self._families.cache_objects.labels(self._name).set_function(lambda: float(objects()))
 
     def watch_gaps(self, unreadable: Callable[[], int], unlisted: Callable[[], int]) -> None:
-        """Read the gauges of unreadable objects and missing lists from these at each scrape."""
+        """Read the gauges of unreadable objects and missing lists at each scrape.
+
+        Args:
+            unreadable: returns the number of objects that cannot be decoded or indexed.
+            unlisted: returns the number of informers without a first list.
+        """
         families = self._families
         families.unreadable.labels(self._name).set_function(lambda: float(unreadable()))
         families.unlisted.labels(self._name).set_function(lambda: float(unlisted()))
 
     def unwatch(self) -> None:
-        """Remove the gauges: their functions would keep a cache alive that nothing feeds."""
+        """Remove the gauges, because their functions would keep the cache of an ended informer."""
         families = self._families
         for gauge in (
             families.watch_silence,

@@ -86,6 +86,7 @@ class NamespaceSet:
         self._readers: list[NamespaceChanges] = []
 
     def __iter__(self) -> Iterator[str]:
+        """Yield the names, sorted."""
         return iter(sorted(self._names))
 
     def __len__(self) -> int:
@@ -149,7 +150,8 @@ class NamespaceSet:
             names: the names of all namespaces to watch.
 
         Raises:
-            TypeError, ValueError: as for `add`; the set has not changed then.
+            TypeError: a name is no text; the set is unchanged.
+            ValueError: a name is empty; the set is unchanged.
         """
         target = NamespaceSet(names)
         for name in set(self._names).difference(target):
@@ -287,7 +289,7 @@ class NamespacesCache(Generic[T]):
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether `Cache.history_confirmed` is true in each namespace."""
+        """Whether `Cache.history_confirmed` is true in the cache of each namespace."""
         return all(informer.cache.history_confirmed for informer in self._informers.values())
 
     @property
@@ -376,7 +378,7 @@ class NamespacesInformer(Generic[T]):
 
     @property
     def _informers(self) -> Iterable[Informer[T]]:
-        """The informers of all namespaces, also of those that are leaving."""
+        """The informers of all namespaces, including namespaces that are leaving the set."""
         return self._group.informers.values()
 
     @property
@@ -391,7 +393,7 @@ class NamespacesInformer(Generic[T]):
         True for an empty set.
         """
         if len(self._attempted) < len(self.namespaces):
-            return False  # the quick way: this is read after the list of each namespace
+            return False  # decided without a loop, because each first list asks for this
         names = tuple(self.namespaces)
         return self._attempted.issuperset(names) and (
             not names or any(self.find_listed(name) is not None for name in names)
@@ -458,10 +460,10 @@ class NamespacesInformer(Generic[T]):
         """Call `handler` with every object in the cache, then with every change from now on.
 
         Objects of a namespace that leaves the set are delivered as deleted, with
-        `final_state_unknown`. For the rest it is as for `Informer.add_handler`.
+        `final_state_unknown`. All else is as in `Informer.add_handler`.
 
         Args:
-            handler: is called.
+            handler: a plain function that gets each change.
             replayed: False to leave out the objects in the cache.
 
         Raises:
@@ -478,7 +480,8 @@ class NamespacesInformer(Generic[T]):
         """Call `handler` with the keys of objects that cannot be decoded or indexed.
 
         Args:
-            handler: is called as by `Informer.add_unreadable_handler`.
+            handler: a plain function that gets the key for each version that cannot be read, and
+                when the object is deleted or can be read again.
             replayed: False to leave out the objects that are unreadable now.
 
         Raises:
@@ -493,7 +496,7 @@ class NamespacesInformer(Generic[T]):
     def apply_own_write(self, obj: T) -> None:
         """Show `obj`, the response to a write of ours, until the watch delivers it."""
         member = self._members.get(obj.metadata.namespace)
-        # The watch of a namespace that leaves has ended, and would never remove the object again.
+        # If the namespace is leaving, its watch has ended and would never remove the object.
         if member is not None and not member.is_leaving:
             member.informer.apply_own_write(obj)
 

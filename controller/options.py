@@ -149,7 +149,7 @@ class ManagerOptions:
         """Return the key of the Lease whose holder works on an object.
 
         Args:
-            key: namespace and name of an object whose own key decides its shard.
+            key: namespace and name of the object, whose shard is that of this key.
         """
         if not self.shards:
             return Key(self.lease_namespace, self.lease_name)

@@ -46,7 +46,8 @@ class Blocked:
         after: seconds or a timedelta until the next reconciliation; None waits for a change.
 
     Raises:
-        TypeError, ValueError: as for Again.
+        TypeError: `after` is neither a number nor a timedelta nor None.
+        ValueError: `after` is negative, infinite or no number (NaN).
     """
 
     reason: str

@@ -70,13 +70,13 @@ def with_owner(
         for reference in meta.get("ownerReferences") or ()
         if reference["uid"] != owner.metadata.uid
     ]
-    controlling = next(
+    rival_owner = next(
         (reference for reference in other_owners if controller and reference.get("controller")),
         None,
     )
-    if controlling is not None:
+    if rival_owner is not None:
         raise ValueError(
-            f"{name} is controlled by {controlling['kind']} {controlling['name']} already"
+            f"{name} is controlled by {rival_owner['kind']} {rival_owner['name']} already"
         )
     reference = {
         "apiVersion": kind.api_version,

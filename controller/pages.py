@@ -27,6 +27,7 @@ class Bind:
         """
         if self.port == 0 or self.port != other.port:
             return False  # port 0 means any free port
+        # A server on all hosts takes the port on each of them.
         return self.host == other.host or bool({self.host, other.host} & _ALL_HOSTS)
 
     @override
@@ -49,7 +50,13 @@ class PageResponse:
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A request for a page: the URL's path below the page's own, the query, the header Accept."""
+    """A request for a page.
+
+    Args:
+        tail: the part of the URL's path after the path of the page and a slash; may be empty.
+        query: by name, the values of each parameter.
+        accept: the header Accept; empty if the request has none.
+    """
 
     tail: str
     query: Mapping[str, Sequence[str]]

@@ -143,8 +143,8 @@ def _includes_host(name: str, host: str) -> bool:
 def _split_port(entry: str) -> tuple[str, str]:
     """Return the host and the port of `host:port` or `[host]:port`; the port may be empty."""
     if entry.startswith("["):
-        host, closed, port = entry[1:].partition("]:")
-        return (host, port) if closed else (entry, "")
+        host, separator, port = entry[1:].partition("]:")
+        return (host, port) if separator else (entry, "")
     host, _, port = entry.partition(":")
     return (entry, "") if ":" in port else (host, port)  # two colons: an IPv6 address
 

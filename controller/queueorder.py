@@ -164,12 +164,19 @@ class Delays(Generic[K]):
             heapq.heapify(self._heap)
 
     def discard(self, key: K) -> int | None:
-        """Remove `key`, due or not; return its priority, or None if the key did not wait."""
+        """Remove `key`, due or not; return its priority, or None if the key does not wait here."""
         entry = self._live.pop(key, None)
         return None if entry is None else entry[2]
 
     def pop_due(self, now: float) -> tuple[K, float, int] | None:
-        """Remove and return the first due key, its due time and priority; None if none is due."""
+        """Remove the first key that is due; None if no key is due.
+
+        Args:
+            now: the present time, in monotonic seconds.
+
+        Returns:
+            The key, its due time (monotonic seconds), and its priority.
+        """
         due = self.earliest
         if due is None or due > now:
             return None
@@ -299,19 +306,19 @@ class ReadyLevels(Generic[K]):
         Returns:
             The old priority of a key that was moved; None if the key was added or stays.
         """
-        current = self._level_of.get(key)
-        if current is not None:
-            if priority <= current:
+        old_priority = self._level_of.get(key)
+        if old_priority is not None:
+            if priority <= old_priority:
                 return None
-            level = self._levels[current]
-            since = level.remove(key)  # it is as old as before
+            level = self._levels[old_priority]
+            since = level.remove(key)  # the key keeps its age
             if not level:
-                del self._levels[current]
+                del self._levels[old_priority]
         if priority not in self._levels:
             self._levels[priority] = _Level(self._group)
         self._levels[priority].push(key, since)
         self._level_of[key] = priority
-        return current
+        return old_priority
 
     def pop(self, now: float) -> Ready[K] | None:
         """Remove and return the next key; None if no key is ready."""
@@ -343,8 +350,9 @@ class ReadyLevels(Generic[K]):
     def _choose_level(self, now: float) -> tuple[int, bool]:
         """Return the level to take a key from, and whether to take its oldest key.
 
-        That is the highest level, but once in SHARE times the level of the oldest key, if that is
-        another level and the key is old. The choices are counted for this.
+        Usually it is the highest level, whose groups take turns. If a lower level has the oldest
+        key of all, and that key is old, every SHARE-th call returns the lower level and True. The
+        calls are counted for this.
         """
         levels = self._levels
         if len(levels) == 1:

@@ -1,8 +1,8 @@
 """Delivers a change again to a handler that raised on it, so that no key is lost by a bug.
 
 A handler or a mapping that raises must not end the watch. An object that changes rarely would not
-be delivered to the handler again. So its then present state is delivered half a minute later, and
-again until the handler returns.
+be delivered to the handler again. So the handler is called again half a minute later, and so on
+until it returns. It gets the state that the object then has.
 """
 
 from collections.abc import Callable, Iterator
@@ -39,7 +39,7 @@ class Undelivered(Generic[T]):
     Args:
         cache: has the present state of the objects.
         clock: for the delays.
-        observer: called for each change that is kept, for metrics.
+        observer: called for each change on which a handler raises, for metrics.
     """
 
     def __init__(self, cache: Cache[T], clock: Clock, observer: WatchObserver) -> None:
@@ -121,7 +121,7 @@ class Undelivered(Generic[T]):
     def check(self) -> Failing | None:
         """Return a failure if handlers or index functions have raised for UNREADY_SECONDS.
 
-        The time counts from the first check that found them raising.
+        None otherwise. The time counts from the first call of this method that found them raising.
         """
         message = ""
         if self._undelivered or self._undelivered_keys:
@@ -138,7 +138,10 @@ class Undelivered(Generic[T]):
         return None
 
     def _deliver(self, handler: Handler[T]) -> Iterator[None]:
-        """Call a handler again with objects on which it raised; keep those that fail again."""
+        """Call a handler again with the objects on which it raised, some at each step.
+
+        An object on which it raises again is kept for the next delivery.
+        """
         last_error: Exception | None = None
         for batch in batches(list(self._undelivered.get(handler, {}))):
             for key in batch:
@@ -166,7 +169,10 @@ class Undelivered(Generic[T]):
             )
 
     def _deliver_keys(self, handler: KeyHandler) -> Iterator[None]:
-        """Call a handler of unreadable objects again with keys on which it raised."""
+        """Call a handler of unreadable objects again with the keys on which it raised.
+
+        A key on which it raises again is kept for the next delivery.
+        """
         for batch in batches(sorted(self._undelivered_keys.get(handler, set()))):
             for key in batch:
                 keys = self._undelivered_keys.get(handler, set())
@@ -182,7 +188,12 @@ class Undelivered(Generic[T]):
             self._undelivered_keys.pop(handler, None)
 
     def _add(self, handler: Handler[T], key: Key, old: T | None) -> None:
-        """Keep an object for a handler; the state before its first undelivered change stays."""
+        """Keep an object to deliver to a handler again.
+
+        Args:
+            old: the state before the change. If the object is kept already, its earlier state
+                stays, because the handler has not got any change since.
+        """
         self._undelivered.setdefault(handler, {}).setdefault(key, old)
         self._observer.note_undelivered()
         self._added.set()

@@ -1,6 +1,10 @@
 """Keeps a cache equal to the server: list once, then watch, and recover from every failure.
 
-The loop is a set of named states. Each says where the loop goes when its request fails:
+The position is the resourceVersion up to which the cache has all changes; a watch continues from
+it. The history is the sequence of the server's resourceVersions. A server that is restored from a
+backup begins another history, in which the old position means nothing.
+
+The loop is a set of named states. The table has the next state for each way a request ends:
 
     Empty      nothing is known            → Streaming at "", or Listing at "0"
     Streaming  read everything, as the initial events of a watch
@@ -86,14 +90,23 @@ class Empty:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """Reading everything as initial events; `revision` as for `lists.create_stream_query`."""
+    """Reading everything as the initial events of a watch.
+
+    Args:
+        revision: a resourceVersion for a state that is not older; empty for the newest state.
+    """
 
     revision: str
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """Reading everything with a LIST; `revision` as for `lists.create_list_query`."""
+    """Reading everything with a LIST.
+
+    Args:
+        revision: a resourceVersion for a state that is not older; empty for the newest state, `0`
+            for any state in the server's watch cache.
+    """
 
     revision: str
 
@@ -124,7 +137,8 @@ class Reflector(Generic[T]):
         randomness: for jitter; tests give a seeded one.
         streams: read lists as initial events of watches, until the server shows that it cannot.
         begins_newest: read the newest state first, not a state of the server's watch cache.
-        max_list_bytes: of a list, and of the events before the next list; None for no limit.
+        max_list_bytes: the most bytes of a list, and of all events until the next list; None for
+            no limit.
         observer: called when lists and watches end, for metrics.
         listed: called when a list has been put into the cache.
         failed: called when a list or watch has failed, before the delay.
@@ -198,6 +212,7 @@ class Reflector(Generic[T]):
     async def step(self) -> None:
         """Make the request of the present state, and go to the next state."""
         if self._cluster_changed:
+            # The position is from the old cluster: read the newest state of the new one.
             self._cluster_changed = False
             self.restart()
         match self.state:
@@ -206,7 +221,7 @@ class Reflector(Generic[T]):
             case PositionExpired():
                 self.state = self._create_full_read("")
             case Streaming(revision):
-                # Of before the request: a newest state below it is of another history.
+                # Taken before the request: if the newest state is lower, it has another history.
                 self._highest_revision = self._cache.highest_revision
                 deadline = self._clock.monotonic() + STREAM_SECONDS
                 self._initial_events = InitialEvents(revision, deadline)
@@ -237,7 +252,7 @@ class Reflector(Generic[T]):
 
     async def _list(self, revision: str) -> State:
         """Read everything with a LIST; return the next state."""
-        # Of before the request: a newest state below it is of another history.
+        # Taken before the request: if the newest state is lower, it has another history.
         self._highest_revision = self._cache.highest_revision
         self._is_accepted = False
         try:
@@ -257,9 +272,16 @@ class Reflector(Generic[T]):
         return Watching()
 
     def _check_not_older(self, page: Page[T], revision: str) -> None:
-        """Raise Expired for a list below the position, unless the newest state was requested.
+        """Refuse a list that is older than the position, unless the newest state was requested.
 
         A newest state below the position is from another history, and replaces the cache.
+
+        Args:
+            page: the list.
+            revision: the resourceVersion of the request; empty for the newest state.
+
+        Raises:
+            Expired: the server is behind the position.
         """
         if revision and page.revision < self._cache.position:
             raise errors.Expired(
@@ -281,7 +303,7 @@ class Reflector(Generic[T]):
             )
         )
         await run_in_slices(self._log_all_unreadable(page.unreadable))
-        # Only now: between the slices other tasks still read objects of before the list.
+        # Only now: between the slices, other tasks still read the objects from before the list.
         self._note_success()
         self._log_recovery("list")
         self._listed()
@@ -289,8 +311,8 @@ class Reflector(Generic[T]):
     async def _watch(self) -> State:
         """Read one watch until it ends; return the next state.
 
-        The end is, in this order: an error; a normal end, or too many events; an end at once,
-        without an event.
+        The cases in the order of the code: an error; a normal end, or too many events; an end at
+        once without an event.
         """
         begun_at = self._clock.monotonic()
         self._is_accepted = False
@@ -303,7 +325,7 @@ class Reflector(Generic[T]):
             if self._initial_events is not None:
                 return await self._choose_state_after_stream(self._initial_events, error)
             if isinstance(error, errors.SilentWatch) and not self._has_bookmarks:
-                return Watching()  # a kind without bookmarks, as Events are, may just be quiet
+                return Watching()  # a kind without bookmarks (Event, for example) may be quiet
             if self._clock.monotonic() - begun_at >= RESET_WATCH_SECONDS:
                 self._backoff.reset()  # the watch has worked
             await self._wait_after("watch", error)
@@ -312,7 +334,7 @@ class Reflector(Generic[T]):
             self._observer.note_restart(ENDED)
             if not self._limit.is_exceeded:
                 return Watching()
-            # Events beyond the limit: a list shows what the objects really take.
+            # Events beyond the limit: a new list shows how many bytes the objects take in all.
             if self._clock.monotonic() - begun_at < RESET_WATCH_SECONDS:
                 await self._wait_after("watch", errors.MalformedAnswer("too many events at once"))
             return self._create_full_read(str(self._cache.position))
@@ -323,10 +345,10 @@ class Reflector(Generic[T]):
         return self._create_full_read(str(self._cache.position))
 
     def _was_unreachable(self, error: ControllerError) -> bool:
-        """Return whether the server was away since the last list.
+        """Return whether an error means that the server may have been restored from a backup.
 
-        It may have been restored from a backup then. A cut connection of a watch that the server
-        had accepted does not count. Before the first list there is no history to lose.
+        It means so if the server could not be reached or failed. A cut connection does not count
+        if the server had accepted the watch. Before the first list there is no history to lose.
         """
         is_away = isinstance(
             error, errors.NoAnswer | errors.NotReached | errors.ServerFailure
@@ -338,8 +360,8 @@ class Reflector(Generic[T]):
         if self._was_unreachable(error):
             return PositionExpired()
         if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
-            # After a backup was restored our position may be in the server's future: then watches
-            # stay empty. Where bookmarks are known to come, two empty watches mean that.
+            # After a backup was restored, our position may be in the server's future, and watches
+            # deliver nothing. If the kind has bookmarks, two empty watches in a row show this.
             return (
                 PositionExpired()
                 if self._has_bookmarks and self._empty_watches >= 2
@@ -356,8 +378,8 @@ class Reflector(Generic[T]):
     ) -> State:
         """Return the state after a stream that ended before all objects were listed.
 
-        A server that lacks the feature gets a LIST, now and from now on. After a failure that
-        passes comes another stream, and a LIST only once several streams were cut.
+        If the server lacks the feature, objects are read with a LIST from now on. After a failure
+        that passes, another stream follows; after CUT_STREAMS cut streams in a row, a LIST.
 
         Args:
             initial: the events that the stream delivered.
@@ -375,7 +397,7 @@ class Reflector(Generic[T]):
             return listing
         is_transient = isinstance(error, errors.NoAnswer | errors.TooManyRequests)
         if not is_transient and not errors.is_expired(error):
-            return listing  # the LIST fails, too, unless only watches fail
+            return listing  # no delay yet: the LIST succeeds if only watches fail
         await self._wait_after("watch", error)
         if errors.is_expired(error) or self._was_unreachable(error):
             return PositionExpired()
@@ -477,7 +499,7 @@ class Reflector(Generic[T]):
                 self._cache.apply(event)
 
     def _log_all_unreadable(self, reasons: Mapping[Key, str]) -> Iterator[None]:
-        """Log the unreadable objects of a list, some of them at each step."""
+        """Log the unreadable objects of a list, a batch at each step."""
         for batch in batches(reasons.items()):
             for key, reason in batch:
                 self._log_unreadable(key, reason)
@@ -522,7 +544,10 @@ class Reflector(Generic[T]):
             log.info("list/watch works again", error=error, **self._log_fields)
 
     async def _wait_after(self, verb: str, error: ControllerError) -> None:
-        """Record a failed list or watch, and wait as long as the backoff or the server says."""
+        """Record a failed list or watch, and wait for the longer of the backoff and retry-after.
+
+        `retry_now` ends the wait.
+        """
         if self._was_unreachable(error):
             self._cache.unconfirm_history()
         self.last_error = errors.SourceError(verb, self._kind, error)

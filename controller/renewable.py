@@ -64,9 +64,9 @@ class RenewableTransport(Transport):
 
     The connection is opened at the first use. It is replaced after `renew`, after a 401, and after
     a request or watch without a valid response, because the address may have changed. A replaced
-    connection lets its requests finish; its watches are closed, and continue on the new one. If
-    the new connection leads to another cluster, a watch that continues raises Expired, because its
-    position is from the old one.
+    connection lets its requests finish. Its watches are closed, and the caller opens them again
+    over the new connection. If that leads to another cluster, opening a watch raises Expired,
+    because the position of the watch is from the old cluster.
 
     Args:
         open_connection: opens a connection; raises a ControllerError if that is not possible.
@@ -112,6 +112,7 @@ class RenewableTransport(Transport):
         """Send a request over the connection that is valid now."""
 
         async def send(transport: Transport) -> bytes:
+            """Send the request over a given connection."""
             return await transport.request(
                 method,
                 path,
@@ -132,13 +133,14 @@ class RenewableTransport(Transport):
         """Open a watch over the connection that is valid now.
 
         Raises:
-            Expired: the connection for the watch leads to another cluster, where the watch's
-                position means nothing.
+            Expired: a new connection was opened for this watch, and leads to another cluster,
+                where the position of the watch means nothing.
         """
         changes = self._cluster_changes
         async with AsyncExitStack() as opened:
 
             async def watch(transport: Transport) -> AsyncIterator[bytes]:
+                """Open the watch over a given connection; it is closed with `opened`."""
                 if self._cluster_changes != changes:
                     raise Expired(410, "", "the connection leads to another cluster than before")
                 return await opened.enter_async_context(
@@ -157,7 +159,10 @@ class RenewableTransport(Transport):
             await current.connection.transport.aclose()
 
     async def _send_with_renewal(self, send: Callable[[Transport], Awaitable[R]]) -> R:
-        """Send a request; send it once more with renewed credentials after a 401."""
+        """Send a request; after a 401, send it once more over a new connection.
+
+        A 401 is raised at once if the connection is too new to be replaced.
+        """
         current = await self._connect()
         try:
             return await self._attempt(current, send)

@@ -70,9 +70,10 @@ class Resource(Generic[T_co]):
 
     @property
     def metadata_only(self) -> "Resource[MetadataOnly]":
-        """The same kind, with metadata only.
+        """This resource with MetadataOnly as its type, for objects that may not fit `type`.
 
-        For objects that may not fit `type`. They enter no cache of the kind.
+        Objects that a client reads or writes with it do not enter the caches of this resource,
+        because objects in a cache have its type.
         """
         return Resource(
             self.group,
@@ -85,7 +86,11 @@ class Resource(Generic[T_co]):
 
     @property
     def untyped(self) -> "Resource[Untyped]":
-        """The same kind, with all fields of its objects, which enter no cache of the kind."""
+        """This resource with Untyped as its type, to read all fields of an object.
+
+        Objects that a client reads or writes with it do not enter the caches of this resource,
+        because objects in a cache have its type.
+        """
         return Resource(
             self.group,
             self.version,
@@ -106,11 +111,15 @@ class Resource(Generic[T_co]):
         return self._choose_media_type("PartialObjectMetadataList")
 
     def _choose_media_type(self, metadata_only: str) -> str:
-        """Return the Accept header; for MetadataOnly that of the kind `metadata_only`."""
+        """Return the value of the Accept header.
+
+        Args:
+            metadata_only: the kind to ask for if the type is MetadataOnly.
+        """
         if self.type is not MetadataOnly:
             return JSON
-        # A server that does not know the first media type answers with whole objects, in the
-        # second, and the other fields are skipped.
+        # A server that does not know the first media type answers with whole objects in the second
+        # media type; the decoder skips their other fields.
         return f"{JSON};as={metadata_only};g=meta.k8s.io;v=v1,{JSON}"
 
     def collection(self, namespace: str = "") -> str:

@@ -102,10 +102,10 @@ def check_settings(
 
     Args:
         name: the name of the controller, for the message.
-        group: as for Manager.controller.
-        retries: as for Manager.controller.
-        shard_by: as for Manager.controller.
-        forget: as for Manager.controller.
+        group: the function from a key to its group; None if there is none.
+        retries: the back-off and the number of tries; None for the defaults.
+        shard_by: the function from a key to the key that decides its shard; None if there is none.
+        forget: the function that is called with a key of a lost shard; None if there is none.
 
     Raises:
         TypeError: a function is async or cannot be called with a key, or `retries` is no Retries.
@@ -333,7 +333,10 @@ class Controller:
     def _pace(
         self, key: Key, outcome: Outcome | Exception, begun_at: float
     ) -> Outcome | Exception:
-        """Return `outcome`, with a longer delay if the key's passes return Again(0) repeatedly."""
+        """Return `outcome`, with a longer delay if the key's passes return Again(0) repeatedly.
+
+        The passes in a row are counted for this.
+        """
         if not isinstance(outcome, Again) or outcome.after >= LONGEST_PACE_SECONDS:
             self._immediate_repeats.pop(key, None)
             return outcome
@@ -487,9 +490,8 @@ class Controller:
 def find_most_severe(group: ExceptionGroup[Exception]) -> Exception:
     """Return the exception that decides how a pass that raised a group is retried.
 
-    That is the group itself, for its traceback, if any exception in it is no ControllerError.
-    Otherwise it is the first of: other ControllerErrors, because a retry may help; TerminalErrors;
-    TooManyRequests; Conflicts.
+    If an exception in the group is no ControllerError, that is the group itself, so that the log
+    has the whole traceback. Otherwise it is the error with the lowest rank (see `_rank`).
     """
     errors = list(_list_errors(group))
     if not all(isinstance(error, ControllerError) for error in errors):
@@ -526,7 +528,10 @@ def _list_errors(error: Exception) -> Iterator[Exception]:
 
 
 def _rank(error: Exception) -> int:
-    """Return the rank of a ControllerError in a group; the error with the lowest rank decides."""
+    """Return the rank of a ControllerError in a group; the error with the lowest rank decides.
+
+    The order is: other errors, because a retry may help; TerminalError; TooManyRequests; Conflict.
+    """
     for rank, error_class in enumerate((TerminalError, TooManyRequests, Conflict), start=1):
         if isinstance(error, error_class):
             return rank

@@ -75,8 +75,8 @@ def _parse_requirement(term: str) -> Callable[[Labels], bool]:
         BadRequest: the term cannot be parsed.
     """
     if match := _SET.fullmatch(term):
-        name, operator, listed = match.groups()
-        values = {value.strip() for value in listed.split(",")}
+        name, operator, value_list = match.groups()
+        values = {value.strip() for value in value_list.split(",")}
         if operator == "in":
             return lambda labels: labels.get(name) in values
         return lambda labels: labels.get(name) not in values

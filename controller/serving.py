@@ -132,10 +132,10 @@ class Serving:
 
     @asynccontextmanager
     async def _serve_metrics(self, bind: Bind) -> AsyncIterator[int]:
-        """Serve /metrics for the time of the context, which yields the port.
+        """Serve /metrics inside the context, and yield the port.
 
         With `metrics_secure` it is served over HTTPS, and only to clients that RBAC allows to read
-        it. The certificate is one of `metrics_cert_dir`, else self-signed.
+        it. The certificate is read from `metrics_cert_dir` if that is set, else self-signed.
         """
         from controller.httpserver import serve  # noqa: PLC0415 - see above
 
@@ -203,8 +203,8 @@ class Serving:
     def _start_webhook_certificate(self, serving: ServingCertificate) -> Task:
         """Prepare the certificate of webhooks; return the task that updates it.
 
-        Files are read now for the first time. A self-signed certificate needs an injector for the
-        caBundle, which is created here.
+        A certificate in files is read here for the first time, so that a missing file is reported
+        at the start. For a self-signed certificate, the injector of the caBundle is created.
 
         Raises:
             ConfigurationError: no certificate is configured, or it cannot be used.

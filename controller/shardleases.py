@@ -10,6 +10,9 @@ that is assigned to another replica: it begins no more work for the shard, lets 
 cancels the rest, and releases the Lease. So a new replica gets its shards within a few retry
 periods. The shards of a replica that is gone are taken as soon as their Leases have expired.
 
+The record of a Lease is its spec: who holds it, and when it was renewed. To hold a shard is to
+hold its Lease. A replica that does not hold its own Lease is no member.
+
 For a while replicas may differ about the members. Then two replicas may try to acquire a shard, of
 which its Lease admits one; or no replica tries until it reads the Leases again. Only the Lease of
 a shard decides which replica works on it.
@@ -59,7 +62,12 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _ObservedRecord:
-    """The record of a replica's Lease, and when (monotonic seconds) this process first saw it."""
+    """The record of a replica's Lease.
+
+    Args:
+        spec: the record; each renewal changes it.
+        since: when (monotonic seconds) this process first read the Lease with this record.
+    """
 
     spec: LeaseSpec
     since: float
@@ -100,9 +108,9 @@ class ShardLeases:
         self._name = f"{settings.key.name}-{work.shards.count}"
         names = [self._get_lease_name(shard) for shard in range(work.shards.count)]
         self._electors = {self._get_key(name): self._create_elector(name) for name in names}
-        names_of = settings.key.name, work.shards.count
-        self._member_prefix = member_prefix(*names_of)
-        self._member_key = self._get_key(member_lease_name(*names_of, settings.identity))
+        name_parts = settings.key.name, work.shards.count
+        self._member_prefix = member_prefix(*name_parts)
+        self._member_key = self._get_key(member_lease_name(*name_parts, settings.identity))
         self._member = self._create_elector(self._member_key.name)
         self._joined = anyio.Event()
         self._member_records: dict[str, _ObservedRecord] = {}
@@ -134,7 +142,7 @@ class ShardLeases:
         """Return a liveness check that fails when work continues after a shard's lease expired."""
 
         def run() -> Failing | None:
-            """Return a failure if the work of any shard goes on after its lease expired."""
+            """Return a failure if work for a shard goes on after its lease expired, else None."""
             overdue = max(elector.overdue_seconds for elector in self._electors.values())
             if overdue <= OVERDUE_SECONDS:
                 return None
@@ -151,7 +159,10 @@ class ShardLeases:
         """
 
         def run() -> Failing | None:
-            """Return the first failure: Leases not read for too long, or one without a holder."""
+            """Return a failure, or None if all Leases can be read and held.
+
+            It is that the Leases were not read for too long, or that a Lease cannot be held.
+            """
             electors = [self._member, *self._electors.values()]
             failures = [elector.holder_failure for elector in electors]
             if self._clock.monotonic() - self._read_at <= self._settings.lease_duration:
@@ -199,7 +210,10 @@ class ShardLeases:
             await self._client.delete(LEASES, Version.from_object(lease))
 
     async def _try_request(self, request: Callable[[], Awaitable[object]]) -> None:
-        """Make a request; log its failure, because only obsolete Leases stay longer by it."""
+        """Make a request that deletes a Lease, and log its failure.
+
+        The failure is not raised: its only effect is that an obsolete Lease stays longer.
+        """
         try:
             await call_guarded(request)
         except ControllerError as error:
@@ -294,7 +308,7 @@ class ShardLeases:
         return self._member.leading and self._assignment.get(shard) == self._settings.identity
 
     async def _wait_assigned(self, shard: int, *, here: bool) -> None:
-        """Return once a shard is assigned to this replica; with `here=False`, once it is not."""
+        """Wait until a shard is assigned to this replica; with `here=False`, until it is not."""
         while self._is_assigned_here(shard) is not here:
             await self._members_updated.wait()
 
@@ -307,7 +321,7 @@ class ShardLeases:
             await elector.release()
 
     async def _acquire(self, shard: int, elector: Elector) -> bool:
-        """Acquire a shard; return False if it is assigned to another replica meanwhile."""
+        """Acquire a shard, and return True; False if it is assigned to another replica first."""
         async with anyio.create_task_group() as group:
 
             async def give_up() -> None:
@@ -327,7 +341,7 @@ class ShardLeases:
             LeaderLost: the shard was lost, and its work does not end in time.
         """
         name = self._get_lease_name(shard)
-        lost: list[Exception] = []
+        loss_errors: list[Exception] = []
         self._report(name, 1)
         try:
             async with anyio.create_task_group() as group:
@@ -337,7 +351,7 @@ class ShardLeases:
                     try:
                         await call_guarded(elector.hold)
                     except Exception as error:  # noqa: BLE001 - logged below
-                        lost.append(error)
+                        loss_errors.append(error)
                         group.cancel_scope.cancel()
 
                 group.start_soon(renew)
@@ -348,15 +362,15 @@ class ShardLeases:
                 group.cancel_scope.cancel()
         finally:
             self._report(name, 0)
-        if lost:
+        if loss_errors:
             # Without a grace period: another process may take the lease when it expires.
-            log.warning("Lost a shard", lease=name, reason=str(lost[0]))
+            log.warning("Lost a shard", lease=name, reason=str(loss_errors[0]))
             with self._clock.move_on_after(self._settings.ending_seconds) as scope:
                 await self._work.end(shard)
             if scope.cancelled_caught:
                 raise LeaderLost(
                     f"lease {name} is lost and its work has not ended in time"
-                ) from lost[0]
+                ) from loss_errors[0]
 
 
 @asynccontextmanager

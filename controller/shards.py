@@ -92,11 +92,11 @@ def assign_shards(count: int, members: Collection[str]) -> Mapping[int, str]:
     assignment = {}
     for shard in range(count):
         candidates = [member for member in members if sizes[member] < smallest + (remainder > 0)]
-        chosen = max(candidates, key=lambda member: (_hash_pair(member, str(shard)), member))
-        if sizes[chosen] == smallest:
-            remainder -= 1
-        sizes[chosen] += 1
-        assignment[shard] = chosen
+        winner = max(candidates, key=lambda member: (_hash_pair(member, str(shard)), member))
+        if sizes[winner] == smallest:
+            remainder -= 1  # this member now has one shard more than `smallest`
+        sizes[winner] += 1
+        assignment[shard] = winner
     return assignment
 
 
@@ -157,22 +157,34 @@ class Partition:
         return None if owner is None else shard_of(owner, self._shards.count)
 
     def owns(self, key: Key) -> bool:
-        """Return whether this process may reconcile a key."""
+        """Return whether this process may reconcile a key.
+
+        It may if it holds the shard of the key, or if every replica may reconcile the key.
+
+        Raises:
+            Exception: the function `by` raised it.
+        """
         shard = self.shard(key)
         return shard is None or shard in self._shards.held
 
     def open_pass(self, key: Key) -> AbstractContextManager[anyio.CancelScope]:
-        """Return a context for a pass over a key; `cancel` cancels the pass.
+        """Return a context inside of which the caller runs one pass over a key.
+
+        The context yields the cancel scope of the pass. `cancel` of this partition uses it to end
+        the pass when its shard is lost.
 
         Raises:
-            Exception: the function `by` raised it. It is called now, not on entering the context,
-                so that the caller knows the error from one of the pass.
+            Exception: the function `by` raised it. It is called here, not on entering the context,
+                so that the caller can tell its error from an error of the pass.
         """
         return self._run_pass(key, self.shard(key))
 
     @contextmanager
     def _run_pass(self, key: Key, shard: int | None) -> Iterator[anyio.CancelScope]:
-        """Count a pass as running for the time of the context, which yields its cancel scope."""
+        """Count a pass as running inside the context, and yield its cancel scope.
+
+        The key is noted for `forget`.
+        """
         if self._forget is not None and shard is not None:
             self._reconciled.setdefault(shard, set()).add(key)
         with anyio.CancelScope() as scope:
@@ -191,7 +203,7 @@ class Partition:
                 scope.cancel()
 
     async def wait_idle(self, shard: int) -> None:
-        """Return once no pass over a key of a shard is running."""
+        """Wait until no pass over a key of a shard is running."""
         while shard in self._running.values():
             await self._ended.wait()
 

@@ -131,7 +131,10 @@ def describe_tasks() -> str:
 
 
 async def _exit_after_lost_lease(manager: Manager, clock: Clock) -> None:
-    """Exit the process when the lease is lost and work does not end before another can lead."""
+    """Wait until the lease is lost; exit the process shortly before another process can lead.
+
+    If the work ends earlier, the caller cancels this.
+    """
     await manager.lost.wait()
     if manager.shards is None:  # with shards, `lost` is set only after the work had that time
         await clock.sleep(manager.options.lease_settings().ending_seconds)
@@ -257,11 +260,12 @@ class LoopWatch:
 
     def _watch(self, ended: threading.Event) -> None:
         """Log the stack of the event loop whenever it is blocked; runs in a thread of its own."""
-        warned_at, limit = self._turned, self._blocked_seconds
+        last_turn, limit = self._turned, self._blocked_seconds
         while not ended.wait(BEAT_SECONDS):
             turned = self._turned
-            if turned != warned_at:  # it has turned since: another block is warned of anew
-                warned_at, limit = turned, self._blocked_seconds
+            if turned != last_turn:  # the loop goes on: the next block has the first limit again
+                last_turn, limit = turned, self._blocked_seconds
+            # The loop sleeps for BEAT_SECONDS between two turns; only longer is blocked.
             seconds = time.monotonic() - turned - BEAT_SECONDS
             if seconds < limit:
                 continue

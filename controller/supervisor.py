@@ -181,7 +181,7 @@ class Supervisor:
         """Return a check that fails when a part has ended by itself."""
 
         def run() -> Failing | None:
-            """Return a failure that names the part that has ended."""
+            """Return a failure that names the part that has ended; None if no part has ended."""
             return Failing(self._ended) if self._ended else None
 
         return Check("running", run)
@@ -203,7 +203,12 @@ class Supervisor:
         return partial(self._run_lasting, name, run)
 
     async def _run_lasting(self, name: str, run: Part) -> None:
-        """Run a task that must not end before the manager is stopped."""
+        """Run a part once.
+
+        Raises:
+            UnexpectedEnd: it returned before the manager was stopped.
+            Exception: it raised. The checks of the manager fail from then on.
+        """
         try:
             await call_guarded(run)
         except Exception:
@@ -213,7 +218,11 @@ class Supervisor:
         self._check_end(name)
 
     async def _run_restarting(self, name: str, run: Part) -> None:
-        """Run a service; restart it with growing delays whenever it raises."""
+        """Run a part until it returns; restart it with growing delays whenever it raises.
+
+        Raises:
+            UnexpectedEnd: it returned before the manager was stopped.
+        """
         delay = FIRST_RESTART_SECONDS
         while True:
             begun_at = self._clock.monotonic()
@@ -232,9 +241,10 @@ class Supervisor:
             delay = min(delay * 2, LAST_RESTART_SECONDS)
 
     def _check_end(self, name: str) -> None:
-        """Raise UnexpectedEnd for a task that returned, unless the manager was stopped.
+        """Refuse the end of a part that returned, unless the manager was stopped.
 
-        The checks of the manager fail from then on.
+        Raises:
+            UnexpectedEnd: the manager was not stopped. Its checks fail from then on.
         """
         if self._stopping():
             return

@@ -211,12 +211,16 @@ def _find_entry(
         name: the name of the entry.
 
     Raises:
-        ConfigurationError: there is no such entry, or more than one: it is not clear which counts.
+        ConfigurationError: there is no such entry, or several: it is unclear which is meant.
     """
     entries = document.get(plural)
     if not isinstance(entries, list):
         raise ConfigurationError(f"the kubeconfig has no list of {plural}")
-    matches = [e for e in entries if isinstance(e, dict) and name and e.get("name") == name]
+    matches = [
+        candidate
+        for candidate in entries
+        if isinstance(candidate, dict) and name and candidate.get("name") == name
+    ]
     if len(matches) != 1 or not isinstance(matches[0].get(single), dict):
         raise ConfigurationError(
             f"the kubeconfig has no {single} {_shorten(name)}"
@@ -252,7 +256,11 @@ def _parse_text(entry: Mapping[str, Any], name: str) -> str:
 
 
 def _parse_flag(entry: Mapping[str, Any], name: str) -> bool:
-    """Return the boolean in a field; False if absent. Raise ConfigurationError for others."""
+    """Return the boolean in a field; False if the field is absent.
+
+    Raises:
+        ConfigurationError: the value is neither true nor false.
+    """
     value = _parse_text(entry, name).lower()
     if value not in {"", "true", "false"}:
         raise ConfigurationError(f"the kubeconfig's {name} is neither true nor false")

@@ -129,9 +129,9 @@ class Watch(Generic[T]):
         priority: the priority of the keys, except those of the first list. LOW_PRIORITY for
             objects of another kind than the reconciled one, whose own changes then go first.
         unreadable: from the key of an object that cannot be decoded or indexed to the keys to
-            enqueue, at each of its versions and when it is deleted or can be read again; None
-            enqueues none. The reconciler finds the key in `Cache.unreadable`: the object is not
-            absent.
+            enqueue. It is called at each version of such an object, and when the object is deleted
+            or can be read again. None enqueues no keys. The reconciler finds the key in
+            `Cache.unreadable`: the object is not absent.
         is_required: whether the controller starts only once the kind was listed. False if its
             reconciler reads objects from the server that the cache does not show. A kind that is
             not served, or may not be listed, then does not keep the controller from working.
@@ -200,10 +200,12 @@ class Watch(Generic[T]):
         )
 
         def close() -> None:
+            """Close the registrations of both handlers."""
             changes.close()
             keys.close()
 
         def replay() -> Iterator[None]:
+            """Replay the cached objects, then the unreadable objects, some at each step."""
             yield from changes.replay()
             yield from keys.replay()
 
@@ -237,14 +239,14 @@ class ClusterWatch(Generic[T]):
         _check_functions(self.mapping, self.predicate, None, "cluster", "object")
 
     async def wait_ready(self) -> None:
-        """Return at once: no controller waits for other clusters."""
+        """Return at once, because no controller waits for other clusters."""
 
     def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
         """Enqueue keys from now on, first those of all objects in the open clusters' caches.
 
         Args:
             queue: gets the keys.
-            replayed: as for `Watch.connect`.
+            replayed: False to leave out the objects that are in the caches now.
 
         Returns:
             The registration; closing it stops the enqueuing.
@@ -286,7 +288,7 @@ class KeyWatch:
     """None: no kind is watched."""
 
     async def wait_ready(self) -> None:
-        """Return at once: there is no list to wait for."""
+        """Return at once, because there is no list to wait for."""
 
     def connect(self, queue: KeySink, *, replayed: bool = True) -> Registration:
         """Enqueue keys from now on.
@@ -348,7 +350,7 @@ def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     old_keys = call_for_keys(mapping, change.old) if change.old is not None else ()
     new_keys = call_for_keys(mapping, change.new) if change.new is not None else ()
     if len(new_keys) < 2 and old_keys in ((), new_keys):
-        return new_keys  # the quick way: most changes map to one key before and after
+        return new_keys  # the usual case: the object maps to the same key before and after
     return tuple(dict.fromkeys(old_keys + new_keys))
 
 
@@ -366,10 +368,13 @@ def _check_functions(
     """Raise TypeError for a function of a Watch or ClusterWatch that cannot be called.
 
     Args:
-        mapping: as for Watch.
-        predicate: as for Watch.
-        delay: as for Watch.
+        mapping: the function from an object to keys.
+        predicate: the function that drops changes; None if there is none.
+        delay: a function of the change, or seconds; None if every change is due at once.
         *mapped: the names of the arguments that the mapping is called with.
+
+    Raises:
+        TypeError: a function is async, cannot be called or takes other arguments.
     """
     if mapping is to_owner:
         raise TypeError(
@@ -392,7 +397,10 @@ def _enqueue(
     *,
     priority: int = 0,
 ) -> None:
-    """Queue the keys of a change that passes the predicate, at low priority for an initial one."""
+    """Queue the keys of a change that passes the predicate.
+
+    Objects of the first list get LOW_PRIORITY, other changes `priority`.
+    """
     if predicate is not None and not call_for_flag(predicate, change):
         return
     seconds = call_for_seconds(delay, change) if callable(delay) else delay or 0.0

@@ -54,6 +54,7 @@ class UnreadableObjects(Mapping[Key, str]):
         outline = reason.outline if isinstance(reason, DecodeFailure) else None
         self._values[key] = {name: self._compute_values(name, outline) for name in self._functions}
         for name, values in self._values[key].items():
+            # An unplaced object is filed under None.
             for value in (None,) if values is None else values:
                 self._keys[name].setdefault(value, set()).add(key)
 

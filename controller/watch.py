@@ -86,7 +86,7 @@ class ReadLimit:
         return self._max_list_bytes is not None and self._read > self._max_list_bytes
 
     def reset(self) -> None:
-        """Count from zero again, before a list and after it."""
+        """Count from zero again; called before a list and after it."""
         self._read = 0
 
     def add(self, size: int, objects: int) -> None:
@@ -132,7 +132,8 @@ class LineSplitter:
         The incomplete last line is kept for the next chunk.
 
         Raises:
-            MalformedAnswer: a line is longer than allowed.
+            MalformedAnswer: the line that was incomplete before this chunk is longer than allowed.
+                Lines that lie inside one chunk are not checked: the chunk is in memory already.
         """
         first, newline, rest = chunk.partition(b"\n")
         self._parts.append(first)

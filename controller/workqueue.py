@@ -233,11 +233,11 @@ class WorkQueue(Generic[K]):
         Raises:
             KeyError: `key` is not in processing.
         """
-        ended = self._processing.pop(key)
+        entry = self._processing.pop(key)
         now = self._queue_due_keys()
-        self._observer.note_processed(now - ended.begun_at)
-        if ended.next_priority is not None:
-            self._enqueue(key, ended.next_priority, now)
+        self._observer.note_processed(now - entry.begun_at)
+        if entry.next_priority is not None:
+            self._enqueue(key, entry.next_priority, now)
         self._wake()
 
     def shut_down(self, *, drain: bool = True) -> None:

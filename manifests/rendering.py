@@ -1,6 +1,7 @@
 """Generates manifests from other manifests: files of the chart, and the one-file install.
 
-A template is text that Helm renders; a template action is the part of it in {{ }}.
+A template is text that Helm renders; a template action is a part of it in {{ }}. The chart's
+templates are made from the plain manifests in this package.
 Run it after a change: `python -m manifests.rendering`, or `make manifests`. Tests fail while a
 copy differs from what it is made of. The one-file install needs `kubectl`, whose kustomize
 renders it.
@@ -72,6 +73,7 @@ def _read(path: str) -> list[Any]:
 
 
 def _dump_yaml(value: object) -> str:
+    """Return a value as YAML, its fields in the given order."""
     # The width keeps each template action on one line, where `_unquote_actions` finds it.
     return yaml.safe_dump(value, sort_keys=False, width=1000)
 
@@ -94,7 +96,10 @@ def _definitions(folder: str) -> list[Path]:
 
 
 def _add_keep_annotation(path: Path) -> str:
-    """Return a CRD as a template: `helm uninstall` keeps it if the value crds.keep is true."""
+    """Return a CRD as a template with an annotation that is rendered if crds.keep is true.
+
+    `helm uninstall` does not delete a CRD with that annotation.
+    """
     definition = path.read_text("utf-8")
     head, name, rest = definition.partition(f"metadata:\n  name: {path_name(path)}\n")
     assert name, f"{path} does not begin as the generator writes it"
@@ -104,8 +109,8 @@ def _add_keep_annotation(path: Path) -> str:
 def _cluster_api() -> str:
     """Return the objects that the integration with Cluster API needs, as a template.
 
-    A CRD that another installer created is not rendered. `helm template` has no cluster to look
-    it up in, and renders all of them.
+    Helm does not render a CRD that another installer created in the cluster. `helm template` has
+    no cluster in which it could look, and renders all these CRDs.
     """
     definitions = [
         _when(
@@ -118,7 +123,14 @@ def _cluster_api() -> str:
 
 
 def _roles_of(component: str, *more: str) -> str:
-    """Return a component's role and its binding, and its roles in `more`, as a template."""
+    """Return a component's role, its binding and further objects as a template.
+
+    It is rendered only if the value rbac.create is true.
+
+    Args:
+        component: the folder of this package that has the files.
+        *more: the names of further files in the folder, without `.yaml`.
+    """
     names = ("role", "role-binding", *more)
     first, *others = (_render_template(_read(f"{component}/{name}.yaml")[0]) for name in names)
     return _when(".Values.rbac.create", ["---\n" + first, *others])
@@ -185,7 +197,7 @@ def _webhooks() -> str:
 def _render_template(document: dict[str, Any]) -> str:
     """Return an object as a template with the names and the namespace of the release.
 
-    `document` is changed: the names in its rules, its roleRef and its first subject.
+    It changes `document` in place: the names in its rules, its roleRef and its first subject.
     """
     meta = document["metadata"]
     head = {"apiVersion": document["apiVersion"], "kind": document["kind"]}
