@@ -37,7 +37,7 @@ SHARE = 16
 """One of so many keys is the oldest one, if there are old keys."""
 
 _STALE_ENTRIES = 64
-"""So many entries of the heap may be stale besides half of them, before it is rebuilt."""
+"""The heap is rebuilt when its stale entries outnumber the live ones by more than this."""
 
 log = get_logger(__name__)
 

@@ -35,7 +35,7 @@ from controller.clock import Clock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MOST_TURNS = 20_000
-"""Turns of the event loop in which everything has to come to rest; more with many objects."""
+"""The most turns of the event loop until nothing is ready; tests with many objects need many."""
 
 CENTURY_SECONDS = 36_525.0 * 86_400
 

@@ -16,7 +16,7 @@ _NO_SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "x-kubernetes-preserve-unknown-fields": True,
 }
-"""Of a kind without a schema: fields are owned one by one, and lists as a whole."""
+"""The schema of a kind that has none: fields are owned one by one, and lists as a whole."""
 
 
 class FieldOwners:

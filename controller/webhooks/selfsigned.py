@@ -114,7 +114,7 @@ class SharedCertificate:
         self._changed = anyio.Event()
         self._bundle_waiters: set[anyio.Event] = set()
         self.bundle = b""
-        """The trusted authorities, PEM; empty as long as there are none."""
+        """The trusted authorities, PEM; empty until there is key material."""
 
     async def run(self) -> None:
         """Keep the Secret up to date until cancelled."""

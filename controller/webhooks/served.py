@@ -12,10 +12,10 @@ from controller.webhooks.conversion import Conversion
 from controller.webhooks.webhook import Webhook
 
 CODES = ("200", "500")
-"""HTTP status codes whose series exist from the start."""
+"""HTTP status codes whose series exist before the first request."""
 
 Served = Webhook[Any] | Conversion[Any]
-"""What has a path on the server."""
+"""A webhook or a conversion: each has a path on the webhook server."""
 
 
 class WebhookFamilies:

@@ -39,7 +39,10 @@ Handler = Callable[[AdmissionRequest[T]], Awaitable[Answer]]
 """Answers one request."""
 
 WriteOperation = Literal["CREATE", "UPDATE", "DELETE"]
-"""What a webhook can be asked about; CONNECT is of subresources, which no printed rule names."""
+"""The writes that a webhook can be called for.
+
+CONNECT is left out: it is for subresources, and the printed configuration has no rule for these.
+"""
 OPERATIONS: tuple[str, ...] = get_args(WriteOperation)
 LONGEST_SECONDS = 30.0
 """The longest timeout that a webhook configuration may have."""
