@@ -297,14 +297,14 @@ def union(ascending: Iterable[Span]) -> list[Span]:
         ascending: spans sorted by their first address; they may overlap.
     """
     merged: list[Span] = []
-    reached = -2  # touches nothing, not even address 0
+    merged_end = -2  # touches nothing, not even address 0
     for first, last in ascending:
-        if first > reached + 1:
+        if first > merged_end + 1:
             merged.append((first, last))
-            reached = last
-        elif last > reached:
+            merged_end = last
+        elif last > merged_end:
             merged[-1] = (merged[-1][0], last)
-            reached = last
+            merged_end = last
     return merged
 
 

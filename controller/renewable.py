@@ -242,5 +242,6 @@ class RenewableTransport(Transport):
         if self._current is current:
             self._current = None
         if current.requests == 0:
+            # Close it even if the caller is being cancelled.
             with anyio.CancelScope(shield=True):
                 await current.connection.transport.aclose()

@@ -69,7 +69,8 @@ async def run_until_signal(manager: Manager, clock: Clock | None = None) -> None
 
     Raises:
         TypeError: `manager` is no Manager.
-        ConfigurationError, UnexpectedEnd: as Manager.run does.
+        ConfigurationError: an address, a certificate or the lease is not configured correctly.
+        UnexpectedEnd: a controller or a service ended by itself.
         SystemExit: the lease was lost; one log line says why, and the status is 1.
     """
     check_type(manager, Manager, argument="run_until_signal: manager", expected="a Manager")

@@ -74,8 +74,9 @@ class Transport(Protocol):
             accept: the media type of the response.
 
         Raises:
-            ApiError, NoAnswer, MalformedAnswer: on entering, as for `request`; while reading,
-                NoAnswer if the connection breaks.
+            ApiError: on entering, the server answered with a failure.
+            MalformedAnswer: on entering, the response is not from Kubernetes.
+            NoAnswer: the connection failed on entering, or broke while the body was read.
         """
         ...
 

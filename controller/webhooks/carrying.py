@@ -41,6 +41,8 @@ def carry_over(
 ) -> dict[str, Json]:
     """Return `result` with the fields of `source` that the source's type does not name.
 
+    The function did not see these fields; the module's docstring has the rules.
+
     Args:
         source: the object as it was sent.
         known: `source` decoded to its type and encoded again: only the fields that the type names.
@@ -111,10 +113,10 @@ def _refuse_unnamed(value: Json, known: Json, path: str) -> None:
     Raises:
         UnfitResult: the value has a field that its type does not name.
     """
-    lost = next(_list_unnamed(value, known, path), "")
-    if lost:
+    field = next(_list_unnamed(value, known, path), "")
+    if field:
         raise UnfitResult(
-            f"{lost}: the type of this version does not name the field, and {path} is not the"
+            f"{field}: the type of this version does not name the field, and {path} is not the"
             " same in the other version, so it would be lost: name it in the type, or convert"
             " plain JSON (dict)"
         )

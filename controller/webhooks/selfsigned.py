@@ -286,7 +286,9 @@ class CABundleInjector:
         """
         configuration = self._informers[kind, name].cache.get(Key("", name))
         if configuration is None or not self._shared.bundle:
-            return True  # nothing to write, or nothing to write it to: the change calls again
+            # The configuration does not exist, or there is no bundle yet; either's arrival wakes
+            # `run`.
+            return True
         patch = bundle_patch(configuration, self._shared.bundle, self._settings)
         subject = f"patch {kind.plural} {name}"
         if not patch:
