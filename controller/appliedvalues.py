@@ -4,11 +4,12 @@ The server does not store each value as it was applied. It writes a quantity in 
 (`1000m` as `1`), drops null and empty values, and adds defaults; a mutating webhook rewrites what
 it wants. In a value with one owner, an atomic list for example, managedFields do not tell a
 default of the server from a field that an earlier apply set. The answer to an apply tells: nobody
-else wrote in between, so each difference in it is what the server makes of the applied value.
+else writes between an apply and its answer.
 
-Such a difference is remembered with both values, not with the resourceVersion, which each write of
-the status changes. It holds until one of the values changes, or the process ends: so after a
-restart a child with such values is applied once more.
+A difference is a field whose stored value is not the applied one. A difference in the answer is
+what the server makes of the applied value. It is remembered with both values, not with the
+resourceVersion, which each write of the status changes. It holds until one of the values changes,
+or the process ends: so after a restart a child with such values is applied once more.
 
 Rejected: to compare resourceVersions before and after an apply. kube-apiserver raises that of a
 NetworkPolicy with an empty `egress` at each apply, though it stores the same object.
@@ -49,6 +50,7 @@ class AppliedValues:
     """The differences that stay after an apply, by child and field manager."""
 
     def __init__(self) -> None:
+        # By child and manager (`_name`): the uid of the child, and the digests of its differences.
         self._digests: dict[tuple[str, str, str], tuple[str, frozenset[bytes]]] = {}
 
     def includes(self, child: ChildAndManager, digest: bytes) -> bool:

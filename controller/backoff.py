@@ -41,5 +41,5 @@ class WatchBackoff:
             self.reset()  # the watch has worked since the retry, so this is a new problem
         base, self._next = self._next, min(self._maximum, self._next * 2)
         seconds = base * (1 + self._random.random())
-        self._retried_at = now + seconds
+        self._retried_at = now + seconds  # the caller retries after the wait
         return seconds

@@ -259,7 +259,8 @@ class Cache(Generic[T]):
         """
         key, visible = version.key, self._objects.get(version.key)
         delivered = self._delivered.get(key)
-        # An older object of that name was deleted before the server could create this one.
+        # An object of that name at an older revision is deleted, too: the server could only create
+        # this object after that.
         deleted = [
             record
             for record in (visible, delivered)
@@ -278,7 +279,8 @@ class Cache(Generic[T]):
             self._set(key, None)
             self._notify([Change(visible, None)])
         elif delivered in deleted:
-            # Our own write to a recreated object is shown; only the object behind it is gone.
+            # The visible object is our own write to a recreated object, and stays. The delivered
+            # object of that name, which would be shown after it, was deleted.
             self._delivered[key] = None
 
     def apply(self, event: ObjectEvent[T]) -> None:
@@ -395,20 +397,23 @@ class Cache(Generic[T]):
         for batch in batches(items):
             for item in batch:
                 listed.add(item, self._indexes.find_index_failure(item))
-            yield
-        # In another history an equal resourceVersion may belong to another content.
+            yield  # the cache has not changed yet: only the index functions were called
+        # After the server could not be reached, its history may be another. There an equal
+        # resourceVersion may belong to another content, so contents are compared.
         same: Callable[[T, T], bool] = _same_version if self.history_confirmed else operator.eq
         dropped: dict[Key, T | None] = {}
         if replaced or revision < self.position:
             same, size = operator.eq, sys.maxsize  # in one step: histories never mix
             dropped = self._drop_history()
         self._tombstones.remove_absent(revision, listed.uids)
+        # Only the keys count: each object that the list may add, change or lack.
         known = {**self._objects, **dropped, **dict.fromkeys(self._unreadable)}
         steps = [*batches(listed.order_keys(known), size)] or [()]  # an empty list has a step, too
         initial = not self.synced
         # Between two steps the cache is no state that the server ever had.
         self.history_confirmed = self.history_confirmed and len(steps) == 1
         for number, keys in enumerate(steps, start=1):
+            # `dropped` is empty unless this step replaces all objects.
             states = {key: self._objects.get(key) for key in keys} | dropped
             noticed = [k for k in keys if k in listed.unreadable or k in self._unreadable]
             for key in keys:
@@ -514,10 +519,11 @@ class Cache(Generic[T]):
     def _advance(self, revision: int) -> list[Change[T]]:
         """Move the position; drop own writes that it passed and that were not delivered.
 
-        An ordered watch leaves out no write, unless its selectors exclude the object.
+        The watch delivers each write before the position passes it, unless the watch's selectors
+        exclude the object.
 
         Returns:
-            The changes by dropping own writes.
+            The changes that result from dropping own writes.
         """
         self.position = revision
         dropped = self._drop_passed(revision)
@@ -528,7 +534,8 @@ class Cache(Generic[T]):
         dropped: dict[Key, T | None] = {}
         while self._own_writes and self._own_writes[0][0] <= revision:
             _, key = heapq.heappop(self._own_writes)
-            # 0: delivered since; above `revision`: a newer own write of the object is shown.
+            # At 0 no own write is shown, because the object was delivered. Above `revision`, a
+            # newer own write is shown.
             if 0 < self._own_revision(key) <= revision:
                 dropped[key] = self._objects[key]
                 self._set(key, self._delivered.pop(key))
@@ -567,13 +574,13 @@ class Cache(Generic[T]):
         return changes
 
     def _notify_unreadable(self, keys: Iterable[Key]) -> None:
-        """Call the subscribers for unreadable objects; a copy, as they may unsubscribe."""
+        """Call the subscribers for unreadable objects, all of them even if one unsubscribes."""
         for key in keys:
             for subscriber in tuple(self._key_subscribers):
                 subscriber(key)
 
     def _notify(self, changes: Iterable[Change[T]]) -> None:
-        """Call the subscribers with changes; a copy of them, as they may unsubscribe."""
+        """Call the subscribers with each change, all of them even if one unsubscribes."""
         for change in changes:
             for subscriber in tuple(self._subscribers):
                 subscriber(change)

@@ -63,6 +63,8 @@ class CertificateMetrics:
 class ServingCertificate:
     """The certificate that a server presents to new connections.
 
+    A pair is a certificate and its key.
+
     Args:
         server: the server's name for messages and metrics: `webhook`, `metrics`.
         metrics: counts reads and failures.
@@ -195,9 +197,9 @@ def parse_expiry(pem: bytes) -> datetime:
     """Return the notAfter time of the first certificate in `pem`.
 
     The standard library returns that time only for a certificate that a peer has sent. The package
-    `cryptography` takes 8 MiB, which controllers with certificates from elsewhere save. So the
-    fields before the time are skipped here (RFC 5280, section 4.1). OpenSSL has checked the
-    certificate before.
+    `cryptography` would take 8 MiB of memory, also in a controller that signs no certificates. So
+    this function skips the fields before the time itself (RFC 5280, section 4.1). OpenSSL has
+    checked the certificate before.
 
     Raises:
         ValueError: `pem` has no certificate, or one that cannot be read.
@@ -218,11 +220,11 @@ def parse_expiry(pem: bytes) -> datetime:
         tag, contents, _ = _split_der_element(rest)
     except IndexError as error:
         raise ValueError("the certificate is cut short") from error
-    written = contents.decode("ascii")
+    timestamp = contents.decode("ascii")
     if tag == _UTC_TIME_TAG:
         # Years have two digits: 50 to 99 are 1950 to 1999 (RFC 5280, section 4.1.2.5.1).
-        written = ("20" if written < "50" else "19") + written
-    return datetime.strptime(written, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+        timestamp = ("20" if timestamp < "50" else "19") + timestamp
+    return datetime.strptime(timestamp, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
 
 
 def _split_der_element(der: bytes) -> tuple[int, bytes, bytes]:

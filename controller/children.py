@@ -99,10 +99,10 @@ async def ensure(
     Raises:
         OwnedByAnother: the object has another controlling owner.
         FieldManagerConflict: another manager owns a field, and `force` is False.
-        ValueError: `body` has no name, has a status or says that it is of another kind, the owner
-            is in another namespace, the owner is namespaced and the child is not, a namespaced
-            child has neither a namespace nor a namespaced owner, or there is no name for the field
-            manager.
+        ValueError: `body` has no name, has a status, names another controlling owner or says that
+            it is of another kind; or the owner is in another namespace, or is namespaced and the
+            child is not; or a namespaced child has neither a namespace nor a namespaced owner; or
+            there is no name for the field manager.
         TypeError: an argument has another type, or `stringData` has a value that is no text.
     """
     check_type(
@@ -141,8 +141,9 @@ async def ensure(
         resource, key, desired, manager=manager, force=force
     )
     if not client.is_dry_run:  # a dry run stores nothing, so it tells nothing about stored values
-        # Nobody else wrote between the apply and its answer, so the server made each remaining
-        # difference of our values. An empty digest is of a difference not to be remembered.
+        # Nobody else writes between an apply and its answer. So each remaining difference is what
+        # the server makes of our value. An empty digest stands for a field that the apply gives
+        # up, and such a difference is not remembered.
         remaining = find_differences(
             desired, stored.body, manager=manager, api_version=resource.api_version
         )
@@ -170,8 +171,9 @@ def _complete_body(resource: Resource[Any], owner: Owner | None, body: Mapping[s
     """Return `body` as plain JSON with the owner's namespace and a reference to the owner.
 
     Raises:
-        ValueError: a field of `body` is missing or contradicts `resource` or `owner`.
-        TypeError: the name or `owner` has another type.
+        ValueError: `body` has no name, has a status, or contradicts `resource` or `owner`; or a
+            namespaced child has neither a namespace nor a namespaced owner.
+        TypeError: the name, `stringData` or `owner` has another type.
     """
     desired: Json = decode_json(encode(body))
     for name, value in (("apiVersion", resource.api_version), ("kind", resource.kind)):

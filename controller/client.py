@@ -183,7 +183,7 @@ class Client:
             key: namespace and name.
 
         Raises:
-            NotFound: not the object, but its kind is missing, which says nothing about the object.
+            NotFound: the kind is missing, or a proxy answered; so the object may exist.
         """
         try:
             return await self.get(resource, key)
@@ -403,7 +403,10 @@ class Client:
         version: str = "",
         uid: str = "",
     ) -> T:
-        """Apply `body` server-side: we own the fields in it, and no longer those we left out.
+        """Apply `body` server-side; return the object as the server stored it.
+
+        The field manager then owns the fields in `body`. It gives up the fields that it applied
+        earlier and that `body` leaves out.
 
         Args:
             resource: the kind.
@@ -459,7 +462,7 @@ class Client:
         version: str = "",
         uid: str = "",
     ) -> tuple[T, bytes]:
-        """Send an apply with the arguments of `apply`; return the object, and the whole answer."""
+        """Send an apply with the arguments of `apply`; return the object and the answer's JSON."""
         check_argument(resource, key, verb="apply", expected=KEY)
         check_body(resource, body, "apply")
         check_place(resource, key, "apply")
@@ -495,13 +498,13 @@ class Client:
     async def is_served(self, resource: Resource[Any]) -> bool:
         """Return whether the server serves the kind `resource`.
 
-        Absence is believed if no established CustomResourceDefinition serves the kind. Where these
-        may not be listed, the clients of a manager believe it after several answers of discovery,
-        and others at once.
+        A kind that discovery does not list counts as absent if no established
+        CustomResourceDefinition serves it. If definitions may not be listed, a client with an
+        AbsenceCounter counts several answers of discovery first; other clients believe the first.
 
         Raises:
-            DiscoveryIncomplete: the server has just started and does not list the kind yet, or it
-                is not known yet whether that is so.
+            DiscoveryIncomplete: discovery does not list the kind, but a definition serves it, or
+                too few answers were counted. The server may have just started.
             ControllerError: discovery failed, so the answer is not known.
         """
         return await discovery.is_served(self._transport, resource, self._absence_counter)
@@ -548,13 +551,13 @@ class Client:
             log.exception("response listener raised", resource=resource.full_name)
 
     def _decode(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
-        """Return the object in a response, after calling `on_object` or `on_deleted` with it."""
+        """Return the object in a response; call `on_object` or `on_deleted` with it before."""
         obj = decode_object(resource, data)
         if subresource not in {"", "status"}:
             return obj  # the object of a subresource, such as a Scale; no cache holds it
         meta = obj.metadata
         if meta.terminating and not meta.finalizers and not still_exists(decode_json(data)):
-            # This write removed the last finalizer, so the object was deleted.
+            # The object was being deleted, and this write removed its last finalizer: it is gone.
             self._note_deleted(resource, Version.from_object(obj))
         else:
             self._notify(self._on_object, resource, obj)

@@ -2,7 +2,8 @@
 
 A controller may want to watch thousands of clusters, some of them unreachable. A cluster is opened
 by its key, once for all callers. Each has its own connection, watches and backoff, so an
-unreachable one delays no other. Their number is limited: a caller that gets no slot polls instead.
+unreachable one delays no other. Each takes one of a limited number of slots. A caller that gets no
+slot reads that cluster by polling instead.
 
     open(key) ─→ transport (opened when needed, again when refused) ─→ an informer for each kind
                                                                         │ Change
@@ -102,7 +103,8 @@ class ClusterKind(Generic[T]):
     def cache(self, cluster: Key) -> Cache[T] | None:
         """Return the cache of `cluster`; None unless the cluster is open and was listed.
 
-        The cache is current only while the cluster is open: get it again in each pass.
+        This marks the cluster as used. The cache is current only while the cluster is open: get it
+        again in each pass.
         """
         self._mark_used(cluster)
         informer = self._group.informers.get(cluster)
@@ -262,7 +264,10 @@ class Clusters:
             await cluster.transport.renew()
 
     def is_synced(self, key: Key) -> bool:
-        """Return whether the cluster `key` is open and all its kinds were listed."""
+        """Return whether the cluster `key` is open and all its kinds were listed.
+
+        This marks the cluster as used.
+        """
         cluster = self._clusters.get(key)
         self._mark_used(key)
         return cluster is not None and all(
@@ -280,8 +285,8 @@ class Clusters:
     def client(self, key: Key) -> Client | None:
         """Return a client for the cluster `key`; None if it is not open.
 
-        Objects in its responses enter the caches. It is closed with the cluster: get it again in
-        each pass.
+        This marks the cluster as used. Objects in the client's responses enter the caches. The
+        client is closed with the cluster: get it again in each pass.
         """
         self._mark_used(key)
         cluster = self._clusters.get(key)
@@ -309,16 +314,18 @@ class Clusters:
                     for informer in cluster.informers.values():
                         group.start_soon(informer.run)
         finally:
-            # The transport and the client lead back to the informers: without them all of these
-            # go by their reference counts, also where the garbage collector does not look.
+            # Informers hold the transport, and the callbacks of transport and client hold this
+            # dictionary. Emptying it breaks the cycle, so that Python frees all of them by their
+            # reference counts. The garbage collector does not examine frozen objects (gc.freeze).
             cluster.informers.clear()
             with anyio.CancelScope(shield=True):
                 await cluster.transport.aclose()
 
     def _reserve_start(self) -> float:
-        """Take the next time to open a cluster; return the seconds until then.
+        """Take the next time to open a cluster; return the seconds until then, or 0.
 
-        The times are 1 / opens_per_second apart. BURST clusters may be opened before their times.
+        The times are 1 / opens_per_second apart. Up to BURST clusters may be opened ahead of their
+        times, so that a few clusters need not wait.
         """
         now, rate = self._clock.monotonic(), self._settings.opens_per_second
         self._next_start = max(self._next_start + 1 / rate, now)
@@ -335,11 +342,13 @@ class Clusters:
                 informer.on_cluster_changed()
 
         def apply_own_write(resource: Resource[Any], obj: Object) -> None:
+            """Show the response to a write of ours in the caches of its kind."""
             for kind, informer in informers.items():
                 if kind.resource == resource:
                     informer.apply_own_write(obj)
 
         def mark_deleted(resource: Resource[Any], version: Version) -> None:
+            """Hide an object that a request of ours deleted, in the caches of its kind."""
             for kind, informer in informers.items():
                 if kind.resource == resource:
                     informer.mark_deleted(version)

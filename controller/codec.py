@@ -1,9 +1,11 @@
 """Decodes JSON to typed objects, lists and watch events; makes and encodes the bodies of writes.
 
-Each object is decoded once. A watch event is decoded in two steps, first the envelope and then
-the object from its raw bytes: bookmarks and errors do not hold an object of the kind, and one
-object that cannot be decoded must not make its neighbours fail. Fields that the kind's type does
-not name, managedFields among them, are skipped.
+An object is decoded straight to its kind's type. Fields that the type does not name, managedFields
+among them, are skipped. Only an Untyped object is decoded twice, to its metadata and to a mapping.
+
+A watch event is decoded in two steps: first the envelope, then the object from its raw bytes.
+Bookmarks and errors hold no object of the kind. And an object that cannot be decoded must not make
+its neighbours fail.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -203,7 +205,7 @@ def _create_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 def _decode_untyped(data: bytes | msgspec.Raw) -> Untyped:
-    """Return the object with all its fields as a mapping that cannot be changed."""
+    """Return the object with all its fields, as a mapping whose top level cannot be changed."""
     return Untyped(
         _metadata_decoder.decode(data).metadata, MappingProxyType(_any_decoder.decode(data))
     )
@@ -347,7 +349,8 @@ def _explain_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) 
     """Return why decoding failed, with the metadata and the outline if these can be decoded."""
     metadata: ObjectMeta | None = None
     outline: Object | None = None
-    with suppress(*DECODE_ERRORS):  # `error` is the reason already; None says that a part failed
+    # An error here adds nothing: `error` is the reason, and a part that failed stays None.
+    with suppress(*DECODE_ERRORS):
         metadata = _metadata_decoder.decode(raw).metadata
         if resource.outline is not None:
             outline = _decode(resource.outline, raw)
@@ -357,9 +360,9 @@ def _explain_failure(resource: Resource[T], raw: msgspec.Raw, error: Exception) 
 def _create_unreadable(
     raw: msgspec.Raw, reason: str, *, deleted: bool
 ) -> Unreadable | UnknownEvent:
-    """Return the event for an object that cannot be decoded, if it has a key and a revision.
+    """Return the event for an object that cannot be decoded; UnknownEvent without key or revision.
 
-    A cache needs both to note the object; without them the event is an UnknownEvent.
+    A cache needs the key and the resourceVersion to note such an object.
     """
     try:
         meta = _metadata_decoder.decode(raw).metadata

@@ -71,7 +71,7 @@ async def connect(
     paths = _find_kubeconfigs(kubeconfig, context)
 
     async def load() -> Configuration:
-        """Read the configuration; LoadedCredentials does so again when a file has changed."""
+        """Return the configuration; LoadedCredentials calls this again when a file has changed."""
         if paths:
             return await _load_kubeconfigs(paths, context, may_ask=may_ask)
         return await run_sync(read_pod_configuration, TOKEN_FILE)
@@ -251,7 +251,7 @@ async def _load_kubeconfigs(
             plugin_answer = await run_plugin(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
-            # Without these fields the loader neither runs the plugin again nor takes others.
+            # The loader must not run the plugin again, or prefer other credentials to the plugin's.
             for replaced in ("exec", "token", "tokenFile", "username", "password"):
                 merged["users"].get_with_name(name)["user"].value.pop(replaced, None)
         elif user.get("token") and user.get("tokenFile"):
@@ -269,6 +269,7 @@ async def _load_kubeconfigs(
         if "token" in plugin_answer:
             loader.token = f"Bearer {plugin_answer['token']}"
         elif plugin_answer:
+            # The loader wants paths, so the certificate and the key are written to files.
             loader.cert_file, loader.key_file = (
                 reader.FileOrData(
                     *(plugin_answer, None, part),
@@ -298,7 +299,7 @@ def _find_token_file(paths: Sequence[Path], documents: _Documents, user: object)
 
 
 def _has_token(file: Path) -> bool:
-    """Return whether a token can be read from a file."""
+    """Return whether a file can be read and is not empty."""
     try:
         return bool(file.read_bytes().strip())
     except OSError:
@@ -336,7 +337,7 @@ def _choose_context(documents: _Documents, context: str | None, where: str) -> s
             f" URL of"
             f" a host: write https://HOST:PORT instead of {str(server or '')[:100]!r}"
         )
-    # Plain HTTP (kubectl proxy, for example) needs no user; one that is named has to exist.
+    # Plain HTTP (kubectl proxy, for example) needs no user; but a user that is named must exist.
     if parts.scheme == "https" or contexts[name].get("user"):
         _find_context_entry(documents, name, section="user", where=where)
     return name

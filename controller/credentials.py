@@ -98,7 +98,7 @@ class LoadedCredentials(Credentials):
         self._state = read_file_state(files)
         self._tls = _create_tls_context_for(configuration)
         self._read_at = anyio.current_time()
-        self._loaded_at = -RENEWAL_SECONDS
+        self._loaded_at = -RENEWAL_SECONDS  # long ago, so that the first 401 loads at once
         self._changed = False
         self._loading: asyncio.Task[None] | None = None
         self._load_scope = anyio.CancelScope()
@@ -145,7 +145,8 @@ class LoadedCredentials(Credentials):
     async def _join_load(self) -> None:
         """Wait until the configuration was loaded again, or until the load has failed.
 
-        The load goes on if the caller is cancelled, because other callers wait for it.
+        Start a load unless one runs or the pause after a failed one lasts. The load goes on if the
+        caller is cancelled, because other callers wait for it.
         """
         if self._loading is None:
             if anyio.current_time() < self._retry_at:
@@ -181,7 +182,8 @@ class LoadedCredentials(Credentials):
             )
         else:
             self._configuration, self._tls = configuration, tls
-            self._state = state  # of before the load, so a file replaced during it is read again
+            # This is the state before the load, so a file replaced during the load is read again.
+            self._state = state
             self._loaded_at = self._read_at = anyio.current_time()
             self._changed = identity != self._identity()
             self._failure, self._pause = "", 0.0

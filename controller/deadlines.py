@@ -84,6 +84,7 @@ class Deadline:
         seconds = FIRST_REPEAT_SECONDS
         while True:
             await self._clock.sleep(seconds)
+            # A second cancellation means that the code has caught the first one and goes on.
             if self._cancel(task) and self._cancellations == 2:
                 self._on_ignored()
             seconds = min(2 * seconds, LAST_REPEAT_SECONDS)

@@ -69,15 +69,21 @@ class _Kinds(msgspec.Struct, frozen=True):
 
 
 class _DefinedVersion(msgspec.Struct, frozen=True):
+    """A version in the spec of a CustomResourceDefinition."""
+
     name: str
     served: bool = False
 
 
 class _DefinitionSpec(msgspec.Struct, frozen=True):
+    """The versions that a CustomResourceDefinition defines."""
+
     versions: tuple[_DefinedVersion, ...] = ()
 
 
 class _DefinitionStatus(msgspec.Struct, frozen=True):
+    """The conditions of a CustomResourceDefinition; `Established` says that it is in effect."""
+
     conditions: tuple[Condition, ...] = ()
 
 
@@ -156,12 +162,12 @@ async def is_served(
     Args:
         transport: the server.
         resource: the kind.
-        counter: counts the answers where CustomResourceDefinitions may not be listed; None to
-            believe the first one then.
+        counter: counts the answers that lack the kind, if CustomResourceDefinitions may not be
+            listed; None to believe the first such answer.
 
     Raises:
-        DiscoveryIncomplete: the documents lack the kind, and a definition says that it is served,
-            or may not be read and too few answers lacked the kind.
+        DiscoveryIncomplete: the documents lack the kind. But a definition serves it; or
+            definitions may not be listed, and too few answers lacked the kind.
         ControllerError: discovery failed, so the answer is not known.
     """
     try:

@@ -1,4 +1,7 @@
-"""Leader election as an async context, which holds the lease and releases it at its end."""
+"""Leader election as an async context, which holds the lease and releases it at its end.
+
+Both contexts yield a WaitToLead: a function that waits until this process leads.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager

@@ -78,12 +78,13 @@ class Endpoint:
     Args:
         server: the URL, without a slash at the end.
         credentials: how to authenticate, in addition to a client certificate in `tls`.
-        tls: None for plain HTTP.
+        tls: the TLS context; None for plain HTTP.
         server_name: the name in the server's certificate, if it is not the URL's host.
         proxy: URL of an HTTP proxy; empty for none.
         user_agent: the User-Agent header. The server takes the part before the slash as the field
             manager of writes that name no field manager.
-        current_tls: returns what new connections use instead of `tls`, if that may change.
+        current_tls: returns the TLS context for new connections, in place of `tls`; None if the
+            context never changes.
     """
 
     server: str

@@ -154,10 +154,10 @@ class NotReached(MalformedAnswer):
 
 
 class DiscoveryIncomplete(ControllerError):
-    """The discovery documents lack a kind, and that it is absent is not known.
+    """The discovery documents lack a kind that may be served all the same.
 
-    Its CustomResourceDefinition is established, or may not be read and too few answers lacked the
-    kind. An API server that has just started answers so for some seconds.
+    Either its CustomResourceDefinition serves it. Or definitions may not be listed, and too few
+    answers lacked the kind. An API server that has just started lacks kinds for some seconds.
     """
 
 
@@ -270,7 +270,7 @@ def decode_status(data: bytes | msgspec.Raw) -> dict[str, Any] | None:
 
 
 def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = None) -> ApiError:
-    """Return the error for a Status object.
+    """Return the error for a Status object, of the subclass that fits its code and reason.
 
     Args:
         status: the HTTP status code; a Status inside a watch carries it as `code`.

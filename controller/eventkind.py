@@ -55,7 +55,7 @@ class Reference:
 
     @property
     def event_namespace(self) -> str:
-        """The namespace of events about the object."""
+        """The namespace of events about the object, also if the object has none."""
         return self.namespace or NAMESPACE_OF_CLUSTER_SCOPED
 
     @property

@@ -88,7 +88,10 @@ log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _QueuedEvent:
-    """One call of `record`; the stamp makes the event's name, equal in all attempts."""
+    """One call of `record`.
+
+    The stamp is part of the event's name, so all attempts create the same event.
+    """
 
     key: SeriesKey
     note: str
@@ -118,7 +121,10 @@ class _Series:
 
     @property
     def due(self) -> float:
-        """When its count has to be written, or it ends if that is written; monotonic seconds."""
+        """When to look at the series again, in monotonic seconds.
+
+        If the server has the count, the series ends then. Otherwise the count is to be written.
+        """
         quiet = self.counted_at + QUIET_SECONDS
         if self.count == self.written_count:
             return quiet
@@ -128,10 +134,10 @@ class _Series:
 class _SeriesInTime:
     """The series that have not ended, and which of them is due first.
 
-    What happens to a series only puts its time off, because QUIET_SECONDS is at most
-    REFRESH_SECONDS. So a heap has one entry per series, which is never too late, and an entry that
-    is too early is corrected once it is the first one. An event costs the same however many series
-    there are.
+    The heap has one entry per series. A series that changes becomes due later, never earlier,
+    because QUIET_SECONDS is at most REFRESH_SECONDS. So its entry may be too early but not too late. An
+    entry that is too early is corrected when it is the first one. An event costs the same however
+    many series there are.
     """
 
     def __init__(self) -> None:
@@ -170,12 +176,17 @@ class _SeriesInTime:
         return None
 
     def take_due(self, now: float) -> Iterator[tuple[SeriesKey, _Series]]:
-        """Yield each series that is due; its time has to be put off, or the series removed."""
+        """Yield each series that is due.
+
+        The caller must write its count or remove it before the next step, so that it is not due
+        any more. Otherwise the same series is yielded again.
+        """
         while (due := self.find_first_due()) is not None and due <= now:
             _, _, key, series = self._heap[0]
             yield key, series
 
     def _push(self, key: SeriesKey, series: _Series) -> None:
+        """Add an entry for a series to the heap."""
         self._number += 1  # so that keys are never compared
         heapq.heappush(self._heap, (series.due, self._number, key, series))
 
@@ -200,6 +211,7 @@ class SpamFilter(Generic[K]):
         self._buckets: OrderedDict[K, _Bucket] = OrderedDict()
 
     def __len__(self) -> int:
+        """Return the number of keys that have a bucket."""
         return len(self._buckets)
 
     def allow(self, key: K) -> bool:
@@ -353,7 +365,10 @@ class Recorder:
             self._queue.popleft()
 
     async def _write(self, queued: _QueuedEvent) -> None:
-        """Create the event, or count it in its series if it repeats."""
+        """Create the event, or count it in its series if it repeats.
+
+        Only the first repetition is written at once; `_write_due_counts` writes later counts.
+        """
         series = self._series.get(queued.key)
         now = self._clock.monotonic()
         if series is None:
@@ -367,7 +382,7 @@ class Recorder:
             await self._write_count(queued.key, series)
 
     async def _create(self, queued: _QueuedEvent) -> None:
-        """Create a new event and start its series, unless its object has had too many."""
+        """Create a new event and start its series; drop it if its object has had too many."""
         key = queued.key
         if not self._limits.allow((key.regarding, key.related)):
             self._drop("limited")
@@ -435,7 +450,8 @@ class Recorder:
                 share = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
                 await self._clock.sleep(RETRY_SECONDS * share)
             except (NotFound, AlreadyExists) as error:
-                # No fault: the namespace or event was deleted, or an earlier try has created it.
+                # Not dropped by a fault: the namespace or the event was deleted, or an earlier try
+                # has created the event.
                 log.debug("Event not recorded", error=str(error))
                 return None
             except ControllerError as error:

@@ -80,7 +80,7 @@ async def _run_program(
 
     A cancelled call, too, returns only after the program has ended.
     """
-    # If this were cancelled, asyncio would never wait for the program.
+    # If the start were cancelled, the program might run and nothing would wait for its end.
     with anyio.CancelScope(shield=True):
         transport, process = await asyncio.get_running_loop().subprocess_exec(
             _Process, *command, env=environment, stdin=stdin, stdout=PIPE, stderr=stderr
@@ -122,7 +122,7 @@ class _Process(asyncio.SubprocessProtocol):
 def _read_credentials(output: bytes, version: object) -> dict[str, str]:
     """Return the credentials in a plugin's answer; empty if it has neither token nor certificate.
 
-    A token comes before a certificate, and a certificate counts only with its key.
+    If the answer has a token, its certificate is left out. A certificate counts only with its key.
 
     Raises:
         ConfigurationError: the answer is no ExecCredential of the apiVersion `version`.

@@ -76,6 +76,7 @@ class Extension:
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
+        # The metrics that read gauges from informers and queues, until `run` ends.
         self._watched: list[InformerMetrics | QueueMetrics] = []
         create_metrics = self._create_informer_metrics if measured else UnmeasuredInformer
         own_informers = Informers(transport, clock, streams=streams, metrics=create_metrics)
@@ -88,10 +89,12 @@ class Extension:
         self._is_measured = measured
 
         def apply_own_write(resource: Resource[Any], obj: Object) -> None:
+            """Show the response to a write in the caches of the manager and of the extension."""
             informers.apply_own_write(resource, obj)
             own_informers.apply_own_write(resource, obj)
 
         def mark_deleted(resource: Resource[Any], version: Version) -> None:
+            """Hide a deleted object in the caches of the manager and of the extension."""
             informers.mark_deleted(resource, version)
             own_informers.mark_deleted(resource, version)
 

@@ -4,7 +4,8 @@ The comparison needs no schema. `managedFields` of the stored object says which 
 entries the manager owns, as a tree whose names are path elements: `f:replicas` is a field,
 `k:{"name":"web"}` an entry of a list that is a map, `v:"wet"` one of a list that is a set, and
 `.` the field itself (https://kubernetes.io/docs/reference/using-api/server-side-apply/). A field
-that the tree does not name belongs to others, or is a default of the server: it is left out.
+that is neither desired nor in the tree belongs to others, or is a default of the server: it is
+left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,7 +77,7 @@ def find_differences(
 
 
 def _find_owned_fields(stored: Json, manager: str, api_version: str) -> Json:
-    """Return the tree of fields that the manager owns by its applies; empty if it has none."""
+    """Return the tree of fields that the manager owns by its applies; empty if it owns none."""
     for entry in stored["metadata"].get("managedFields") or ():
         if (
             entry.get("manager") == manager

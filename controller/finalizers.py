@@ -90,7 +90,7 @@ async def release_unreadable(
     """
     if failure.metadata is None or not failure.metadata.terminating:
         return
-    # With the type of its metadata alone, the response can be decoded, and enters no cache.
+    # The type MetadataOnly can decode the response, and no cache of the kind takes such an object.
     await remove_finalizer(client, resource.metadata_only, MetadataOnly(failure.metadata), name)
 
 

@@ -63,7 +63,7 @@ class Report:
 def report(
     page: str, checks: Iterable[Check], *, verbose: bool = False, exclude: Sequence[str] = ()
 ) -> Report:
-    """Run all checks and return the text of the page.
+    """Run the checks; return whether all pass, and the text of the page.
 
     Args:
         page: the probe's name, for example `readyz`.

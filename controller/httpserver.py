@@ -110,7 +110,10 @@ async def listening(
 def _create_handler(
     page: Page, guard: Guard | None
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return the aiohttp handler of a page; a response of the guard comes before the page."""
+    """Return the aiohttp handler of a page; if the guard returns a response, the page is not called.
+
+    The guard returns a response only to refuse the request.
+    """
 
     async def handle(request: web.Request) -> web.Response:
         """Answer a request with the response of the guard, else with that of the page."""

@@ -100,6 +100,7 @@ class HttpTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
+        """Send a request; after a 401 send it once more if there are new credentials."""
         session = self._get_session(path)
         headers = {"Accept": accept}
         if body is not None:
@@ -125,6 +126,7 @@ class HttpTransport(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
+        """Open a watch; after a 401 open it once more if there are new credentials."""
         if self._watches is None:
             self._watches = self._open_session(limit=0)
         session = self._watches
@@ -171,6 +173,7 @@ class HttpTransport(Transport):
         """
         with self._cancel_on_close(), _limit_credentials_wait(subject, seconds):
             return await self._endpoint.credentials.renew()
+        # Not reached: if `aclose` cancels the code above, `_cancel_on_close` raises NoAnswer.
         raise AssertionError("a closed transport raises NoAnswer")
 
     def _get_session(self, path: str) -> aiohttp.ClientSession:
@@ -267,7 +270,7 @@ class HttpTransport(Transport):
     async def _send(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
     ) -> aiohttp.ClientResponse:
-        """Send a request; return the response, whose headers have come and whose body has not."""
+        """Send a request; return the response once its headers have come; the body is not read."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
         with _limit_credentials_wait(f"{method} {url}", arguments["timeout"].total):

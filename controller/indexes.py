@@ -48,6 +48,7 @@ class Indexes(Generic[T]):
         self._kind = kind
         self._functions = dict(functions)
         self._keys: dict[str, dict[str, list[Key]]] = {name: {} for name in self._functions}
+        # The object of the latest call of `compute_values`, and the result.
         self._latest: tuple[T, Mapping[str, AbstractSet[str]]] | None = None
 
     def keys(self, index: str, value: str) -> Sequence[Key]:
@@ -107,13 +108,14 @@ class Indexes(Generic[T]):
                 insort(lists.setdefault(value, []), key)
 
     def _find_listed_values(self, key: Key, old: T | None) -> Mapping[str, AbstractSet[str]]:
-        """Return the values under which `key` is listed."""
+        """Return the values under which `key` is listed, by index name; none without `old`."""
         if old is None:
             return {}
         try:
             return self.compute_values(old)
         except IndexFailure:
-            # Not a pure function: it did not raise when the object came. So search all lists.
+            # The function is not pure, because it did not raise when the object was added. So its
+            # values are unknown, and all lists are searched for the key.
             return {
                 name: {value for value, keys in lists.items() if key in keys}
                 for name, lists in self._keys.items()
@@ -135,6 +137,7 @@ class Tombstones:
         self._revisions: dict[Key, dict[str, int]] = {}
 
     def __len__(self) -> int:
+        """Return the number of tombstones."""
         return sum(len(uids) for uids in self._revisions.values())
 
     def add(self, key: Key, uid: str, revision: int) -> None:

@@ -1,8 +1,9 @@
 """Server-side apply: merges an applied object into the live one, and settles who owns which field.
 
-Two more subjects are here. A conflict is a field that an apply would take from another owner. The
-annotation is kubectl's `last-applied-configuration`: client-side apply stores the object in it, so
-it proves which fields kubectl applied before it used server-side apply.
+The claims of an applier are the fields of the object that it applies. A conflict is a field that
+an apply would take from another owner. The annotation is kubectl's `last-applied-configuration`:
+client-side apply stores the object in it. So it proves which fields kubectl applied before it used
+server-side apply.
 """
 
 import json
@@ -58,7 +59,8 @@ def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
 def renew_annotation(obj: dict[str, Any], applied: dict[str, Any], manager: str) -> dict[str, Any]:
     """Return the object with the applied object in kubectl's annotation.
 
-    An object without the annotation, or applied by another manager, is returned unchanged.
+    An object without the annotation, or applied by another manager, is returned unchanged. The
+    annotation is removed if the annotations would become larger than the server allows.
     """
     present = _annotations(obj)
     if manager != KUBECTL or not present.get(ANNOTATION):
@@ -114,6 +116,7 @@ class Conflicts(Exception):
         return ApplyConflict(f"Apply failed with {message}", causes)
 
 
+# The manager that owns all present fields of an object if its first apply finds no managedFields.
 FIRST = "before-first-apply"
 
 
@@ -157,6 +160,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         PatchError: 400 or 500 if the applied object is not one of this type.
     """
     version_and_kind = _read_kind(applied, kind or (_kind_of(live) if live else None))
+    # An object that is created is merged into the JSON of its empty Go struct (FieldModel.zero).
     base = (
         live
         if live is not None
@@ -194,8 +198,8 @@ def _read_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tup
     """Return apiVersion and kind of an applied object.
 
     Raises:
-        PatchError: one of them is empty or is not `expected`, or the object has managedFields.
-            (`managedFields: null` is allowed.)
+        PatchError: one of them is empty or is not `expected`, or the object has a list of
+            managedFields, even an empty one. (`managedFields: null` is allowed.)
     """
     version_and_kind = _kind_of(applied)
     if version_and_kind != (expected or version_and_kind) or not all(version_and_kind):
@@ -203,6 +207,7 @@ def _read_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tup
         raise bad_request(f"invalid object type: {version}, Kind={version_and_kind[1]}")
     metadata = applied.get("metadata")
     managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
+    # A value of another type is left to the check of the object against the model.
     if isinstance(managed, list) and all(isinstance(entry, dict) for entry in managed):
         raise bad_request("metadata.managedFields must be nil")
     return version_and_kind
@@ -229,9 +234,10 @@ def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str
 
 
 class _Act:
-    """One object applied to another, both in the version of the write.
+    """One apply: the live object, and the object that is merged into it.
 
-    `apply` runs it a second time, with force, if all conflicts may be forced.
+    Both are in the version of the write. `apply` calls `run` a second time, with force, if all
+    conflicts may be forced.
     """
 
     def __init__(self, write: TrackedWrite, live: dict[str, Any], applied: dict[str, Any]) -> None:
@@ -261,11 +267,13 @@ class _Act:
     def require_forcible(self, conflicts: Conflicts, manager: str) -> None:
         """Raise unless kubectl's own client-side apply set all fields in conflict.
 
-        Its annotation says so. Those fields have another manager's name, but kubectl may take
-        them: so a user can change from client-side to server-side apply.
+        kubectl's annotation lists the fields that client-side apply set. Another manager's entry
+        owns these fields, but kubectl may take them. So a user can change from client-side to
+        server-side apply.
 
         Raises:
-            ApplyConflict: with the conflicts that may not be forced.
+            ApplyConflict: with the conflicts that may not be forced: fields that are not in the
+                annotation, and all fields if the applier is not kubectl.
         """
         allowed = read_annotation(self._write, self._live) if manager == KUBECTL else None
         remaining = conflicts.lost
@@ -283,7 +291,14 @@ class _Act:
     ) -> _Applied:
         """Merge, remove fields that the manager no longer applies, and settle ownership.
 
-        Return the live object itself if nothing in it changes.
+        Return the object and its new entries. The object is the live object itself if nothing in
+        it changes.
+
+        Args:
+            before: the entries of the live object.
+            manager: the applier.
+            now: the time of a new entry, or of an entry whose manager changes a field.
+            force: whether to take fields of others over.
 
         Raises:
             Conflicts: fields belong to others and nothing is forced.
@@ -296,13 +311,19 @@ class _Act:
         except ModelError as error:
             raise internal(str(error)) from None
         merged = merge(write.model.root, live, self._applied)
-        last = managed.get(manager)
+        previous_entry = managed.get(manager)
         claims = list_claims(write.model.root, self._applied)
         claims = fieldset.without_trees(claims, write.ignored)
         # `prune` and `subtract` read the new claims, so they are entered before those calls. The
         # end of this method replaces the entry by the fields that the manager really owns.
-        managed[manager] = Owned(claims, write.api_version, last.time if last else None)
-        new = prune(write, merged, managed=managed, last=last) if last and last.fields else merged
+        managed[manager] = Owned(
+            claims, write.api_version, previous_entry.time if previous_entry else None
+        )
+        new = (
+            prune(write, merged, managed=managed, last=previous_entry)
+            if previous_entry and previous_entry.fields
+            else merged
+        )
         comparison = write.compare(live, new)
         others = {other: owned for other, owned in managed.items() if other != manager}
         lost, removed = write.find_losses(others, live, new=new, change=comparison)
@@ -314,7 +335,7 @@ class _Act:
         managed.pop(manager, None)
         if owned_fields:
             # An apply that changes nothing keeps the time of the manager's previous apply.
-            time = now if changed else last.time if last else None
+            time = now if changed else previous_entry.time if previous_entry else None
             managed[manager] = Owned(
                 fieldset.order_elements(owned_fields), write.api_version, time
             )
@@ -324,7 +345,7 @@ class _Act:
         """Check that the applied object fits the model.
 
         Raises:
-            PatchError: 500 with the first misfit; the real server calls it an internal error.
+            PatchError: 500 with all misfits; the real server calls them an internal error.
         """
         try:
             check(self._write.model.root, self._applied)
@@ -342,7 +363,8 @@ class _Act:
 def same_except_times(first: dict[str, Any], second: dict[str, Any]) -> bool:
     """Return whether two objects are equal except for the times of their managedFields.
 
-    A write with such a result changes nothing, so the real server keeps the old times as well.
+    If a write changes nothing but these times, the real server stores nothing and keeps the old
+    times.
     """
     for name, value in first.items():
         if name != "metadata" and second.get(name) != value:

@@ -1,8 +1,9 @@
 """Which fields differ between two states of an object, and which fields a state consists of.
 
-An atom (model.py) is the one kind of value that a node allows at a place: a map, a list or a
-scalar. A leaf is a value that is owned as a whole: a scalar, an atomic map or an atomic list. A
-changed leaf is entered as {}, the empty subtree of its path element.
+A node (model.py) says which kinds of values a field may have: a map, a list, a scalar, or several
+of these. The atom is the one kind among them that describes a given value. A leaf is a value that
+is owned as a whole: a scalar, an atomic map or an atomic list. A changed leaf is entered as {},
+the empty subtree of its path element.
 """
 
 from dataclasses import dataclass, field
@@ -59,7 +60,7 @@ def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     Raises:
         ModelError: an item of a set or keyed list has no path element.
     """
-    # A root that changed as a leaf is no field, as the root has no owner.
+    # None: the root changed as a whole. Nobody owns the root, so that is no changed field.
     return _compare(node.atom_for(new), old, new) or Comparison()
 
 
@@ -71,7 +72,8 @@ def _enter(
     new: Any,
 ) -> None:
     """Compare two values below an element and add their differences to `result`."""
-    # In a strict node, no untyped scalar makes Python's 1 == True possible.
+    # Python's == holds 1 and True for equal. A strict node has no untyped scalar, so two equal
+    # values have equal types there, and the cheap comparison suffices.
     if node.strict and old == new:
         return
     old_atom = node.atom_for(old)
@@ -97,7 +99,7 @@ def _enter(
 def _compare(atom: object, old: Any, new: Any) -> Comparison | None:
     """Return the differences of two values, read as the kind of value that `atom` describes.
 
-    None if the value is a leaf and changed. `_UNCHANGED` if it is a leaf and did not. A value of
+    Return None for a leaf that changed, and `_UNCHANGED` for a leaf that did not. A value of
     another kind than `atom` counts as empty.
     """
     if isinstance(atom, MapNode) and not atom.atomic:
@@ -131,7 +133,7 @@ def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) ->
                 result.modified["f:" + name] = {}
         else:
             _enter(result, "f:" + name, node=atom.child(name), old=old_value, new=new_value)
-    # The members of `old` that were not removed are in `new`; any further ones were added.
+    # The members of `old` that were not removed are in `new`. A larger `new` has added members.
     if len(new) > len(old) - removed_count:
         for name, new_value in new.items():
             if name not in old:
@@ -188,7 +190,7 @@ def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
 def everything(node: Node, value: Any) -> Fields:
     """Return all fields of a value that was added or removed as a whole, containers included.
 
-    {} for a leaf or an empty container.
+    Return {} for a leaf or an empty container.
     """
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
@@ -209,8 +211,8 @@ def everything(node: Node, value: Any) -> Fields:
 def list_claims(node: Node, value: Any) -> Fields:
     """Return the fields that the applier of an object claims to own.
 
-    Unlike `everything`, containers are claimed only where nothing else would show that they are
-    there: items of lists, members of free maps, empty objects, and nulls.
+    `everything` includes each container. Here a container is claimed only if its own existence
+    matters: an item of a list, a member that the schema does not name, an empty object, or null.
     """
     return _claimed_fields(node, value) or {}
 
@@ -235,7 +237,7 @@ def _claimed_members(atom: MapNode, value: Any) -> Fields | None:
     for name, inner in value.items() if isinstance(value, dict) else ():
         claimed = _claimed_fields(atom.child(name), inner)
         if inner is None or inner == {} or name not in atom.fields:
-            # No field below proves that this member exists, so the member itself is claimed.
+            # The member itself is claimed: it is empty, or its name is data of a free-form map.
             claimed = {SELF: {}, **claimed} if claimed else {}
         if claimed is not None:
             out["f:" + name] = claimed
@@ -255,7 +257,7 @@ def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
 def equal(first: Any, second: Any) -> bool:
     """Return whether two JSON values are the same: 1 equals 1.0, but true does not equal 1.
 
-    Python's `==` treats True as 1, so the second step compares where booleans stand.
+    Python's `==` treats True as 1. So a second step compares at which places the booleans are.
     """
     return bool(first == second) and _have_same_booleans(first, second)
 

@@ -1,4 +1,8 @@
-"""Entries of metadata.managedFields: reading, validating, sorting, capping and writing them."""
+"""Entries of metadata.managedFields: reading, validating, sorting, capping and writing them.
+
+An entry lists the fields that one manager owns, in the version in which it wrote them. Applies and
+updates of a manager have different entries.
+"""
 
 import functools
 from dataclasses import dataclass
@@ -11,10 +15,11 @@ from controller.managedfields.fieldset import Fields
 
 APPLY = "Apply"
 UPDATE = "Update"
+# The manager of the entries into which `cap` merges the oldest update entries.
 ANCIENT = "ancient-changes"
 MAX_UPDATERS = 10
 
-# What no manager owns, because the server writes it or because it names the object.
+# Fields that no manager owns, because the server writes them or because they name the object.
 UNOWNED: Fields = {
     "f:apiVersion": {},
     "f:kind": {},
@@ -97,7 +102,10 @@ def _manager(name: str, operation: str, api_version: str, subresource: str) -> E
 
 
 def read_trusted(entries: list[dict[str, Any]]) -> Managed:
-    """Read entries that `encode_entries` wrote, without validating them."""
+    """Return the owned fields by manager, from entries that `encode_entries` wrote.
+
+    Such entries need no validation.
+    """
     managed: Managed = {}
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
@@ -116,7 +124,7 @@ def identity(entry: dict[str, Any]) -> EntryManager:
 
 
 def decode_entries(entries: Any) -> Managed:
-    """Read entries that a client wrote.
+    """Return the owned fields by manager, from entries that a client wrote.
 
     Raises:
         ValueError: an entry is malformed; the message is the real server's.
@@ -130,7 +138,7 @@ def decode_entries(entries: Any) -> Managed:
 
 
 def _normalise_entry(index: int, entry: dict[str, Any]) -> dict[str, Any]:
-    """Return an entry in the form that the server writes.
+    """Return an entry as the server writes it: canonical path elements, and a time in UTC.
 
     Raises:
         ValueError: the entry is malformed.
@@ -164,12 +172,12 @@ def _normalise_time(timestamp: Any) -> str:
 
 
 def encode_entries(managed: Managed) -> list[dict[str, Any]]:
-    """Write entries in the server's order: appliers first, then by time, name, version."""
+    """Return JSON entries in the server's order: appliers first, then by time, name, version."""
     return sorted((_entry(manager, owned) for manager, owned in managed.items()), key=rank)
 
 
 def rank(entry: dict[str, Any]) -> tuple[str, ...]:
-    """Return the sort key of an entry."""
+    """Return the sort key of an entry; "Apply" sorts before "Update", so appliers come first."""
     return (
         entry["operation"],
         entry.get("time", ""),
@@ -199,8 +207,9 @@ def _entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
 def cap(managed: Managed) -> None:
     """Merge the oldest update entries, by version, until ten update entries are left.
 
-    The entries of one version are merged into the entry of the manager "ancient-changes". Change
-    `managed` in place.
+    The entries of one version are merged into the entry of the manager "ancient-changes". An entry
+    that is the only one of its version stays, so more than ten may be left. `managed` is changed
+    in place.
     """
     if len(managed) <= MAX_UPDATERS:
         return  # the usual object: even if all entries are updates, they are not too many
@@ -217,6 +226,7 @@ def cap(managed: Managed) -> None:
         first = first_by_version.setdefault(owned.api_version, updater)
         if first is updater:
             continue  # merging needs a second entry of the same version
+        # With the second entry, the first one becomes the entry that collects all of its version.
         bucket = EntryManager(ANCIENT, UPDATE, api_version=owned.api_version, subresource="")
         if bucket not in managed:
             managed[bucket] = managed.pop(first)

@@ -2,6 +2,9 @@
 
 Two words of Node (model.py) recur. `strict`: equal values in Python are equal in JSON, because no
 untyped scalar is below. `granular`: nothing at or below the node is owned as a whole.
+
+`preserve` is a parameter of most functions: whether an object, and each object below it, may have
+fields that its schema does not declare.
 """
 
 import functools
@@ -26,7 +29,9 @@ _TEXT = Node(scalar=Scalar.STRING, strict=True, granular=True)
 
 
 class SchemaDefinitions:
-    """Schemas that refer to each other by name; each becomes one node, because types may recur.
+    """Schemas that refer to each other by name, and one node for each.
+
+    A schema that contains itself gets a node that contains itself.
 
     Args:
         schemas: the `components.schemas` of an OpenAPI v3 document.
@@ -70,6 +75,11 @@ def custom_resource(schema: Schema, definitions: SchemaDefinitions, *, preserve:
 
     A CRD's schema need not declare apiVersion, kind, metadata and `type: object`: they are added
     here, as an embedded resource has them.
+
+    Args:
+        schema: the structural schema of the version.
+        definitions: the definition of ObjectMeta.
+        preserve: the old `spec.preserveUnknownFields` of the CRD.
     """
     root = {**schema, "x-kubernetes-embedded-resource": True, "type": "object"}
     return _node(root, definitions, preserve=preserve)
@@ -98,7 +108,7 @@ def _reference(schema: Schema) -> str:
 def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> None:
     """Set on a node which JSON types its schema allows, and how their parts are owned.
 
-    A schema without `type` allows all of them.
+    A schema without `type` allows all JSON types.
     """
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
     json_type = schema.get("type", "")
@@ -110,8 +120,8 @@ def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserv
         node.scalar = _scalar(json_type, schema.get("format", ""))
     children = _child_nodes(node, json_type)
     if children is not None:
-        # A type that contains itself is neither strict nor granular: among the children is a node
-        # that is not finished yet.
+        # A type that contains itself is neither strict nor granular: among its children is a node
+        # that is not filled yet, whose two flags are still False.
         node.strict = all(child.strict for child in children)
         atom = node.members or node.items
         node.granular = not (atom and atom.atomic) and all(child.granular for child in children)
@@ -130,15 +140,16 @@ def _scalar(json_type: str, string_format: str) -> Scalar:
 def _child_nodes(node: Node, json_type: str) -> list[Node] | None:
     """Return the nodes of the parts of a value that can only have the type `json_type`.
 
-    Empty for a scalar, which has no parts. None if the schema does not restrict the type.
+    Return an empty list for a scalar, which has no parts, and None if the schema does not restrict
+    the type: such a node is neither strict nor granular.
     """
     if json_type == "object" and node.members is not None:
         members = node.members
         return [*members.fields.values(), *([members.other] if members.other else [])]
     if json_type == "array" and node.items is not None:
         return [node.items.item]
-    # This includes a string with a format, although `_scalar` calls it untyped: validation
-    # rejects any other value there.
+    # A string with a format counts as a scalar without parts, too. `_scalar` calls it untyped, but
+    # validation rejects any other value than a string there.
     return [] if json_type in _SCALARS else None
 
 
@@ -243,7 +254,8 @@ class Versions:
     """The other versions of a kind, for objects whose fields were written through several.
 
     Attributes:
-        model: the model of an apiVersion, None if there is no such version, served or not.
+        model: returns the model of an apiVersion; None if the kind has no such version. A version
+            that is not served has a model, too.
         convert: returns an object converted to an apiVersion; must not change its argument.
     """
 

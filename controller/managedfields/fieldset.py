@@ -1,10 +1,12 @@
 """Path elements and sets of field paths, in the JSON encoding of managedFields' fieldsV1.
 
-A node is a dict from path elements to nodes. A path is in the set if its node is empty or has the
-member "."; the root stands for the object itself, which has no owner, so an empty root is the
-empty set. No function changes its arguments; results share nodes with them, so nodes must never
-be changed in place once they are part of a set. (Classes of nodes with membership flags were
-tried first: translating to and from the wire cost more than all set operations together.)
+A node is a dict from path elements to nodes (in other modules, a Node is a part of the field
+model). A path is in the set if its node is empty or has the member ".". The root stands for the
+object itself, which has no owner, so an empty root is the empty set.
+
+No function changes its arguments. Results share nodes with the arguments, so nodes must never be
+changed in place once they are part of a set. Rejected: classes of nodes with membership flags.
+Translating to and from JSON cost more than all set operations together.
 """
 
 import functools
@@ -204,7 +206,7 @@ def covers(whole: Fields, part: Fields) -> bool:
 
 
 def _tidy(node: Fields) -> Fields | None:
-    """Return a node in its canonical form: {} if it is only a member, None if it is no path."""
+    """Return a node in canonical form: {} if it has only its own path, None if it has no path."""
     if not node:
         return None
     return {} if len(node) == 1 and SELF in node else node
@@ -219,7 +221,8 @@ def without_trees(first: Fields, second: Fields) -> Fields:
             out[element] = node
         elif not is_member(removed):
             rest = without_trees(node, removed) if node else node
-            # An empty `node` is a member; an empty rest of a node with children is no path.
+            # An empty `node` is itself a path of the set. But if a node with children has an empty
+            # rest, all its paths were removed.
             if not node or rest:
                 out[element] = {} if len(rest) == 1 and SELF in rest else rest
     return out
@@ -258,7 +261,10 @@ def order_elements(node: Fields) -> Fields:
 
 
 def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
-    """Yield the paths of a set: the members of a node before the paths below them, as Go does."""
+    """Yield the paths of a set: of each node, the paths to its children before deeper paths.
+
+    The real server has this order, too.
+    """
     names = sorted((e for e in fields if e != SELF), key=sort_key)
     for element in names:
         if is_member(fields[element]):

@@ -32,7 +32,7 @@ _Problem = tuple[str, str]
 
 
 def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
-    """Return the problems of a value; their paths begin at this value."""
+    """Return the problems of a value and of values below it; their paths begin at the value."""
     atom = node.atom_for(value)
     if value is None:
         return []  # null fits every type: it stands for an absent value
@@ -78,7 +78,7 @@ def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) 
 
 
 def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
-    """Return the problems of a list's items; it ends at the first item without path element."""
+    """Return the problems of a list's items; the search ends at an item without path element."""
     problems: list[_Problem] = []
     earlier_elements: set[str] = set()
     for index, item in enumerate(value):
@@ -112,7 +112,7 @@ def merge(node: Node, live: dict[str, Any], applied: dict[str, Any]) -> dict[str
 
 
 def _merge(node: Node, live: Any, applied: Any) -> Any:
-    """Return the merged value; a value may be `_ABSENT` on one side.
+    """Return the merged value; `live` or `applied` is `_ABSENT` if that side has no such value.
 
     A live value of another type than the applied one counts as empty.
     """
@@ -137,7 +137,7 @@ def _merge(node: Node, live: Any, applied: Any) -> Any:
 
 
 def _members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
-    """Merge two objects member by member."""
+    """Return two objects merged member by member; members that are not applied stay."""
     merged = dict(live)
     for name, value in applied.items():
         merged[name] = _merge(atom.child(name), live.get(name, _ABSENT), value)
@@ -176,7 +176,7 @@ class _Items:
         self._left = self._right = 0
 
     def __call__(self) -> list[Any]:
-        """Walk both lists to their ends."""
+        """Return the merged list, after a walk through both lists to their ends."""
         lefts, rights = len(self._live_elements), len(self._elements)
         while self._left < lefts or self._right < rights:
             if self._left < lefts and self._right < rights and self._step_both():
@@ -207,10 +207,10 @@ class _Items:
         return False
 
     def _step_left(self) -> bool:
-        """Keep the next live item if it is not applied; return whether it was kept.
+        """Append the next live item if it is not applied; return whether it was appended.
 
-        An item that has been merged already is passed over. After False, the caller takes the
-        next applied item.
+        An item that has been merged already is passed over, with False. After False, the caller
+        takes the next applied item.
         """
         element = self._live_elements[self._left]
         if element not in self._applied:

@@ -65,8 +65,8 @@ class Node:
     Attributes:
         scalar, items, members: the kinds of values that may stand here.
         strict: no untyped scalar can be anywhere below, so equal values are of equal types.
-        granular: nothing at or below it is owned as a whole, so no change of the schema can have
-            made it so after a manager came to own a part.
+        granular: nothing at or below the node is owned as a whole. So older sets of owned fields
+            fit the node as they are, and `reconcile` need not visit it.
     """
 
     scalar: Scalar | None = None
@@ -78,8 +78,8 @@ class Node:
     def atom_for(self, value: Any) -> "MapNode | ListNode | Scalar":
         """Return the atom that describes a value.
 
-        For null, and for a value of a type that the node does not allow: the first allowed of map,
-        scalar and list.
+        For null, and for a value of a type that the node does not allow, return the first of map,
+        scalar and list that the node allows.
         """
         if isinstance(value, dict):
             if self.members is not None:
@@ -121,7 +121,7 @@ def item_element(items: ListNode, item: Any) -> str:
         return _member_element(item)
     if len(items.keys) == 1 and isinstance(item, dict):
         value = item.get(items.keys[0])
-        if isinstance(value, str):  # most items: this function is cached
+        if isinstance(value, str):  # most items have one text as key: its path element is cached
             return fieldset.of_text_key(items.keys[0], value)
     return fieldset.of_key(_keys(items, item))
 
@@ -188,7 +188,8 @@ def reconcile(node: Node, fields: Fields) -> Fields:
 def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
     """Return the owned fields below an object or a list, adapted as in `reconcile`.
 
-    A subtree below an atomic child becomes {}: the child is owned as a whole.
+    A subtree below an atomic child becomes {}: the child is owned as a whole. Return `fields`
+    itself if nothing changes.
     """
     changed_fields: Fields | None = None
     cached = atom.coarse if isinstance(atom, MapNode) else None
@@ -205,11 +206,11 @@ def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
 def _coarse_elements(
     atom: MapNode | ListNode, fields: Fields
 ) -> Collection[tuple[str, MapNode | ListNode]]:
-    """Return the elements that may be owned as a whole, or have such a value below, and atoms.
+    """Return the path elements of the coarse members or items, each with its map or list.
 
-    Most types have few such elements or none. The answer of an object whose coarse members are all
-    named does not depend on `fields`, so it is cached in `atom.coarse`; some of these elements may
-    not be in `fields`.
+    Most types have few coarse members or none. If the schema names all coarse members of an
+    object, the result does not depend on `fields` and is cached in `atom.coarse`. Such a result
+    may have path elements that are not in `fields`.
     """
     if isinstance(atom, ListNode):
         item = _coarse(atom.item)
@@ -229,13 +230,13 @@ def _coarse(node: Node | None) -> MapNode | ListNode | None:
         return None
     atom = node.members or node.scalar or node.items
     if isinstance(atom, MapNode):
-        # Without a schema for the members, no schema change can have made them atomic.
+        # Without a schema for the members, no change of the schema can have made one atomic.
         return None if _is_free_form(atom) else atom
     return atom if isinstance(atom, ListNode) else None
 
 
 def _member(atom: MapNode, element: str) -> Node | None:
-    """Return the node of a member; None if the schema does not declare it."""
+    """Return the node of a member, named or not; None if the object may not have the member."""
     field = atom.fields.get(element[2:]) if element[0] == "f" else None
     return field or atom.other
 

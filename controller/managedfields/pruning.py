@@ -2,7 +2,8 @@
 
 A field is removed if the applier applied it last time, does not apply it now, and no other manager
 owns it. Each manager's fields are in the version of its entry, so the object is converted to these
-versions. `node` and `root` are nodes of the model (model.py).
+versions. `node` and `root` are nodes of the model (model.py). A named field is a field that the
+schema declares, unlike a key of a free-form map.
 """
 
 from typing import Any
@@ -26,8 +27,8 @@ def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
 def _remove(node: Node, value: Any, fields: Fields) -> Any:
     """Return the value without the fields below it; a container that loses all parts stays empty.
 
-    None for a value that is not the container which the model expects: null, in an object that
-    fits its model.
+    Return an atomic container empty, because it has one owner and no parts. Return None for null
+    where the model expects a container.
     """
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
@@ -42,7 +43,10 @@ def _remove(node: Node, value: Any, fields: Fields) -> Any:
 
 
 def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
-    """Return an object without the members in `fields`, and without the fields below members."""
+    """Return an object without its members whose paths are in the set `fields`.
+
+    A member that is not in the set, but has deeper paths in it, loses the fields at these paths.
+    """
     remainder = {}
     for name, inner in value.items():
         below = fields.get("f:" + name)
@@ -54,7 +58,10 @@ def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[
 
 
 def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
-    """Return a list without the items in `fields`, and without the fields below items."""
+    """Return a list without its items whose paths are in the set `fields`.
+
+    An item that is not in the set, but has deeper paths in it, loses the fields at these paths.
+    """
     remainder = []
     for item in value:
         below = fields.get(item_element(atom, item))
@@ -66,10 +73,11 @@ def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
 
 
 def with_named(node: Node, fields: Fields) -> Fields:
-    """Return the set together with the named fields that lead to its paths.
+    """Return the set with each named field added that has a path of the set below it.
 
-    A struct exists because one of its fields exists, so each owner of a field also counts as an
-    owner of the struct. This does not apply to the keys of free-form maps.
+    A set with `spec.replicas` alone gets `spec`, too. Go's struct `spec` exists because one of its
+    fields does, so each owner of `spec.replicas` also counts as an owner of `spec`. Keys of
+    free-form maps are not added.
     """
     out: Fields = {}
     for element, below in fields.items():
@@ -101,8 +109,9 @@ def prune(
 ) -> dict[str, Any]:
     """Return the merged object without the fields that the applier no longer applies.
 
-    First remove all fields that the applier owned before; then put back the fields that a manager
-    owns now, in the version of each. Fields missing afterwards are the ones to remove.
+    First remove all fields that the applier owned before. Then put back the fields that any
+    manager owns now, in the version of its entry. The fields that are still missing after that are
+    removed from `merged`.
 
     Args:
         write: the request and the versions of the type.

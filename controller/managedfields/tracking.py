@@ -51,7 +51,7 @@ class TrackedWrite:
     def convert(self, obj: dict[str, Any], api_version: str) -> dict[str, Any]:
         """Return an object converted to a version that has a model.
 
-        The object itself if it is in that version already, or if the kind has one version.
+        Return the object itself if it is in that version already, or if the kind has one version.
         """
         current_version = obj.get("apiVersion", self.api_version)
         if current_version == api_version or self._versions is None:
@@ -101,8 +101,8 @@ class TrackedWrite:
     ) -> tuple[dict[EntryManager, Fields], dict[EntryManager, Fields]]:
         """Return two maps by manager: its fields that this write set, and all removed fields.
 
-        The removed fields are in the version of the manager's entry; the manager need not own
-        them.
+        The second map has, for each manager, all fields that the write removed, whether the
+        manager owns them or not. They are in the version of the manager's entry.
 
         Args:
             managed: the entries.
@@ -232,7 +232,8 @@ def _is_reset(sent: Any) -> bool:
 def _scalars(entry: dict[str, Any]) -> list[Any]:
     """Return the values of an entry with True in place of objects and lists.
 
-    An object or list is not an empty value, and unlike True it cannot be looked up in a set.
+    The caller looks the values up in a set of empty values, and objects and lists have no hash.
+    True stands for them, because it is not empty.
     """
     return [True if isinstance(value, dict | list) else value for value in entry.values()]
 
@@ -246,6 +247,16 @@ def update(
     now: str,
 ) -> Managed:
     """Return the entries after a write that has already been merged into `new`.
+
+    The writer's entry gets the fields that the write changed; other entries lose them.
+
+    Args:
+        write: the request and the versions of the type.
+        old: the object before.
+        new: the object after.
+        managed: the entries before.
+        manager: the writer.
+        now: the time of the writer's entry if the write changed a field.
 
     Raises:
         ModelError: the objects do not fit the model.

@@ -32,9 +32,11 @@ class _NoTransport:
     """A transport of a manager that is only asked what was registered."""
 
     async def request(self, method: str, path: str, **_: Any) -> bytes:
+        """Raise NoAnswer."""
         raise NoAnswer(f"{method} {path}: manifests are made without an API server")
 
     def stream(self, path: str, **_: Any) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """Raise NoAnswer."""
         raise NoAnswer(f"watch {path}: manifests are made without an API server")
 
     async def aclose(self) -> None:
@@ -138,7 +140,11 @@ def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
 
 
 def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
-    """Yield the manifests of an operator.
+    """Yield the manifests of an operator, and name on standard error what they leave out.
+
+    Args:
+        module: the operator's module.
+        chosen: the arguments of the command line.
 
     Raises:
         ConfigurationError: the module has no `build`, or no Deployment can be made of its options.
@@ -155,6 +161,7 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
     if chosen.only in {None, "crds"}:
         yield from map(define, kinds)
     manager = Manager(_NoTransport(), options=options)
+    # Only roles and webhooks depend on what `build` adds to the manager.
     if chosen.only in {None, "roles", "webhooks"}:
         build(manager)
     if chosen.only in {None, "roles"}:
@@ -179,7 +186,7 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
 def _list_omissions(
     manager: Manager, kinds: Sequence[CustomKind], chosen: argparse.Namespace
 ) -> Iterator[str]:
-    """Yield a sentence for each thing that is in none of the printed manifests."""
+    """Yield a sentence for each kind that is in no role, and each webhook in no configuration."""
     if chosen.only in {None, "roles"}:
         for kind in list_unwatched(manager, chosen.watched):
             yield (

@@ -110,20 +110,20 @@ def define(
     metadata: Schema = {"name": resource.full_name}
     if kind.labels:
         metadata["labels"] = dict(kind.labels)
-    called: Schema = {
+    names: Schema = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
         "plural": resource.plural,
         "singular": resource.kind.lower(),
     }
     if kind.short_names:
-        called["shortNames"] = list(kind.short_names)
+        names["shortNames"] = list(kind.short_names)
     if kind.categories:
-        called["categories"] = list(kind.categories)
+        names["categories"] = list(kind.categories)
     spec: Schema = {
         "group": resource.group,
         "scope": "Namespaced" if resource.namespaced else "Cluster",
-        "names": called,
+        "names": names,
         "versions": [_define_version(version, kind) for version in (kind, *older)],
     }
     if conversion is not None:
@@ -137,10 +137,16 @@ def define(
 
 
 def _define_version(version: CustomKind, stored: CustomKind) -> Schema:
-    """Return one version of a CustomResourceDefinition."""
+    """Return one version of a CustomResourceDefinition.
+
+    Args:
+        version: the version to define.
+        stored: the version in which the server stores the objects.
+    """
     schema = structural_schema(version.resource.type)
     required = dict.fromkeys((*schema.get("required", ()), *version.required))
     if required:
+        # Rebuilt in the order of keys of a type that has `required`: before `properties`.
         parts = {"type": "object", "required": list(required), "properties": schema["properties"]}
         schema = {name: schema[name] for name in schema if name == "description"} | parts | schema
         schema["required"] = list(required)

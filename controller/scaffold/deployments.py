@@ -118,7 +118,9 @@ def deploy(deploying: Deploying, options: ManagerOptions) -> Json:
 
 
 def _ports(options: ManagerOptions) -> dict[str, int]:
-    """Return the ports that a manager serves, by name.
+    """Return the ports that a manager serves, by name: `probes`, `metrics` and `webhooks`.
+
+    An address that is switched off has no port.
 
     Raises:
         ConfigurationError: an address can be reached from inside the Pod only, or has no fixed

@@ -1,7 +1,10 @@
 """The RBAC rules that a manager needs, read from what was registered with it.
 
-Reads are known: they are the manager's informers. Writes are known only to the reconcilers, so the
-operator declares them (`Writes`). Leases, events, reviews and certificates follow from options.
+The manager's informers tell what it reads. Only the reconcilers know what they write, so the
+operator declares that (`Writes`). Leases, events, reviews and certificates follow from options.
+
+A role is made for each namespace in which a kind is watched, or one for the cluster (ClusterRole).
+A kind that no informer watches has no namespaces of its own.
 """
 
 from collections.abc import Iterable, Iterator
@@ -67,16 +70,17 @@ def grant(
 ) -> list[Json]:
     """Return a ServiceAccount with the roles and bindings that a manager needs.
 
-    A kind that is watched in single namespaces gets roles in these only. So do kinds that are
-    written and not watched, and events, if no namespaced kind is watched everywhere.
+    A kind that is watched in single namespaces gets roles in these only. Events, and namespaced
+    kinds that are written and not watched, get roles in the namespaces of all watched kinds. If
+    one kind is watched everywhere, or no namespaced kind is watched, they get a ClusterRole.
 
     Args:
         manager: with all informers, controllers and recorders added; it need not run.
         name: of the objects.
         namespace: where the operator runs.
         writes: what the reconcilers write.
-        watched: namespaces that will be in the operator's sets of namespaces, besides those that
-            are in them now.
+        watched: namespaces that a NamespacesInformer will watch later, besides those that it
+            watches now.
     """
     meta = {"name": name, "namespace": namespace}
     account: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
@@ -94,7 +98,7 @@ def grant(
 
 
 def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
-    """Return the kinds that are watched in sets without any namespace, so that no role has them.
+    """Return the full names of the kinds whose NamespaceSets are empty, so that no role has them.
 
     Args:
         manager: as for `grant`.
@@ -110,7 +114,7 @@ class _WatchedNamespaces:
 
     Args:
         manager: with all informers added.
-        watched: namespaces of sets, besides those that are in them.
+        watched: namespaces that a NamespacesInformer will watch later.
     """
 
     def __init__(self, manager: Manager, watched: tuple[str, ...]) -> None:
@@ -118,12 +122,12 @@ class _WatchedNamespaces:
         self._watched = watched
 
     def of_informer(self, informer: AnyInformer) -> frozenset[str]:
-        """Return the namespaces that an informer watches, or will watch."""
+        """Return the namespaces that an informer watches, and those that its set will get."""
         more = self._watched if isinstance(informer, NamespacesInformer) else ()
         return frozenset((*informer.namespace_names, *more))
 
     def of_kind(self, full_name: str) -> frozenset[str]:
-        """Return the namespaces in which a kind is watched; none if it is not watched."""
+        """Return the namespaces in which a kind is watched; empty if it is not watched."""
         spaces: frozenset[str] = frozenset().union(
             *(
                 self.of_informer(informer)
@@ -136,9 +140,9 @@ class _WatchedNamespaces:
     def of_unwatched_kind(self, *, namespaced: bool) -> frozenset[str]:
         """Return the namespaces in which objects of a kind without an informer may be written.
 
-        No informer says where that is: children of such a kind, or events, are written where the
-        operator works. So these are the namespaces of its informers. They are all namespaces if
-        one informer watches all of them, or if the operator watches no namespaced kind.
+        No informer says where these objects are. Children and events are written where the
+        operator works, so the namespaces of all its informers are returned. If one informer
+        watches all namespaces, or none watches a namespaced kind, all namespaces are returned.
 
         Args:
             namespaced: whether the kind is; a cluster-scoped kind needs a role in the cluster.
@@ -159,6 +163,7 @@ class _WatchedNamespaces:
 
 
 def _reads(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
+    """Yield the permissions to read the kinds of the informers, in the watched namespaces."""
     for informer in manager.informers:
         kind = informer.resource
         for space in spaces.of_informer(informer):
@@ -166,7 +171,10 @@ def _reads(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission
 
 
 def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
-    """Yield the permissions for writes, in the namespaces where the kind is watched."""
+    """Yield the permissions for declared writes, in the namespaces where the kind is watched.
+
+    `of_unwatched_kind` tells the namespaces of a kind that is not watched.
+    """
     for write in writes:
         kind = write.resource
         is_watched = spaces.is_watched(kind.full_name)
@@ -189,7 +197,13 @@ def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_P
 
 
 def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
-    """Yield the permissions for what the manager itself does."""
+    """Yield the permissions of the manager itself: for events, leases, reviews, certificates.
+
+    Args:
+        manager: its options tell which of these it uses.
+        namespace: where the operator runs.
+        spaces: the namespaces for events.
+    """
     options = manager.options
     if manager.has_recorders:
         for space in spaces.of_unwatched_kind(namespaced=True):
@@ -220,7 +234,7 @@ def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iter
 
 
 def _merge(permissions: Iterable[_Permission]) -> list[Json]:
-    """Return the rules of a role: one for each resource, its verbs in the order they came."""
+    """Return the rules of a role: one for each resource and its names, with all their verbs."""
     verbs: dict[tuple[str, str, tuple[str, ...]], dict[str, None]] = {}
     for permission in permissions:
         place = (permission.group, permission.resource, permission.names)
@@ -234,7 +248,14 @@ def _merge(permissions: Iterable[_Permission]) -> list[Json]:
 
 
 def _bind(name: str, where: str, home: str, rules: list[Json]) -> Iterator[Json]:
-    """Yield a role and its binding, for the whole cluster where `where` is empty."""
+    """Yield a role and its binding; a ClusterRole and its binding if `where` is empty.
+
+    Args:
+        name: of both, and of the ServiceAccount.
+        where: the namespace of both.
+        home: the namespace of the ServiceAccount.
+        rules: the rules of the role.
+    """
     prefix = "" if where else "Cluster"
     group = "rbac.authorization.k8s.io"
     meta = {"name": name} | ({"namespace": where} if where else {})

@@ -50,9 +50,14 @@ def plain_schema(model: type) -> Schema:
 
 
 def _json_schema(model: type) -> Schema:
+    """Return the JSON schema of a type, by msgspec for its own Structs and by pydantic for others.
+
+    Raises:
+        ConfigurationError: pydantic is needed, and is not installed.
+    """
     if issubclass(model, msgspec.Struct) and not issubclass(model, ApiType):
         return msgspec.json.schema(model)
-    # Here, as it takes longer to load than many a command that needs the kinds' names only.
+    # Imported here: pydantic takes longer to load than a command that needs only names of kinds.
     try:
         from pydantic import TypeAdapter  # noqa: PLC0415
     except ModuleNotFoundError as error:
@@ -66,6 +71,11 @@ def _json_schema(model: type) -> Schema:
 
 @cache
 def _encoded_schema(model: type) -> bytes:
+    """Return the schema of a kind's type as JSON; bytes, so that no caller changes what is cached.
+
+    `status` gets no defaults and is not required: objects are created without it, and the server
+    must not write one.
+    """
     whole = plain_schema(model)
     parts = {
         name: _without_defaults(part) if name == "status" else part
@@ -116,6 +126,7 @@ def _structural(
         result["description"] = _FOR_READERS_OF_CODE.sub("", result["description"]).rstrip()
     _limit(result, path)
     default = merged.get("default")
+    # Only scalars, and no empty text: no default may materialise an empty value.
     if isinstance(default, bool | int | float) or (isinstance(default, str) and default):
         result["default"] = default
     if "properties" in result:
@@ -163,7 +174,7 @@ def _limit(schema: Schema, path: str) -> None:
 
 
 def _key_conditions(properties: dict[str, Schema]) -> None:
-    """Tell the entries of a list `conditions` apart by their type, unless the list has a type."""
+    """Make a list `conditions` a map by the entries' `type`, unless the list has a list type."""
     conditions = properties.get("conditions", {})
     items = conditions.get("items", {})
     is_typed = "x-kubernetes-list-type" in conditions
@@ -257,6 +268,7 @@ def _merge_choices(schema: Mapping[str, Any], path: str) -> Schema:
 
 
 def _without_defaults(schema: Any) -> Any:
+    """Return a schema without the defaults of its fields, at all depths."""
     if isinstance(schema, Mapping):
         return {key: _without_defaults(part) for key, part in schema.items() if key != "default"}
     if isinstance(schema, list):

@@ -27,7 +27,8 @@ def register_webhooks(
 ) -> list[Json]:
     """Return the Service of a manager's webhooks and the webhook configurations.
 
-    A webhook whose type is that of no kind is left out: see `list_unregistered`.
+    The list is empty if the manager has no webhooks or does not serve them. A webhook whose type
+    is that of no kind is left out; `list_unregistered` returns these.
 
     Args:
         manager: with all informers and webhooks added; it need not run.
@@ -102,7 +103,8 @@ def list_unregistered(manager: Manager, kinds: Iterable[CustomKind] = ()) -> lis
 def _list_resources(manager: Manager, kinds: Iterable[CustomKind]) -> list[Resource[Any]]:
     """Return the kinds of the operator and of the informers, each once with each type.
 
-    Kinds whose type is that of any kind are left out: such a type tells no resource.
+    MetadataOnly and Untyped are left out: objects of any kind can have these types. So they do not
+    tell for which resource a webhook is.
     """
     resources = [kind.resource for kind in kinds]
     resources += [informer.resource for informer in manager.informers]
@@ -122,7 +124,10 @@ def _select_by_type(resources: Sequence[Resource[Any]], model: type) -> list[Res
 def _describe_webhook(
     webhook: Webhook[Any], resources: Sequence[Resource[Any]], service: Json
 ) -> Json:
-    """Return the entry of a webhook in its configuration."""
+    """Return the entry of a webhook in its configuration.
+
+    The API server requires a name of at least three parts with dots between them.
+    """
     path = re.sub(r"[^a-z0-9]+", "-", webhook.path.lower()).strip("-")
     first = resources[0]
     return {
