@@ -95,7 +95,8 @@ class AccessReviewer:
             self._transport, _AUTHENTICATION, kind="TokenReview", spec={"token": token}
         )
         if status.get("authenticated") is not True:
-            return None  # not cached: the token may become valid (clocks, new keys)
+            # Not cached: the token may become valid, as clocks or the server's keys change.
+            return None
         user = _parse_user(status.get("user") or {})
         self._users.put(digest, user, TOKEN_SECONDS)
         return user

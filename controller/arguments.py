@@ -15,7 +15,7 @@ from controller.resource import Resource
 
 
 def check_resource(resource: object, caller: str) -> None:
-    """Raise TypeError if `resource` is no Resource, but the objects' type or informer for example.
+    """Raise TypeError if `resource` is no Resource; it may be the objects' type or an informer.
 
     Args:
         resource: as the caller passed it.
@@ -62,7 +62,7 @@ NAMESPACE = Expected(
 def check_argument(
     resource: Resource[Any], argument: object, verb: str, expected: Expected
 ) -> None:
-    """Raise TypeError if `argument` is of another sort: an object in place of its Version, say.
+    """Raise TypeError if `argument` is of another sort, such as an object in place of its Version.
 
     The resource is checked first, because the message names the kind.
 
@@ -80,7 +80,7 @@ def check_argument(
 
 
 def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: str) -> None:
-    """Raise TypeError if a part of a scope is no text: a selector in object form, for example.
+    """Raise TypeError if a part of a scope is no text, such as a selector in object form.
 
     Args:
         resource: the kind.

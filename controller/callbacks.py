@@ -133,7 +133,7 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
     except BaseException as error:
         raise _wrap_base_exception(function, error) from error
     if type(result) in _PLAIN:
-        return result  # the fast way for most results
+        return result  # a shortcut: most results have one of these types
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
         raise TypeError(
             f"{function_name(function)} returned {describe_result(result)}, which nothing awaits:"
@@ -192,7 +192,7 @@ def call_for_key(function: Callable[..., object], *arguments: object) -> Key | N
 
 
 def call_for_flag(function: Callable[..., object], *arguments: object) -> bool:
-    """Call a predicate, and return its result.
+    """Call a predicate, and return its result: True or False.
 
     Raises:
         TypeError: the result is neither True nor False. A forgotten `return` would drop all
@@ -279,7 +279,7 @@ def _run_guarded(function: object, call: Callable[..., R], *arguments: object) -
 
     Args:
         function: the function that the user registered, for the message.
-        call: is called.
+        call: the code to call, which may be a part of `function`'s work only.
         *arguments: the arguments of `call`.
     """
     try:

@@ -89,7 +89,7 @@ class ServingCertificate:
             key: PEM, not encrypted.
 
         Returns:
-            Whether the pair can be used.
+            Whether the pair can be used; True also if it is the present pair.
         """
         if self._pair == (certificate, key):
             # The files are compared every ten seconds, and most comparisons find no change. A

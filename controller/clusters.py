@@ -142,7 +142,11 @@ class ClusterKind(Generic[T]):
 
 @dataclass(eq=False, slots=True)
 class _Cluster:
-    """An open cluster; `used_at` is when (monotonic seconds) it was used last."""
+    """An open cluster.
+
+    `used_at` is when (monotonic seconds) it was used last. `Clusters.close` cancels `scope`, which
+    ends `Clusters._run_cluster`.
+    """
 
     key: Key
     transport: RenewableTransport
@@ -388,7 +392,7 @@ class Clusters:
         """
         now = self._clock.monotonic()
         if self._excluded_until.get(key, now) > now:
-            return False  # it failed and lost its slot a while ago: others use the slots meanwhile
+            return False  # this cluster failed and lost its slot: others use the slots meanwhile
         self._excluded_until = {
             excluded: until for excluded, until in self._excluded_until.items() if until > now
         }

@@ -63,7 +63,7 @@ def set_condition(
     """
     old = find(existing, new.type)
     is_same = old is not None and old.status == new.status and old.lastTransitionTime is not None
-    # Whole seconds, as metav1.Time has them.
+    # A condition without a time gets one, in whole seconds as metav1.Time has them.
     since = old.lastTransitionTime if old is not None and is_same else now.replace(microsecond=0)
     condition = replace(new, lastTransitionTime=since)
     if old is None:

@@ -193,7 +193,7 @@ def _find_kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path
 
 
 def list_context_names(kubeconfig: Path | None = None) -> list[str]:
-    """Return the names of the contexts that `connect` can be given; none inside a pod.
+    """Return the names of the contexts that `connect` can be given; empty inside a pod.
 
     Args:
         kubeconfig: a file; None looks where kubectl looks.
@@ -251,7 +251,7 @@ async def _load_kubeconfigs(
             plugin_answer = await run_plugin(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
-            # The loader must not run the plugin again, or prefer other credentials to the plugin's.
+            # The loader must not run the plugin again or prefer other credentials to the plugin's.
             for replaced in ("exec", "token", "tokenFile", "username", "password"):
                 merged["users"].get_with_name(name)["user"].value.pop(replaced, None)
         elif user.get("token") and user.get("tokenFile"):

@@ -135,9 +135,9 @@ class _SeriesInTime:
     """The series that have not ended, and which of them is due first.
 
     The heap has one entry per series. A series that changes becomes due later, never earlier,
-    because QUIET_SECONDS is at most REFRESH_SECONDS. So its entry may be too early but not too late. An
-    entry that is too early is corrected when it is the first one. An event costs the same however
-    many series there are.
+    because QUIET_SECONDS is at most REFRESH_SECONDS. So its entry may be too early, but not too
+    late. An entry that is too early is corrected when it is the first one. An event costs the same
+    however many series there are.
     """
 
     def __init__(self) -> None:
@@ -450,8 +450,8 @@ class Recorder:
                 share = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
                 await self._clock.sleep(RETRY_SECONDS * share)
             except (NotFound, AlreadyExists) as error:
-                # Not dropped by a fault: the namespace or the event was deleted, or an earlier try
-                # has created the event.
+                # No fault, so not counted as dropped: the namespace or event was deleted, or an
+                # earlier try has created the event.
                 log.debug("Event not recorded", error=str(error))
                 return None
             except ControllerError as error:

@@ -90,7 +90,7 @@ async def release_unreadable(
     """
     if failure.metadata is None or not failure.metadata.terminating:
         return
-    # The type MetadataOnly can decode the response, and no cache of the kind takes such an object.
+    # The type MetadataOnly can decode the response. Caches of the kind's own type ignore it.
     await remove_finalizer(client, resource.metadata_only, MetadataOnly(failure.metadata), name)
 
 

@@ -110,9 +110,9 @@ async def listening(
 def _create_handler(
     page: Page, guard: Guard | None
 ) -> Callable[[web.Request], Awaitable[web.Response]]:
-    """Return the aiohttp handler of a page; if the guard returns a response, the page is not called.
+    """Return the aiohttp handler of a page, which calls the guard first.
 
-    The guard returns a response only to refuse the request.
+    The guard returns a response only to refuse the request; then the page is not called.
     """
 
     async def handle(request: web.Request) -> web.Response:

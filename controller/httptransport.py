@@ -223,7 +223,7 @@ class HttpTransport(Transport):
             self._check_open()  # raises NoAnswer, because only `aclose` cancels this scope
 
     def _build_url(self, path: str, query: Mapping[str, str]) -> URL:
-        """Return the URL of a request; yarl must not encode it, as it is encoded already."""
+        """Return the URL of a request; `encoded`, because path and query are encoded already."""
         query_part = f"?{urlencode(query)}" if query else ""
         return URL(f"{self._endpoint.server}{path}{query_part}", encoded=True)
 

@@ -1,4 +1,7 @@
-"""An informer watches one kind in one scope, keeps its cache current, and calls its handlers."""
+"""An informer watches one kind in one scope, keeps its cache current, and calls its handlers.
+
+The informer lags while its watch has not delivered a write of this process for a long time.
+"""
 
 import random
 from collections import deque
@@ -165,7 +168,10 @@ class Informer(Generic[T]):
 
     @property
     def unlisted(self) -> int:
-        """1 until the first list, then 0; informers of several namespaces count these."""
+        """The number of lists that have not come yet: 1 until the first list, then 0.
+
+        A NamespacesInformer has a list for each namespace.
+        """
         return int(not self.cache.synced)
 
     @property
@@ -261,16 +267,19 @@ class Informer(Generic[T]):
         registered = partial(handler)
 
         def deliver(change: Change[T]) -> None:
+            """Call the handler with a change; if it raises, keep the change for a later call."""
             try:
                 call_plain(registered, change)
             except Exception as error:  # noqa: BLE001 - logged there, and the change is kept
                 self._undelivered.keep(registered, change, error)
 
         def close() -> None:
+            """End the calls of the handler, and forget changes that are kept for it."""
             self.cache.unsubscribe(deliver)
             self._undelivered.forget(registered)
 
         def replay() -> Iterator[None]:
+            """Call the handler with the objects in the cache, some of them at each step."""
             for batch in batches(tuple(self.cache)):
                 for listed_object in batch:
                     # Read again: it may have changed or gone since the first step.
@@ -289,9 +298,10 @@ class Informer(Generic[T]):
     ) -> Registration:
         """Call `handler` with the keys of objects that cannot be decoded or indexed.
 
-        The handler is called with the present ones first, then with the key of each version that
-        cannot be read, and when such an object is deleted or can be read again. It is synchronous.
-        If it raises, the key is delivered again later, as `add_handler` does with objects.
+        The keys of objects that are unreadable now come before this method returns. Later the key
+        of an object comes with each version that cannot be read, and when the object is deleted or
+        can be read again. The handler is synchronous. If it raises, the error is logged, and the
+        key is delivered again after half a minute.
 
         Args:
             handler: is called.
@@ -305,16 +315,19 @@ class Informer(Generic[T]):
         registered = partial(handler)
 
         def deliver(key: Key) -> None:
+            """Call the handler with a key; if it raises, keep the key for a later call."""
             try:
                 call_plain(registered, key)
             except Exception as error:  # noqa: BLE001 - logged there, and the key is kept
                 self._undelivered.keep_key(registered, key, error)
 
         def close() -> None:
+            """End the calls of the handler, and forget keys that are kept for it."""
             self.cache.unsubscribe_unreadable(deliver)
             self._undelivered.forget_keys(registered)
 
         def replay() -> Iterator[None]:
+            """Call the handler with the keys of unreadable objects, some of them at each step."""
             for batch in batches(tuple(self.cache.unreadable)):
                 for key in batch:
                     deliver(key)
@@ -357,7 +370,10 @@ class Informer(Generic[T]):
         await self._undelivered.finish_now()
 
     async def _keep_current(self) -> None:
-        """Run the reflector until cancelled; restart it after a delay if it raises."""
+        """Run the reflector until cancelled; restart it after a delay if it raises.
+
+        `as_exception` raises our own cancellation again, so that ends this loop.
+        """
         while True:
             self._reflector.restart()
             try:
@@ -416,6 +432,7 @@ def _hold_weakly(method: Callable[..., Any]) -> Callable[..., Any]:
     reference = WeakMethod(method)
 
     def call(*args: Any) -> Any:
+        """Call the method if its object still exists."""
         bound = reference()
         return bound(*args) if bound is not None else None
 

@@ -29,7 +29,8 @@ class _Subscription(Generic[M, T]):
     def replay(self) -> Iterator[None]:
         """Call the handler with all objects of all members once more, in slices."""
         for member, registration in list(self.registrations.items()):
-            if self.registrations.get(member) is registration:  # else it left between two slices
+            # A member that left the group between two slices is not replayed.
+            if self.registrations.get(member) is registration:
                 yield from registration.replay()
 
 

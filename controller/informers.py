@@ -47,11 +47,13 @@ class Informers:
         self._streams = streams
         self._create_metrics = metrics
         self._metrics: dict[str, InformerMetrics] = {}
+        # By the full name of the kind, then by place.
         self._informers: dict[str, dict[Place, AnyInformer]] = {}
+        # The indexes that each informer was created with; also the list of all informers.
         self._indexes: dict[AnyInformer, Mapping[str, IndexFunction[Any]]] = {}
 
     def __iter__(self) -> Iterator[AnyInformer]:
-        """Iterate over the informers of all kinds; others may be added meanwhile."""
+        """Iterate over a copy, because informers may be added meanwhile."""
         return iter(list(self._indexes))
 
     def get_or_create(
@@ -93,8 +95,8 @@ class Informers:
 
         def create() -> NamespacesInformer[T]:
             """Create the informer of the set, which creates an informer for each namespace."""
-            # The newest state first: a state of the watch cache could be from before the namespace
-            # left the set, and lack objects that were written since.
+            # Each begins with the newest state. A state of the server's watch cache could be from
+            # before the namespace left the set, and lack objects that were written since.
             return NamespacesInformer(
                 resource,
                 namespaces,
@@ -119,6 +121,12 @@ class Informers:
         create: Callable[[], AnyInformer],
     ) -> AnyInformer:
         """Return the informer of a kind at a place; create it if there is none.
+
+        Args:
+            resource: the kind.
+            place: the scope, and the set of namespaces or None.
+            indexes: as requested; an informer that exists must have the same.
+            create: returns a new informer.
 
         Raises:
             ValueError: the kind is watched as another type, or the informer has other indexes.
@@ -167,7 +175,7 @@ class Informers:
         )
 
     def _register_gauges(self, name: str, informers: Mapping[Place, AnyInformer]) -> None:
-        """Let the gauges of a kind read its informers: one series for all of them.
+        """Let the gauges of a kind read its informers: the gauges show their maximum or their sum.
 
         Args:
             name: the full name of the kind.

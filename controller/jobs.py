@@ -51,7 +51,7 @@ class _Filter:
 
     Args:
         queue: gets the keys.
-        partition: the controller's keys in this process.
+        partition: tells which keys this process reconciles.
         only_shard: while set, only the keys of this shard pass.
     """
 
@@ -60,7 +60,7 @@ class _Filter:
     only_shard: int | None = None
 
     def add_after(self, key: Key, seconds: float, *, priority: int = 0) -> None:
-        """Queue a key, unless it is of a shard that does not pass."""
+        """Queue a key, unless its shard does not pass or this process does not reconcile it."""
         is_in_shard = self.only_shard is None or self.partition.shard(key) == self.only_shard
         if is_in_shard and self.partition.owns(key):
             self.queue.add_after(key, seconds, priority=priority)
@@ -90,7 +90,7 @@ class ControllerJob:
 
     Args:
         triggers: enqueue keys for the controller.
-        partition: the controller's keys in this process; None for all.
+        partition: tells which keys this process reconciles; None for all keys.
     """
 
     def __init__(
@@ -128,8 +128,8 @@ class ControllerJob:
     async def _run_controller(self) -> None:
         """Connect the triggers to the queue, and run the controller until it is stopped.
 
-        The triggers are connected only now. So the first reconciliation finds all caches filled,
-        and the queue of a standby does not fill up while another replica leads.
+        The triggers are not connected before that. So the first reconciliation finds all caches
+        filled, and the queue of a standby does not fill up while another replica leads.
         """
         queue = self._filter or self.controller.queue
         connections = [
@@ -190,8 +190,10 @@ SetWatch = tuple[Watch[Any], NamespacesInformer[Any]]
 class _NamespaceConnections:
     """Connects the Watches of a set of namespaces, in each namespace that is listed.
 
+    To connect a Watch in a namespace means to enqueue the keys of its objects there.
+
     Args:
-        watches: a namespace is served once the informers of all of them have listed it.
+        watches: the Watches; a namespace is connected once the informers of all have listed it.
         connect: registers a Watch, and returns the registration.
         disconnect: ends a registration.
     """
@@ -221,8 +223,8 @@ class _NamespaceConnections:
     async def update(self, names: Iterable[str]) -> None:
         """Connect namespaces that are listed now; disconnect those whose objects were dropped.
 
-        A namespace that left the set and came back has new informers. If only some of its kinds
-        have new informers, because the others had not noticed yet, it is connected again as well.
+        A namespace that left the set and came back has new informers, perhaps at first for some
+        kinds only. It is connected again once all its kinds are listed.
 
         Args:
             names: the names of the namespaces that have changed.
@@ -236,7 +238,7 @@ class _NamespaceConnections:
                     for (_, source), informer in zip(self.watches, connected, strict=True)
                 )
                 if has_connected_informer and (None in listed or listed == connected):
-                    continue  # nothing to connect yet: it is unchanged, or a new list is to come
+                    continue  # the namespace is unchanged, or a new list is still to come
                 del self._informers[name]
                 for registration in self._registrations.pop(name):
                     self.disconnect(registration)
@@ -339,7 +341,7 @@ class LeaderServices:
         self._begun.set()
 
     async def end(self) -> None:
-        """Cancel the services, and return once they have ended."""
+        """Cancel the services if they run; return once they have ended."""
         if self._begun.is_set():  # an event that is not set stays: `run` waits for it
             self._begun = anyio.Event()
         if self._scope is not None:
@@ -370,7 +372,7 @@ class ShardWork:
         self._clock = clock
 
     async def begin(self, shard: int) -> None:
-        """Reconcile the keys of a shard from now on, beginning with all that caches have."""
+        """Reconcile the keys of a shard from now on, first the keys of all objects in caches."""
         self.shards.held.add(shard)
         for job in tuple(self._jobs):
             await job.enqueue_shard(shard)
@@ -378,7 +380,7 @@ class ShardWork:
             self._services.begin()
 
     async def end(self, shard: int, grace_seconds: float = 0.0) -> None:
-        """Begin no more work for a shard; return once no work is done for it.
+        """Begin no more work for a shard; return once all its work has ended.
 
         Args:
             grace_seconds: how long running reconciliations may go on before they are cancelled.

@@ -9,7 +9,7 @@ from typing import Any
 def export_lazily(
     package: str, modules: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the functions `__getattr__` and `__dir__` of a package.
+    """Return the functions `__getattr__` and `__dir__` for a package, which Python calls.
 
     Args:
         package: its name.

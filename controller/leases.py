@@ -1,7 +1,8 @@
 """Leader election with a Lease, by client-go's rules.
 
 The spec of the Lease is called the record. It names the holder and has the time of the last
-renewal.
+renewal. A candidate is a process that tries to take the lease; an attempt is its reads and writes
+of the Lease for one try.
 
     acquire ─→ hold ─→ LeaderLost        the caller's work is cancelled with it
                  └──── release           after the caller's work has ended
@@ -242,12 +243,14 @@ class Elector:
         self._settings = settings
         self._jitter = jitter
         self._observed: _Observed | None = None
+        # When (monotonic seconds) the last successful renewal was sent.
         self._renewed_at = 0.0
         # Whether the lease may be ours: a request that writes our record was sent.
         self._claimed = False
         # From the acquisition to `release`, which is called when the leader's work has ended.
         self._working = False
         self._failed_attempts = FailedAttempts(clock, settings.key, count_failure)
+        # The failures of the present attempt: a sentence, and the error; None after a timeout.
         self._request_failures: list[tuple[str, Exception | None]] = []
         # While candidate: when (monotonic seconds) a process held the lease last; else None.
         self._holder_known_at: float | None = None
@@ -270,8 +273,8 @@ class Elector:
     def note_record(self, lease: Lease) -> None:
         """Note the lease as another task has read it; an older version is ignored.
 
-        A candidate cannot tell when a record was written. It waits for a lease duration from the
-        moment at which it first sees the record. So an elector that gets each record before it
+        A candidate cannot tell when a record was written. So it waits for a lease duration from
+        the moment at which it first saw the record. An elector that gets each record before it
         becomes a candidate waits less. The leader ignores the call: it knows its own record.
         """
         observed = self._observed
@@ -325,10 +328,10 @@ class Elector:
 
     @property
     def holder_failure(self) -> Failing | None:
-        """The failure of readiness if no process can hold the lease; None otherwise.
+        """The failure of readiness if no process seems able to hold the lease; None otherwise.
 
-        A lease that expires is taken within a retry period. If it has no holder for a whole lease
-        duration while this process tries to take it, no process can hold it.
+        A candidate takes an expired lease within a retry period. So if the lease has no holder for
+        a whole lease duration, while this process tries to take it, something prevents that.
         """
         if self._holder_known_at is None:
             return None  # this process holds the lease, or is no candidate
@@ -381,7 +384,7 @@ class Elector:
     async def _attempt(self) -> bool:
         """Take or renew the lease once; return whether this process holds it now.
 
-        That another process holds the lease is no failed attempt: the server answered.
+        An attempt that finds another holder has not failed, because the server answered.
         """
         self._request_failures.clear()
         is_leader = await self._take_or_renew()
@@ -404,7 +407,7 @@ class Elector:
         if not await self._try_request(self._read_record):
             return False
         if self._is_held_by_other() and not self._has_expired():
-            if self._holder_known_at is not None:
+            if self._holder_known_at is not None:  # this process is a candidate
                 self._holder_known_at = self._clock.monotonic()
             return False
         sent_at = self._clock.monotonic()
@@ -414,7 +417,7 @@ class Elector:
         return True
 
     def _has_expired(self) -> bool:
-        """Return whether the observed record has not changed for its lease duration."""
+        """Return whether the observed record has been unchanged for its own lease duration."""
         assert self._observed is not None
         seconds = self._observed.lease.spec.leaseDurationSeconds or 0
         return self._observed.since + seconds <= self._clock.monotonic()
@@ -446,7 +449,7 @@ class Elector:
         return not scope.cancelled_caught
 
     async def _read_record(self) -> None:
-        """Read the lease, and note since when its record has not changed."""
+        """Read the lease, and note its record; a missing lease has no record."""
         try:
             lease = await self._client.get(LEASES, self._settings.key)
         except NotFound:
@@ -458,7 +461,7 @@ class Elector:
         self._remember(lease)
 
     def _remember(self, lease: Lease) -> None:
-        """Note a lease; an unchanged record keeps the time at which it was first observed."""
+        """Note a lease as observed; a record that is unchanged keeps its time `since`."""
         observed = self._observed
         if observed is not None and observed.lease.spec == lease.spec:
             since = observed.since

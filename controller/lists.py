@@ -77,8 +77,8 @@ async def list_all(
 ) -> Page[T]:
     """Return all objects, in however many pages the server sends them.
 
-    If the continue token of a later page has expired, the list is read again without pages, as
-    another token might expire, too. client-go's pager does the same.
+    If the continue token of a later page has expired, the list is read again in one response,
+    because another token might expire, too. client-go's pager does the same.
 
     Args:
         transport: the server.
@@ -145,7 +145,7 @@ async def _list_pages(
 
 
 async def _decode_page(resource: Resource[T], data: bytes) -> Page[T]:
-    """Decode a list response, and let other tasks run between slices of it.
+    """Return the decoded list response; let other tasks run between slices of it.
 
     Raises:
         MalformedAnswer: `data` is no list, or has no resourceVersion.
@@ -160,7 +160,7 @@ class InitialEvents(Generic[T]):
     """Collects the initial events of one watch until the list is complete.
 
     Args:
-        revision: the list may not be older than this resourceVersion; empty for the newest.
+        revision: the list may not be older than this resourceVersion; empty for the newest state.
         deadline: when (monotonic seconds) the list must be complete.
     """
 

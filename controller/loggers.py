@@ -3,9 +3,9 @@
     log = get_logger(__name__)
     log.info("Scaled", replicas=3)
 
-structlog brings asyncio, its tracebacks and, where it is installed, rich: a tenth of a second of
-CPU, which a command that logs nothing does not spend. This is the one place where it is imported
-late. `controller.logs` says where lines go, and in which form.
+To import structlog takes a tenth of a second of CPU: it imports asyncio, its traceback formatters
+and, where it is installed, rich. A command that logs nothing does not spend that. No other module
+imports structlog late. `controller.logs` says where lines go, and in which form.
 """
 
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -39,17 +39,17 @@ class Logger:
             self._load().debug(event, *values, **fields)
 
     def info(self, event: str, *values: Any, **fields: Any) -> None:
-        """Log a line of the level info."""
+        """Log a line of the level info, as `debug` does."""
         if not _is_muted.get():
             self._load().info(event, *values, **fields)
 
     def warning(self, event: str, *values: Any, **fields: Any) -> None:
-        """Log a line of the level warning."""
+        """Log a line of the level warning, as `debug` does."""
         if not _is_muted.get():
             self._load().warning(event, *values, **fields)
 
     def error(self, event: str, *values: Any, **fields: Any) -> None:
-        """Log a line of the level error."""
+        """Log a line of the level error, as `debug` does."""
         if not _is_muted.get():
             self._load().error(event, *values, **fields)
 

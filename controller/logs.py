@@ -107,7 +107,10 @@ def _render_json(line: object, **options: Any) -> str:
 
 
 def _escape_values(_logger: object, _method: str, line: EventDict) -> EventDict:
-    """Escape control characters in texts, which may come from objects; keep lines of a stack."""
+    """Return a line with control characters in its texts escaped: they may come from objects.
+
+    Line breaks in a stack or a traceback stay.
+    """
     return {
         key: (escape_lines if key in {"stack", "exception"} else escape_text)(value)
         if isinstance(value, str)

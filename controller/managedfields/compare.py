@@ -50,7 +50,9 @@ class Comparison:
         return fieldset.union(self.modified, self.added)
 
 
+# The result for a leaf that did not change; told apart by identity.
 _UNCHANGED = Comparison()
+# Stands for a member that an object does not have; null is a value.
 _ABSENT = object()
 
 

@@ -18,6 +18,7 @@ from controller.managedfields import gotext
 from controller.managedfields.errors import TypeMismatchError
 
 SELF = "."
+# The order of the types of path elements: the node itself, names, keys, values, indexes.
 _ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
 
 

@@ -98,6 +98,7 @@ def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> lis
     return problems
 
 
+# Stands for a value that one of the two objects does not have; null is a value.
 _ABSENT: Any = object()
 
 

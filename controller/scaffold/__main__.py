@@ -102,7 +102,7 @@ def _load(name: str, namespace: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise
+            raise  # the module is there, and imports another one that is missing
         raise ConfigurationError(
             f"there is no module {error.name} in {Path.cwd()} or in the environment; write"
             " package.module, without .py"

@@ -41,9 +41,9 @@ class ScalePaths:
     """Where the subresource `scale` finds its numbers, for `kubectl scale` and autoscalers.
 
     Args:
-        replicas: of the spec.
-        current: of the status.
-        selector: of the status, a label selector as text; empty for none.
+        replicas: the path of the desired number, in the spec.
+        current: the path of the present number, in the status.
+        selector: the path of a label selector as text, in the status; empty for none.
     """
 
     replicas: str = ".spec.replicas"
@@ -62,9 +62,9 @@ class CustomKind:
 
     Args:
         resource: its place in the API, and the type that the schema is made of.
-        columns: of its table.
-        short_names: which kubectl takes for the plural.
-        categories: by which `kubectl get` lists it along with others.
+        columns: the printer columns of `kubectl get`.
+        short_names: the names that kubectl accepts in place of the plural.
+        categories: the names under which `kubectl get` lists the kind together with others.
         selectable: fields that field selectors may name, for example `.spec.pool`.
         labels: of the definition.
         scale: the subresource `scale`; None for none.

@@ -28,8 +28,8 @@ class Writes:
 
     Args:
         resource: the kind.
-        verbs: of the objects: `create`, `patch`, `update`, `delete`. `ensure` needs `get`,
-            `create` and `patch`; finalizers need `patch`.
+        verbs: the verbs on the objects: `create`, `patch`, `update`, `delete`. `ensure` needs
+            `get`, `create` and `patch`; finalizers need `patch`.
         status: whether `patch_status` is used.
         owner: whether objects of this kind own others with `block_deletion`; clusters with the
             admission plugin OwnerReferencesPermissionEnforcement ask for that.
@@ -51,7 +51,10 @@ class Writes:
 
 
 class _Permission(NamedTuple):
-    """Verbs on one resource, in one namespace or in all."""
+    """Verbs on one resource, in one namespace; an empty namespace stands for all.
+
+    `names` are the objects that the permission is limited to; empty for all objects.
+    """
 
     namespace: str
     group: str
