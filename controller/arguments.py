@@ -15,7 +15,7 @@ from controller.resource import Resource
 
 
 def check_resource(resource: object, caller: str) -> None:
-    """Raise TypeError if `resource` is no Resource; it may be the objects' type or an informer.
+    """Raise TypeError if `resource` is no Resource, such as the objects' type or an informer.
 
     Args:
         resource: as the caller passed it.

@@ -12,8 +12,9 @@ WATCH_RESET_SECONDS = 120.0
 class WatchBackoff:
     """Delays after failures of a list/watch loop, with the numbers of client-go's reflector.
 
-    From 0.8 s, doubling up to a maximum of 30 s, each lengthened by a random share of up to its
-    own length; from 0.8 s again after two minutes without a failure.
+    The first delay is 0.8 s, and each delay is twice the one before, up to a maximum of 30 s. Each
+    is lengthened by a random share of up to its own length. After two minutes without a failure
+    the delays begin with 0.8 s again.
 
     Args:
         clock: measures the time since the last failure.
@@ -27,7 +28,7 @@ class WatchBackoff:
         self._clock = clock
         self._random = randomness
         self._maximum = maximum
-        self._next = WATCH_BASE_SECONDS
+        self._next = WATCH_BASE_SECONDS  # the next delay, without its random share
         self._retried_at = clock.monotonic()
 
     def reset(self) -> None:

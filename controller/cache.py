@@ -2,16 +2,17 @@
 
 Two sources feed a cache. The reflector delivers the server's state: lists, events and bookmarks.
 The highest resourceVersion that it delivered is the **position**: all changes up to it have been
-seen. The client adds the responses to our own writes, which are ahead of the position. They are
-shown at once, so that no pass reads a state older than its own last write, and only until the
-position has reached them; from there on the delivered state counts.
+seen. The client adds the responses to our own writes, which are ahead of the position. A response
+is shown at once, so that no pass reads a state older than its own last write. When the position
+has reached the response, the delivered state is shown instead.
 
-One comparison (is the response above the position?) decides that. It suffices because the server
-delivers the changes of one kind in the order of their resourceVersions: when the position passes a
-response, the event of that write or the deletion has been delivered. So no late response can bring
-back an object whose deletion was delivered. Rejected: "the newer version of an object wins". It
-keeps a deleted object when the response to the removal of the last finalizer, which has the old
-resourceVersion, arrives after the DELETED event.
+One comparison decides whether a response is shown: is it above the position? That suffices because
+the server delivers the changes of one kind in the order of their resourceVersions. When the
+position passes a response, the event of that write or the deletion has been delivered. So no late
+response can bring back an object whose deletion was delivered.
+
+Rejected: "the newer version of an object wins". It keeps a deleted object when the response to the
+removal of the last finalizer, which has the old resourceVersion, arrives after the DELETED event.
 """
 
 import heapq
@@ -202,9 +203,11 @@ class Cache(Generic[T]):
         return iter(self._objects.values())
 
     def __len__(self) -> int:
+        """Return the number of objects in the cache."""
         return len(self._objects)
 
     def __contains__(self, key: object) -> bool:
+        """Return whether the cache has an object with that key."""
         return key in self._objects
 
     def subscribe(self, subscriber: Subscriber[T]) -> None:
@@ -259,8 +262,8 @@ class Cache(Generic[T]):
         """
         key, visible = version.key, self._objects.get(version.key)
         delivered = self._delivered.get(key)
-        # An object of that name at an older revision is deleted, too: the server could only create
-        # this object after that.
+        # An object of that name with another uid and an older revision is deleted, too: otherwise
+        # the server could not have created the object of `version`.
         deleted = [
             record
             for record in (visible, delivered)

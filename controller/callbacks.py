@@ -2,9 +2,11 @@
 
 Reconcilers, mappings, predicates, delays, index functions, groups and handlers are called by the
 framework, often far from the line that registered them. A result of the wrong type raises a
-TypeError that names the function, where the caller of the function catches errors. An `async def`
-where a plain function is expected is refused when it is registered; a coroutine that a plain
-function returns all the same is closed, so Python prints no warning at a later time.
+TypeError that names the function, where the caller of the function catches errors.
+
+An `async def` where a plain function is expected is refused when it is registered. A plain
+function may still return a coroutine. That coroutine is closed, so that Python prints no warning
+later.
 """
 
 import inspect

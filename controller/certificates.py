@@ -73,6 +73,7 @@ class ServingCertificate:
     def __init__(self, server: str, metrics: CertificateMetrics) -> None:
         self._server = server
         self._metrics = metrics
+        # The context and the PEM texts of the present certificate; None before the first one.
         self._current: ssl.SSLContext | None = None
         self._pair: tuple[bytes, bytes] | None = None
         self._failure = "no certificate yet"

@@ -100,8 +100,8 @@ async def ensure(
         OwnedByAnother: the object has another controlling owner.
         FieldManagerConflict: another manager owns a field, and `force` is False.
         ValueError: `body` has no name, has a status, names another controlling owner or says that
-            it is of another kind; or the owner is in another namespace, or is namespaced and the
-            child is not; or a namespaced child has neither a namespace nor a namespaced owner; or
+            it is of another kind. Or the owner is in another namespace, or is namespaced and the
+            child is not. Or a namespaced child has neither a namespace nor a namespaced owner. Or
             there is no name for the field manager.
         TypeError: an argument has another type, or `stringData` has a value that is no text.
     """

@@ -299,9 +299,9 @@ class Client:
     async def patch_status(self, resource: Resource[T], obj: T, status: Mapping[str, Any]) -> T:
         """Merge `status` into the object's status if the object is still at the version of `obj`.
 
-        Send the value of every field that the pass decides about, also where the decoded object
-        already shows it: a field that the server does not have decodes to its type's default, so
-        the object cannot say whether it was there.
+        Send the value of every field that the pass decides about, also if the decoded object has
+        that value already. A field that the server does not have decodes to its type's default. So
+        the object does not tell whether the server has the field.
 
         Args:
             resource: the kind of `obj`.

@@ -9,11 +9,12 @@ slot reads that cluster by polling instead.
                                                                         │ Change
                             the queue of a controller here ←─ ClusterWatch
 
-When all slots are used, a new cluster gets the slot of the cluster that was used least recently,
-if that was `idle_seconds` ago, or of a cluster that has been failing for as long. For the next
-`longest_pause` seconds a failing cluster that lost its slot takes no slot of another. Rejected:
-always closing the least recently used cluster. With one cluster more than there are slots, every
-pass would open a connection.
+When all slots are used, a new cluster takes the slot of a cluster that has not been used, or has
+been failing, for `idle_seconds`. Clusters that were used least recently lose their slots first.
+For the next `longest_pause` seconds a failing cluster that lost its slot takes no slot of another.
+
+Rejected: always closing the least recently used cluster. With one cluster more than there are
+slots, every pass would open a connection.
 """
 
 import math

@@ -1,9 +1,9 @@
 """The token and certificates of a loaded configuration, kept up to date while the process runs.
 
-The files that a configuration was made of are compared every minute, and the configuration is
-loaded again when one of them changed. kubernetes_asyncio does less: it never reads certificates
-again, does not strip tokens, and runs an exec plugin once. A 401 loads the configuration again at
-once, at most every five seconds.
+At most once a minute, a request checks whether the files of the configuration have changed. If one
+has, the configuration is loaded again. A 401 loads it again at once, at most every five seconds.
+kubernetes_asyncio does less: it never reads certificates again, does not strip tokens, and runs an
+exec plugin once.
 
 All requests share one load, as client-go's do: an exec plugin runs once, however many requests
 were refused. The load is a task of its own, because no request may end it by its timeout. If it
@@ -97,11 +97,12 @@ class LoadedCredentials(Credentials):
         self._files = files
         self._state = read_file_state(files)
         self._tls = _create_tls_context_for(configuration)
-        self._read_at = anyio.current_time()
+        self._read_at = anyio.current_time()  # when the files were compared last
         self._loaded_at = -RENEWAL_SECONDS  # long ago, so that the first 401 loads at once
-        self._changed = False
+        self._changed = False  # whether the last load brought other credentials
         self._loading: asyncio.Task[None] | None = None
         self._load_scope = anyio.CancelScope()
+        # Why the last load failed, empty if it did not; the seconds to wait after it; their end.
         self._failure = ""
         self._pause = 0.0
         self._retry_at = 0.0
@@ -224,8 +225,8 @@ def require_sendable_token(configuration: Configuration) -> str:
 def read_file_state(files: Iterable[Path]) -> FileState:
     """Return a value that differs when one of the files was replaced, changed or removed.
 
-    The resolved path is part of it: kubelet replaces the files of a Secret volume by changing the
-    target of one symlink, and the new file may have the age and the size of the old one.
+    The resolved path is part of the value. kubelet replaces the files of a Secret volume by a new
+    target of one symlink, and a new file may have the age and the size of the old one.
     """
     return tuple(_read_file_version(file) for file in files)
 

@@ -101,9 +101,9 @@ def create_tls_context(
 ) -> ssl.SSLContext:
     """Return a context that trusts only the given authorities, or the system's if none is given.
 
-    The strict RFC 5280 checks that are on by default since Python 3.13 are switched off: the
-    authorities that kubeadm and kube-apiserver make lack the extensions that these checks
-    require, and no other Kubernetes client makes them.
+    The strict checks of RFC 5280, which Python makes by default since 3.13, are switched off. They
+    require extensions that the authorities of kubeadm and kube-apiserver lack, and no other
+    Kubernetes client makes these checks.
 
     Raises:
         ssl.SSLError, OSError: the authorities cannot be read.

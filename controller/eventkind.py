@@ -145,4 +145,4 @@ def shorten(note: str, limit: int = NOTE_BYTES) -> str:
     data = note.encode(errors="replace")
     if len(data) <= limit:
         return data.decode()
-    return data[: limit - 3].decode(errors="ignore") + "…"
+    return data[: limit - 3].decode(errors="ignore") + "…"  # the ellipsis takes three bytes

@@ -270,10 +270,10 @@ class Recorder:
         self._counter = dropped
         self._jitter = jitter
         self._queue: deque[_QueuedEvent] = deque()
-        self._work_added = anyio.Event()
+        self._work_added = anyio.Event()  # set when an event is queued
         self._series = _SeriesInTime()
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
-        self._stamp = 0
+        self._stamp = 0  # the last stamp
 
     def record(  # noqa: PLR0913 - the fields of an Event
         self,

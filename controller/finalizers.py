@@ -1,7 +1,8 @@
 """Adding and removing finalizers.
 
 Both writes carry the object's version as a precondition, because a merge patch replaces the whole
-list: without it, a finalizer that another program added or removed meanwhile would be undone.
+list. Without the precondition, a write would undo that another program has added or removed a
+finalizer meanwhile.
 
 A finalizer that was added does not always keep the object, even though the server answered 200. A
 deletion that read the object before the finalizer was added still removes it; such a request may

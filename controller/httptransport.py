@@ -1,9 +1,10 @@
 """Authenticated HTTP/1.1 requests and watches to one API server, as raw bytes.
 
 Requests share a pool of 100 connections; watches have a pool of their own, without a limit.
-kubernetes_asyncio's session was rejected: it sets neither timeouts nor TCP keep-alive, raises
-nothing on failures when asked for raw bytes, copies and serialises bodies once more, shares 100
-connections between watches and requests (so 100 watches block all requests), and reads ~/.netrc.
+
+Rejected: kubernetes_asyncio's session. It sets neither timeouts nor TCP keep-alive. If it is asked
+for raw bytes, it raises nothing on failures. It copies and serialises bodies once more. Watches
+and requests share its 100 connections, so 100 watches block all requests. It reads ~/.netrc.
 """
 
 import re
@@ -80,6 +81,7 @@ class HttpTransport(Transport):
         self._leases: aiohttp.ClientSession | None = None
         self._watches: aiohttp.ClientSession | None = None
         self._is_closed = False
+        # What `aclose` ends: the scopes of requests under way, and the responses of watches.
         self._running_scopes: set[anyio.CancelScope] = set()
         self._open_watches: set[aiohttp.ClientResponse] = set()
 
@@ -223,7 +225,7 @@ class HttpTransport(Transport):
             self._check_open()  # raises NoAnswer, because only `aclose` cancels this scope
 
     def _build_url(self, path: str, query: Mapping[str, str]) -> URL:
-        """Return the URL of a request; `encoded`, because path and query are encoded already."""
+        """Return the URL of a request; yarl must not encode path and query a second time."""
         query_part = f"?{urlencode(query)}" if query else ""
         return URL(f"{self._endpoint.server}{path}{query_part}", encoded=True)
 
@@ -270,7 +272,7 @@ class HttpTransport(Transport):
     async def _send(
         self, session: aiohttp.ClientSession, method: str, url: URL, arguments: Mapping[str, Any]
     ) -> aiohttp.ClientResponse:
-        """Send a request; return the response once its headers have come; the body is not read."""
+        """Send a request; return the response once its headers have come, with the body unread."""
         endpoint = self._endpoint
         headers = dict(arguments["headers"])
         with _limit_credentials_wait(f"{method} {url}", arguments["timeout"].total):

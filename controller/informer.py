@@ -127,9 +127,11 @@ class Informer(Generic[T]):
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
+        # The value of `Cache.replaced_histories` at the last list.
         self._replaced_histories = 0
         self._synced = anyio.Event()
         self._attempted = anyio.Event()
+        # Why the list/watch loop had to be restarted; None after the next list.
         self._failure: ControllerError | None = None
         self._undelivered = Undelivered(self.cache, clock, observer or WatchObserver())
 

@@ -53,7 +53,7 @@ class Informers:
         self._indexes: dict[AnyInformer, Mapping[str, IndexFunction[Any]]] = {}
 
     def __iter__(self) -> Iterator[AnyInformer]:
-        """Iterate over a copy, because informers may be added meanwhile."""
+        """Iterate over a copy of the informers of all kinds: others may be added meanwhile."""
         return iter(list(self._indexes))
 
     def get_or_create(

@@ -190,7 +190,8 @@ SetWatch = tuple[Watch[Any], NamespacesInformer[Any]]
 class _NamespaceConnections:
     """Connects the Watches of a set of namespaces, in each namespace that is listed.
 
-    To connect a Watch in a namespace means to enqueue the keys of its objects there.
+    To connect a Watch in a namespace means to enqueue the keys of its objects there, once now and
+    then with each change.
 
     Args:
         watches: the Watches; a namespace is connected once the informers of all have listed it.
@@ -316,7 +317,9 @@ class LeaderServices:
 
     def __init__(self, tasks: Callable[[], Sequence[Task]]) -> None:
         self._tasks = tasks
+        # Set while the services are to run; `end` replaces it.
         self._begun = anyio.Event()
+        # Cancelled to end the services; None while they do not run.
         self._scope: anyio.CancelScope | None = None
         self._ended = anyio.Event()
 

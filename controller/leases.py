@@ -1,8 +1,8 @@
 """Leader election with a Lease, by client-go's rules.
 
 The spec of the Lease is called the record. It names the holder and has the time of the last
-renewal. A candidate is a process that tries to take the lease; an attempt is its reads and writes
-of the Lease for one try.
+renewal. A candidate is a process that tries to take the lease. An attempt is one try to take or
+renew it, by a read, a write or both.
 
     acquire ─→ hold ─→ LeaderLost        the caller's work is cancelled with it
                  └──── release           after the caller's work has ended
@@ -400,6 +400,7 @@ class Elector:
         Failures are added to `_request_failures`.
         """
         sent_at = self._clock.monotonic()
+        # The leader knows its own record, so it writes without reading first.
         if self.leading and await self._try_request(self._write_record):
             self._renewed_at = sent_at
             return True

@@ -297,7 +297,7 @@ class _Act:
         Args:
             before: the entries of the live object.
             manager: the applier.
-            now: the time of a new entry, or of an entry whose manager changes a field.
+            now: the time of the applier's entry if the apply changes the object.
             force: whether to take fields of others over.
 
         Raises:

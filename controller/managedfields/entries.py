@@ -265,7 +265,7 @@ def check_manager(name: str, field: str = "fieldManager") -> list[FieldCause]:
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         message = f"Too long: may not be more than {MAX_NAME} bytes"
         causes.append(FieldCause("FieldValueTooLong", message, field))
-    position = 0
+    position = 0  # in bytes, as Go counts
     for rune in name:
         if not rune.isprintable():
             description = f"{gotext.quote(name)}: invalid character U+{ord(rune):04X}"

@@ -205,8 +205,8 @@ class FieldModel:
 
     Attributes:
         root: how the fields of an object are owned.
-        zero: the object to which a created object is compared: the JSON of Go's empty struct, so
-            that an empty `spec` of a Service has no owner; {} for custom resources.
+        zero: the JSON of Go's empty struct, to which a created object is compared. So an empty
+            `spec` of a Service has no owner. {} for custom resources.
         reset: by subresource ("" is the object itself), the fields that a write there cannot
             change and therefore does not own.
         is_custom: whether the kind is a custom resource. If managedFields have an entry of a

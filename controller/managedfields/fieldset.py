@@ -90,7 +90,7 @@ def sort_key(element: str) -> tuple[Any, ...]:
 
 def _value_key(value: Any) -> tuple[int, Any]:
     """Return the sort key of a value: numbers, strings, booleans, then all others."""
-    if isinstance(value, bool):
+    if isinstance(value, bool):  # first, because Python's bool is a subclass of int
         return 2, value
     if isinstance(value, int | float):
         return 0, value

@@ -172,6 +172,7 @@ class _Items:
         self._shared = deque(
             element for element in self._elements if element in self._live_by_element
         )
+        # The elements of the applied items that are in the result already.
         self._merged: set[str] = set()
         self._out: list[Any] = []
         self._left = self._right = 0

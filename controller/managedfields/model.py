@@ -244,6 +244,7 @@ def _member(atom: MapNode, element: str) -> Node | None:
 def _is_free_form(atom: MapNode) -> bool:
     """Return whether the schema declares no type for the members of an object."""
     other = atom.other
+    # The members of UNKNOWN_ATOMIC have no type either, but they are owned as a whole.
     if atom.fields or other is None or other is UNKNOWN_ATOMIC:
         return False
     return other.scalar is Scalar.UNTYPED

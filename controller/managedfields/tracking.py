@@ -1,7 +1,7 @@
 """Who owns which field after a create, an update or a patch.
 
-The rule: the manager that changes a field owns it, its previous owners lose it, and the time of
-an entry moves only when a write of its manager changed something.
+The rule: the manager that changes a field owns it, and its previous owners lose it. The time of an
+entry moves only when a write of its manager changed something.
 """
 
 from typing import Any

@@ -1,11 +1,13 @@
 """Structural schemas of types, as apiextensions.k8s.io/v1 wants them.
 
-The JSON schema that pydantic makes (msgspec for its own Structs) is translated: references are
-written out, titles dropped, an optional field is left out instead of null, and no default
-materialises an empty value. What a structural schema cannot say raises TypeError and names the
-field: a union, a tuple of a fixed length, a type that contains itself, a limit that does not
-apply to the field's type. A list `conditions` gets the list type that the Kubernetes API
+The JSON schema that pydantic makes (msgspec for plain Structs) is translated. References are
+written out, and titles dropped. An optional field is left out instead of null. No default
+materialises an empty value. A list `conditions` gets the list type that the Kubernetes API
 conventions want.
+
+A structural schema cannot describe a union, a tuple of a fixed length, a type that contains
+itself, or a limit that does not apply to the field's type. These raise a TypeError that names the
+field.
 """
 
 import re
@@ -50,7 +52,7 @@ def plain_schema(model: type) -> Schema:
 
 
 def _json_schema(model: type) -> Schema:
-    """Return the JSON schema of a type, by msgspec for its own Structs and by pydantic for others.
+    """Return the JSON schema of a type, by msgspec for plain Structs and by pydantic for others.
 
     Raises:
         ConfigurationError: pydantic is needed, and is not installed.
@@ -157,7 +159,8 @@ def _limit(schema: Schema, path: str) -> None:
         TypeError: a limit does not apply to the field's type.
     """
     limits = schema.pop(LIMITS, {})
-    for name in ("ge", "le", "gt", "lt"):  # pydantic writes the names for types without bounds
+    # Pydantic leaves these names in the schema of a type to which no bound applies.
+    for name in ("ge", "le", "gt", "lt"):
         limits |= {name: schema.pop(name)} if name in schema else {}
     is_either = "x-kubernetes-int-or-string" in schema
     is_text = is_either or (schema.get("type") == "string" and "format" not in schema)
@@ -174,7 +177,10 @@ def _limit(schema: Schema, path: str) -> None:
 
 
 def _key_conditions(properties: dict[str, Schema]) -> None:
-    """Make a list `conditions` a map by the entries' `type`, unless the list has a list type."""
+    """Make a list `conditions` a map whose key is `type`, as the API conventions want.
+
+    This applies only if the entries require `type` and `status`, and the list has no list type.
+    """
     conditions = properties.get("conditions", {})
     items = conditions.get("items", {})
     is_typed = "x-kubernetes-list-type" in conditions
