@@ -297,7 +297,7 @@ class Cache(Generic[T]):
             return
         if isinstance(event, Added | Modified):
             failure = self._indexes.find_index_failure(event.object)
-            if failure is not None:
+            if failure is not None:  # an object that cannot be indexed counts as unreadable
                 event = Unreadable(event.key, event.revision, failure)
         key = event.key
         old = self._objects.get(key)
@@ -431,9 +431,10 @@ class Cache(Generic[T]):
                 yield
 
     def _put_listed(self, key: Key, listed: "_Listed[T]", same: Callable[[T, T], bool]) -> None:
-        """Put the listed object of a key into the cache, or keep it while our own write is newer.
+        """Put the listed object of a key into the cache.
 
-        A key without a listed object is removed from the cache. An unreadable object keeps its
+        While our own write is newer, it stays shown, and the listed object is kept as delivered. A
+        key without a listed object is removed from the cache. An unreadable object keeps its
         last readable version there.
         """
         item = self._tombstones.hide_deleted(listed.items.get(key))
@@ -454,8 +455,10 @@ class Cache(Generic[T]):
     def _drop_history(self) -> dict[Key, T | None]:
         """Drop own writes and tombstones, because the server's history was replaced.
 
+        The delivered objects are shown in place of the own writes.
+
         Returns:
-            The own writes that were shown, by key.
+            The own writes that were shown until now, by key.
         """
         self.replaced_histories += 1
         dropped: dict[Key, T | None] = {key: self._objects[key] for key in self._delivered}

@@ -66,7 +66,7 @@ def check_callable(function: object, role: str, *arguments: str) -> None:
 
     Args:
         function: as the user registered it.
-        role: what the function is, for the message: `the reconciler of a`.
+        role: what the function is, for the message: `the reconciler of widgets`.
         *arguments: the names of the positional arguments that it is called with.
 
     Raises:

@@ -292,6 +292,7 @@ def decode_page_in_slices(resource: Resource[T], data: bytes) -> Iterator[Page[T
         try:
             items.append(_decode(resource.type, raw))
         except DECODE_ERRORS as error:
+            # An object without a readable key gets a made-up one, so that it is not overlooked.
             key = _decode_key(raw) or Key("", f"item {number}")
             unreadable[key] = _explain_failure(resource, raw, error)
     yield Page(

@@ -291,7 +291,10 @@ async def _load_kubeconfigs(
 
 
 def _find_token_file(paths: Sequence[Path], documents: _Documents, user: object) -> Path:
-    """Return the file that the field `tokenFile` of a user names."""
+    """Return the file that the field `tokenFile` of a user names.
+
+    A relative path counts from the folder of the first kubeconfig that has the user.
+    """
     for path, document in zip(paths, documents, strict=True):
         if (fields := _index_entries([document], "user").get(str(user))) is not None:
             return path.parent / str(fields["tokenFile"])
@@ -373,7 +376,7 @@ def _index_entries(documents: _Documents, section: str) -> dict[str, Mapping[str
 
 
 def _list_entries(document: Mapping[str, Any], section: str) -> list[Mapping[str, Any]]:
-    """Return the entries of `contexts`, `clusters` or `users`; leave out other than dictionaries.
+    """Return the entries of `contexts`, `clusters` or `users` that are dictionaries.
 
     Args:
         document: the kubeconfig.
@@ -421,7 +424,7 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
 def _check_user(
     user: Mapping[str, Any], configuration: Configuration, where: str, name: object
 ) -> None:
-    """Raise ConfigurationError where the loader would silently use other rights than the user's.
+    """Raise ConfigurationError if the loader would silently use other rights than the user's.
 
     Raises:
         ConfigurationError: the user has `as`, or its exec plugin gave no credentials.

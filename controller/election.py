@@ -69,7 +69,7 @@ async def with_election(
                 return elector.leading
 
             yield wait_to_lead
-            group.cancel_scope.cancel()
+            group.cancel_scope.cancel()  # ends `hold`
     finally:
         report(0)
         with anyio.CancelScope(shield=True):  # so that another replica need not wait for expiry

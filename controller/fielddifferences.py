@@ -63,6 +63,7 @@ def find_differences(
         manager: the field manager.
         api_version: of the apply; the manager owns other fields in other versions.
     """
+    # No manager owns the fields that say which object it is.
     meta = {name: value for name, value in desired["metadata"].items() if name not in _IDENTITY}
     fields = {
         name: value

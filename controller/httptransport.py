@@ -375,7 +375,7 @@ def _create_session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
         headers={"User-Agent": endpoint.user_agent, "Accept-Encoding": "identity"},
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=256 * 1024,
-        trust_env=False,
+        trust_env=False,  # `endpoint` has proxy and credentials, not the environment or ~/.netrc
     )
 
 

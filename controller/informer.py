@@ -210,7 +210,7 @@ class Informer(Generic[T]):
         """Show `obj`, the response to a write of ours, until the watch delivers it."""
         if self.cache.apply_own_write(obj):
             self._drop_delivered()
-            # The oldest write decides the lag, so the newest can be left out.
+            # The oldest write decides the lag, so a write beyond the limit can be left out.
             if len(self._own_writes) < MOST_OWN_WRITES:
                 self._own_writes.append((obj.metadata.revision, self._clock.monotonic()))
 

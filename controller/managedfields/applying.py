@@ -40,19 +40,23 @@ def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
 def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
     """Return the fields whose live values equal the values in kubectl's annotation.
 
-    None if the annotation is absent, cannot be parsed, or is of another version.
+    None if the annotation is absent, cannot be parsed or is of another version, or if one of the
+    two objects does not fit the model.
     """
     root = write.model.root
     try:
-        last = json.loads(_annotations(live).get(ANNOTATION) or "null")
-        if not isinstance(last, dict) or last.get("apiVersion") != write.api_version:
+        last_applied = json.loads(_annotations(live).get(ANNOTATION) or "null")
+        if (
+            not isinstance(last_applied, dict)
+            or last_applied.get("apiVersion") != write.api_version
+        ):
             return None  # fields of another version may have other names
         check(root, live)
-        check(root, last)
+        check(root, last_applied)
     except (ValueError, ModelError):
         return None
-    change = write.compare(last, live)
-    fields = fieldset.difference(list_claims(root, last), change.list_written())
+    change = write.compare(last_applied, live)
+    fields = fieldset.difference(list_claims(root, last_applied), change.list_written())
     return fieldset.difference(fields, change.removed)
 
 
@@ -248,7 +252,8 @@ class _Act:
     def first(self, manager: entries.EntryManager, now: str) -> Managed:
         """Return entries in which `manager` owns all fields of the live object.
 
-        This manager stands for all earlier writers of an object without managedFields.
+        This manager stands for all earlier writers of an object without managedFields. To get all
+        fields, the live object is compared with an empty one.
         """
         model = self._write.model
         blank = {"apiVersion": self._live.get("apiVersion"), "kind": self._live.get("kind")}

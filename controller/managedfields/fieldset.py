@@ -140,7 +140,7 @@ def union(first: Fields, second: Fields) -> Fields:
 
 
 def _join(first: Fields, second: Fields) -> Fields:
-    """Join two nodes that have children."""
+    """Return the union of two nodes that have children."""
     out = dict(first)
     for element, node in second.items():
         first_node = out.get(element)
@@ -149,7 +149,7 @@ def _join(first: Fields, second: Fields) -> Fields:
 
 
 def _union(first: Fields, second: Fields) -> Fields:
-    """Join two nodes below the root, where an empty node is a member."""
+    """Return the union of two nodes below the root, where an empty node is itself a path."""
     if first and second:
         return _join(first, second)
     # One node is empty, so the path itself is a member; SELF keeps it beside the children.
@@ -291,7 +291,7 @@ def has(fields: Fields, path: tuple[str, ...]) -> bool:
 
 
 def read_fields(raw: Any, *, depth: int = 0) -> Fields:
-    """Read the fieldsV1 that a client wrote, in canonical spelling, without unknown elements.
+    """Return the fieldsV1 that a client wrote, in canonical spelling, without unknown elements.
 
     Args:
         depth: how many path elements lead to `raw`; 0 for the root.
@@ -313,4 +313,5 @@ def read_fields(raw: Any, *, depth: int = 0) -> Fields:
         spelled = normalise(element)
         if spelled is not None:
             out[spelled] = read_fields(node, depth=depth + 1)
+    # {} and {".": {}} mean the same; {} is the canonical form.
     return {} if len(out) == 1 and SELF in out else out

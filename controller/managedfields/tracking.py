@@ -158,7 +158,8 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
 ) -> None:
     """Set metadata.managedFields of an object that is about to be stored.
 
-    Entries share parts with those of the live object: treat both as read-only.
+    The object gets no managedFields if a client has reset ownership, or if an object does not fit
+    the model. Entries share parts with those of the live object: treat both as read-only.
 
     Args:
         live: the stored object, None on create.
