@@ -93,7 +93,7 @@ class _Listed(Generic[T]):
 
 
 def check_cache_key(key: object, resource: Resource[Any]) -> None:
-    """Raise TypeError if `key` is no Key or tuple, but an object or a text for example.
+    """Raise TypeError if `key` is no tuple (a Key is one), but an object or a text for example.
 
     Args:
         key: as the caller passed it.
@@ -491,7 +491,8 @@ class Cache(Generic[T]):
             self._deliver(event.key, None, event)
             return
         self._unreadable.put(event.key, event.reason)
-        # An own write that this event has passed is now the last version that could be decoded.
+        # An own write that this event has passed counts as delivered from now on: it is the last
+        # version that could be decoded.
         if self._own_revision(event.key) <= event.revision:
             self._delivered.pop(event.key, None)
 

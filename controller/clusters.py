@@ -158,7 +158,7 @@ class _Cluster:
 
     @property
     def failing_since(self) -> float | None:
-        """Since when (monotonic seconds) list or watch of any kind fails; None if none does."""
+        """The earliest time (monotonic seconds) since which a kind fails; None if none fails."""
         since = [informer.failing_since for informer in self.informers.values()]
         return min((start for start in since if start is not None), default=None)
 

@@ -384,7 +384,7 @@ def _decode_key(raw: msgspec.Raw) -> Key | None:
 
 
 def _decode_bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
-    """Return the bookmark in an event; UnknownEvent if it has no resourceVersion."""
+    """Return the bookmark in an event; UnknownEvent if it has no readable resourceVersion."""
     try:
         meta = _metadata_decoder.decode(raw).metadata
         ended = meta.annotations.get("k8s.io/initial-events-end") == "true"

@@ -172,13 +172,14 @@ def _find_kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path
     """
     if kubeconfig is not None:
         path = kubeconfig.expanduser()
-        if not path.is_file() and not path.is_dir():  # reading a folder has a better message
+        # A folder passes: the error of reading it has a better message.
+        if not path.is_file() and not path.is_dir():
             raise ConfigurationError(f"--kubeconfig names {path}, and there is no such file")
         return [path]
     if listed := os.environ.get("KUBECONFIG"):
         paths = [Path(path).expanduser() for path in listed.split(os.pathsep) if path]
         if existing := [path for path in paths if path.exists()]:
-            return existing  # like kubectl, which passes over missing files of several
+            return existing  # like kubectl, which passes over missing files if one file exists
         raise ConfigurationError(f"KUBECONFIG names {listed}, and there is no such file")
     # A named context is an entry of a kubeconfig, so the service account is not meant.
     if not context and os.environ.get(HOST) and TOKEN_FILE.exists():
@@ -389,7 +390,7 @@ def _list_entries(document: Mapping[str, Any], section: str) -> list[Mapping[str
 
 
 def _read_kubeconfigs(paths: Sequence[Path]) -> list[Mapping[str, Any]]:
-    """Read kubeconfig files; an empty list of paths, for the service account, gives none.
+    """Return the contents of kubeconfig files; empty without paths, for the service account.
 
     Raises:
         ConfigurationError: a file cannot be used, or no file has contexts.
@@ -406,7 +407,7 @@ def _create_no_contexts_error(where: str) -> ConfigurationError:
 
 
 def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
-    """Read a kubeconfig file; raise ConfigurationError if it cannot be used."""
+    """Return the contents of a kubeconfig file; raise ConfigurationError if it cannot be used."""
     try:
         document = yaml.safe_load(path.read_bytes())
     except yaml.YAMLError as error:
@@ -415,7 +416,7 @@ def _read_kubeconfig(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise ConfigurationError(f"kubeconfig {path} cannot be read: {error.strerror}") from error
     if document is None:
-        return {}  # an empty file, which kubectl passes over among others
+        return {}  # an empty file, which kubectl passes over if another file has contexts
     if not isinstance(document, dict):
         raise _create_no_contexts_error(str(path))
     return document

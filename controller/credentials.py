@@ -109,7 +109,11 @@ class LoadedCredentials(Credentials):
 
     @override
     async def authorization(self) -> str:
-        """Return the Authorization header; compare the files first, at most once a minute."""
+        """Return the Authorization header; compare the files first, at most once a minute.
+
+        Raises:
+            ConfigurationError: the token cannot be sent in a header.
+        """
         if anyio.current_time() - self._read_at >= TOKEN_SECONDS:
             self._read_at = anyio.current_time()
             if await run_sync(read_file_state, self._files) != self._state:
@@ -128,6 +132,9 @@ class LoadedCredentials(Credentials):
 
         The result of a load in the last five seconds is used again: many requests may get a 401 at
         the same time.
+
+        Raises:
+            ConfigurationError: the configuration cannot be loaded.
         """
         if anyio.current_time() - self._loaded_at >= RENEWAL_SECONDS:
             await self._join_load()

@@ -306,6 +306,7 @@ def error_from_response(
     API servers answer with a Status, or with plain text for unknown paths and when overloaded.
     Plain text gives an error with an empty reason, because something in between may have sent it.
     Any other body (a proxy's HTML page, for example) gives MalformedAnswer, with 5xx NotReached.
+    The code 429 gives TooManyRequests with any body, so that its Retry-After header counts.
 
     Args:
         code: the HTTP status code.

@@ -111,6 +111,7 @@ def create_event_body(
         stamp: a number, unique among the events of the object.
     """
     regarding, related = key.regarding, key.related
+    # A part of a name must not end with one of these characters, as a name that is cut may.
     stem = regarding.name[:NAME_LENGTH].rstrip("-.")
     return {
         "metadata": {"name": f"{stem}.{stamp:x}", "namespace": regarding.event_namespace},

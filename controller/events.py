@@ -168,7 +168,7 @@ class _SeriesInTime:
             noted, _, key, series = self._heap[0]
             if self._series.get(key) is not series:  # it was removed
                 heapq.heappop(self._heap)
-            elif series.due > noted:
+            elif series.due > noted:  # the entry is too early: enter the series again
                 heapq.heappop(self._heap)
                 self._push(key, series)
             else:
@@ -429,7 +429,8 @@ class Recorder:
         version = Version.from_object(series.event)
         event = await self._send(lambda: self._client.patch(EVENTS, version, patch))
         if event is None:
-            # Deleted (events expire after an hour) or changed: the next time it is a new event.
+            # The event was deleted (events expire after an hour) or changed, or the server did not
+            # answer. If it happens again, it is a new event.
             self._series.remove(key)
             return
         series.event = event

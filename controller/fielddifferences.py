@@ -116,7 +116,10 @@ def _compare_values(
 
 
 def _list_unequal_paths(desired: object, stored: object, path: str) -> tuple[str, ...]:
-    """Return the paths of the fields in which two maps differ; for other values, `path` alone."""
+    """Return the paths of the desired fields in which two maps differ.
+
+    Return `path` alone for other values, and if the stored map only has more fields.
+    """
     if not isinstance(desired, dict) or not isinstance(stored, dict):
         return (path,)
     names = [name for name in desired if desired[name] != stored.get(name, _ABSENT)]

@@ -265,7 +265,7 @@ class HttpTransport(Transport):
                 async with response:
                     with anyio.fail_after(HEADERS_SECONDS):
                         data = await self._read_body(response)
-        except (aiohttp.ClientError, OSError) as error:
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise _create_connection_error(f"watch {url}", error, self._endpoint.proxy) from error
         raise _create_response_error(response, data)
 

@@ -60,7 +60,7 @@ class Indexes(Generic[T]):
         return self._keys[index].get(value, ())
 
     def find_index_failure(self, obj: T) -> NotIndexed | None:
-        """Return why `obj` cannot be indexed; None if it can. No index changes."""
+        """Return why `obj` cannot be indexed, and log it; None if it can. No index changes."""
         try:
             self.compute_values(obj)
         except IndexFailure as failure:

@@ -361,6 +361,7 @@ class Informer(Generic[T]):
         """
         cache = self.cache
         if len(cache) or cache.unreadable:
+            # At this revision an empty list is newer than own writes, so it removes these, too.
             await run_in_slices(cache.replace_in_slices((), cache.highest_revision))
 
     async def finish_deliveries(self) -> None:

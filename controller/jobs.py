@@ -175,7 +175,8 @@ class ControllerJob:
     async def enqueue_shard(self, shard: int) -> None:
         """Queue all keys of a shard that this process has begun to hold.
 
-        Does nothing if the controller does not run yet: its start queues all keys.
+        Does nothing if the controller does not run yet: its start queues all keys. Does nothing
+        either if its keys are not divided by shards.
         """
         if self._filter is not None:
             for registration in tuple(self._registrations):

@@ -168,7 +168,7 @@ class FailedAttempts:
         self.problem = ""
 
     def note_failure(self, problem: str, error: Exception | None) -> None:
-        """Count a failed attempt and log it.
+        """Count a failed attempt; log it at info, or as an error after several failures in a row.
 
         Args:
             problem: why the attempt failed.
@@ -501,7 +501,7 @@ class Elector:
         }
 
     async def _release(self) -> None:
-        """Remove the holder from the record if that is still this process."""
+        """Remove the holder from the record if this process is still the holder."""
         while True:
             lease = await self._client.get(LEASES, self._settings.key)
             if lease.spec.holderIdentity != self._settings.identity:

@@ -114,7 +114,7 @@ def _load(name: str, namespace: str) -> ModuleType:
 
 
 def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
-    """Return the namespace of the manifests.
+    """Return the namespace of the manifests: that of the settings, or `default` if none has one.
 
     Args:
         namespace: as in the command line; empty if it names none.
