@@ -1,8 +1,8 @@
 """Changes to expect when butler-ipam takes over the objects of another controller.
 
-Only pools that another controller keeps are reported: their status is written, but it has no
-journal, which our controllers write first. After the takeover, conditions of the objects report
-the same.
+Only the effects on pools that another controller keeps are reported. Such a pool has figures in
+its status, but no journal. A *journal* is the part of the status with the promised ranges, which
+our controllers write first. After the takeover, conditions of the objects report the same.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -25,7 +25,7 @@ def find_unnoted_orphans(
     allocations: Collection[IPAllocation],
     clusters: Mapping[Key, TenantCluster],
 ) -> Iterator[tuple[IPAllocation, str]]:
-    """Yield allocations for a missing cluster whose uid they do not note, each with a sentence.
+    """Yield allocations that note no uid and whose cluster is missing, each with a sentence.
 
     Only allocations that hold a range are yielded. Our controllers do not collect them as orphans,
     because an allocation may be created before its cluster.
@@ -73,11 +73,11 @@ def find_newly_served(
         )
         missing = [
             words
-            for kind, words in (
+            for allocation_type, words in (
                 (names.TYPE_NODES, "nodes"),
                 (names.TYPE_LOADBALANCER, "load balancers"),
             )
-            if (key, kind) not in present
+            if (key, allocation_type) not in present
         ]
         if provider is None or cluster.is_ready or cluster.metadata.terminating or not missing:
             continue
@@ -104,5 +104,5 @@ def _list_provider_pools(
 
 
 def _is_kept_by_another(pool: NetworkPool) -> bool:
-    """Return whether another controller wrote the status of a pool, as it has no journal."""
+    """Return whether another controller wrote a pool's status: figures without a journal."""
     return bool(pool.status.totalIPs) and not has_journal(pool)

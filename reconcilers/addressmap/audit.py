@@ -79,7 +79,7 @@ class Finding:
     """A fault of an object.
 
     Args:
-        kind: a CamelCase word that does not change between versions.
+        kind: the sort of fault, as a CamelCase word that does not change between versions.
         severity: error or warning.
         subject: the object.
         sentence: the fault, its consequence, and what to do.
@@ -134,7 +134,8 @@ def _find_unreadable(objects: Objects) -> Iterator[Finding]:
     }
     for (kind, key), reason in objects.unreadable.items():
         if (kind, key) in objects.refused:
-            # Controllers may read less of it than its definition has: if stored, it is served.
+            # The definition rejects a field that controllers may not even read. If the object were
+            # stored, they might serve it, so no consequence is named.
             sentence = f"{reason}; the API server refuses it until it is corrected"
         else:
             consequence = consequences.get(kind, "no controller serves it")
@@ -150,8 +151,8 @@ def _find_unreadable(objects: Objects) -> Iterator[Finding]:
 def _find_pool_faults(objects: Objects, pictures: Sequence[PoolPicture]) -> Iterator[Finding]:
     """Yield the findings about NetworkPools, by themselves and compared with other pools.
 
-    Of a family with an invalid spec only that is reported. A pool with a valid family is compared
-    with other pools.
+    A family with an invalid spec gets only the finding about its spec. A pool is compared with
+    other pools if at least one of its families is valid.
     """
     sound_pools = list[NetworkPool]()
     for picture in pictures:
@@ -246,8 +247,8 @@ def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
             and not reference.namespace
             and provider_key.name in provider_names
         ):
-            # The reference means the controllers' --namespace, which is not known here. A
-            # ProviderConfig of that name exists in a namespace that may be the one.
+            # The reference means the controllers' --namespace, which is not known here. It may be
+            # a namespace that has a ProviderConfig of that name.
             continue
         if ("ProviderConfig", provider_key) not in objects.unreadable:
             subject = Subject.from_object(TENANT_CLUSTER, tenant)
@@ -274,7 +275,10 @@ def _list_integration_findings(objects: Objects) -> Iterator[Finding]:
 
 
 def _find_overlaps(pool: PoolPicture, objects: Objects) -> Iterator[Finding]:
-    """Yield a finding for every pair of objects that hold the same address."""
+    """Yield a finding for each pair of objects that hold the same address.
+
+    A pair without an IPAllocation is left out.
+    """
     shared: dict[tuple[AddressHolder, AddressHolder], list[Extent]] = {}
     for family in pool.families:
         for extent in family.extents:
@@ -431,7 +435,10 @@ def _find_orphan(
 
 
 def _is_orphan(allocation: IPAllocation, objects: Objects) -> bool:
-    """Return whether the cluster with the uid that an allocation notes is known to be gone."""
+    """Return whether the cluster that an allocation was created for is known to be gone.
+
+    The allocation notes the uid of that cluster.
+    """
     key = allocation.spec.tenantClusterRef.key
     is_noted = names.ANNOTATION_TENANT_UID in allocation.metadata.annotations
     if not is_noted:
@@ -445,8 +452,11 @@ def _is_orphan(allocation: IPAllocation, objects: Objects) -> bool:
 def _are_labels_repaired(allocation: IPAllocation, objects: Objects) -> bool:
     """Return whether the controllers repair the labels of an allocation.
 
-    They do not repair an allocation that is being deleted, an orphan, which will be deleted, and
-    an allocation of a pool that another controller writes, too (networkpool/orphans.py).
+    They do not repair three sorts of allocations (networkpool/orphans.py):
+
+    1. An allocation that is being deleted.
+    2. An orphan, because it will be deleted.
+    3. An allocation of a pool whose status another controller writes, too.
     """
     pool = objects.pools.get(allocation.pool_key)
     has_other_manager = pool is not None and is_true(pool.status.conditions, FOREIGN_MANAGER)

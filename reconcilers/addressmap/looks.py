@@ -46,7 +46,7 @@ class ExtentLook:
 
 
 def find_look(number: int) -> ExtentLook:
-    """Return the look of a number; successive numbers differ in colour."""
+    """Return the look with a number; successive numbers differ in colour."""
     colour, pattern = number % len(FILLS), number // len(FILLS) % len(PATTERNS)
     return ExtentLook(colour, tuple(PATTERNS)[pattern])
 
@@ -67,9 +67,11 @@ def assign_looks(tenants: Iterable[str], known: Mapping[str, int] | None = None)
             continue
         if len(used) >= _COUNT:
             used = set()  # all looks are in use, so each is used once more
+        # The first choice follows from the name alone, so it is the same in each picture.
         number = int.from_bytes(sha256(name.encode()).digest()[:4], "big") % _COUNT
         while number in used:
             number = (number + 1) % _COUNT
         numbers[name] = number
         used.add(number)
+    # In the order of names, and not in that of `known`.
     return {name: numbers[name] for name in names}

@@ -65,7 +65,7 @@ def build_page_state(
     """
     by_key = {build_pool_key(pool): pool for pool in pools}
     in_pools = {name for pool in by_key.values() for name in list_tenants(pool)}
-    # Without its cluster, a tenant is shown only if it holds addresses of a pool on the page.
+    # A tenant without a cluster is shown only if it holds addresses of a pool on the page.
     by_id = (tenants or TenantDocuments()).update(
         holding
         for holding in list_holdings(objects)
@@ -203,7 +203,7 @@ class TenantDocuments:
         """Return the documents of tenants by id, built again only if the tenant has changed.
 
         Args:
-            tenants: the holdings; of two with one name, the second is of an earlier cluster.
+            tenants: the holdings. If two have one name, the second is of an earlier cluster.
         """
         documents: dict[str, tuple[Holding, Document]] = {}
         for tenant in tenants:

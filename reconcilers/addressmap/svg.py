@@ -146,7 +146,7 @@ def _describe_extent(extent: Extent) -> str:
 
 
 def _draw_labels(picture: PoolFamily, first: int, per_row: int, rows: int) -> Iterator[str]:
-    """Yield the first address of each row, to the left of it."""
+    """Yield a label to the left of each row: the row's first address."""
     for row in range(rows):
         start = escape_xml(picture.address(first + row * per_row))
         y = HEAD + row * ROW + ROW - 5
@@ -154,7 +154,10 @@ def _draw_labels(picture: PoolFamily, first: int, per_row: int, rows: int) -> It
 
 
 def _list_state_entries(picture: PoolFamily) -> Iterator[tuple[str, str]]:
-    """Yield fill and text of legend entries: the states that occur, without those of tenants."""
+    """Yield fill and text of a legend entry for each state that occurs.
+
+    The states in BY_TENANT are left out: they have the colours of tenants, with their own entries.
+    """
     counts = picture.count_states()
     for state in AddressState:
         if counts.get(state) and state not in BY_TENANT:
@@ -164,7 +167,7 @@ def _list_state_entries(picture: PoolFamily) -> Iterator[tuple[str, str]]:
 def _list_tenant_entries(
     picture: PoolFamily, by_tenant: Mapping[str, ExtentLook]
 ) -> Iterator[tuple[str, str]]:
-    """Yield fill and text of legend entries: each tenant with its number of addresses."""
+    """Yield fill and text of a legend entry for each tenant, with its number of addresses."""
     for name, look in by_tenant.items():
         sizes = [extent.range.size for extent in picture.inside if extent.tenant_text == name]
         yield f"url(#{look.name})", f"{name} {sum(sizes):,}"

@@ -33,7 +33,7 @@ class Holding:
         tenant: the TenantCluster; None if it does not exist, or if the allocations are for an
             earlier cluster of that name.
         allocations: the tenant's allocations, by namespace and name.
-        missing: why there is no object.
+        missing: why `tenant` is None, as a message for people.
         not_read: lists that may have allocations of the tenant and that the user may not read. If
             there are some, the figures of the tenant are not known.
         reported_network: the tenant's status.network, which stands in for allocations that the
@@ -127,10 +127,10 @@ class Holding:
 def list_holdings(objects: Objects) -> list[Holding]:
     """Return the holding of every tenant, ordered by namespace and name.
 
-    The allocations of a missing cluster, or of an earlier cluster of a name, are a holding without
-    a tenant. It comes after the holding of the existing cluster of that name. If the user may not
-    read IPAllocations, the status.network of a TenantCluster stands in for them; without that, its
-    figures are not known.
+    The allocations of a missing cluster are a holding without a tenant. So are the allocations of
+    an earlier cluster, whose name an existing cluster has now; that cluster's holding comes first.
+    If the user may not read IPAllocations, the status.network of a TenantCluster stands in for
+    them. A tenant without status.network has unknown figures then.
     """
     members: dict[tuple[Key, bool], list[IPAllocation]] = {
         (key, True): [] for key in objects.clusters

@@ -47,9 +47,9 @@ def apiserver(
     collect_less_often()
     logs.configure_logs("console", "warning")
     path = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
-    # Before the server starts: a path that may not be overwritten ends the command at once.
+    # Checked before the server starts: a path that must not be overwritten ends the command.
     check_kubeconfig(path)
-    # A wrong token file is reported as a server that does not start.
+    # TokenFileError becomes one sentence, as the errors of a server that does not start.
     with start_problems():
         tokens = _read_tokens(token_auth_file)
     try:

@@ -123,8 +123,8 @@ def check(
 def _audit(where: ReadingScope) -> list[Finding]:
     """Return the findings about a cluster's objects or about files, without asking tenants.
 
-    Without the right to list TenantClusters there is no answer: every allocation would look like
-    an orphan.
+    The user must have the right to list TenantClusters: without them, every allocation would look
+    like an orphan.
     """
     objects = read_all(where, required=(TENANT_CLUSTER,))
     _report_not_checked(objects, where.namespace)
@@ -136,7 +136,7 @@ def _audit(where: ReadingScope) -> list[Finding]:
 def _list_findings(objects: Objects, where: ReadingScope) -> list[Finding]:
     """Return the findings about the selected namespace.
 
-    The objects of all namespaces were read for that, because they refer to each other.
+    They are computed from the objects of all namespaces, because objects refer to each other.
     """
     return select_findings(where.namespace, list_check_findings(objects, datetime.now(UTC)))
 
@@ -176,7 +176,7 @@ def _report_not_checked(objects: Objects, namespace: str, *, tenants: bool = Fal
 async def _repair(where: ReadingScope, wanted_report: RepairReport, client: Any) -> list[Outcome]:
     """Carry out a reviewed report; return the outcome of each action.
 
-    All kinds must be readable: a finding from a part of the objects could be wrong.
+    All kinds must be readable: a finding could be wrong if objects were not read.
     """
     objects = await read_objects(client, where.namespace)
     findings = _list_findings(objects, where)
@@ -195,7 +195,8 @@ async def _audit_with_tenants(where: ReadingScope, client: Any) -> list[Finding]
     findings = _list_findings(objects, where)
     show_progress("asking the tenants")
     tenant_findings = await find_tenant_drift(client, objects, where.namespace)
-    # They are newer than a finding that repeats a condition of the same tenant.
+    # A finding from the tenant itself replaces a finding of the same kind that repeats a condition
+    # of its TenantCluster, because the condition is older.
     replaced = {(finding.kind, finding.subject) for finding in tenant_findings}
     others = [finding for finding in findings if (finding.kind, finding.subject) not in replaced]
     return [*others, *tenant_findings]

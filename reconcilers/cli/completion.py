@@ -1,9 +1,10 @@
 """`kubectl_complete-ipam`: what kubectl runs when Tab is pressed after `kubectl ipam`.
 
-kubectl (1.26 and newer) runs an executable of this name on the PATH with the words after `ipam`,
-the last of them the one to complete, and reads what cobra's own completion prints: a line for each
-choice, its description after a tab, and at the end a colon and a number that says what the shell
-does besides. `butler-ipam` itself completes by click: `_BUTLER_IPAM_COMPLETE`.
+kubectl (1.26 and newer) runs an executable of this name on the PATH. Its arguments are the words
+after `ipam`; the last word is to be completed. The output has the form of cobra's completion: a
+line for each choice, with its description after a tab. The last line is a colon and a number, the
+directive: it says whether the shell completes names of files or folders, too. Completion for
+`butler-ipam` itself is click's: `_BUTLER_IPAM_COMPLETE`.
 """
 
 import sys
@@ -23,7 +24,7 @@ FOLDERS = 16
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the choices for the last of the words."""
+    """Print the choices for the last word, and the directive for the shell."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     items = choices(words[:-1], words[-1] if words else "")
     for item in items:
@@ -39,7 +40,7 @@ def choices(before: list[str], incomplete: str) -> list[CompletionItem]:
 
 
 def _choose_directive(items: Sequence[CompletionItem]) -> int:
-    """Return the number that says what the shell completes besides the choices."""
+    """Return the directive: whether the shell completes names of files or folders, too."""
     kinds = {item.type for item in items}
     if "file" in kinds:
         return FILES

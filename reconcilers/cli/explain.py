@@ -77,7 +77,7 @@ async def _read_with_default(where: ReadingScope, client: Any) -> Objects:
 
 
 async def _read_default(client: Any) -> PlatformDefault:
-    """Return the platform's default ProviderConfig, or why it is not known."""
+    """Return the platform's default ProviderConfig, with the reason if it could not be read."""
     try:
         return PlatformDefault(await read_platform_default(client, names.DEFAULT_NAMESPACE))
     except DefaultNotRead as error:

@@ -118,10 +118,12 @@ def group_options(group: str, *options: Callable[[F], F]) -> Callable[[F], F]:
     """
 
     def decorate(function: F) -> F:
+        """Return the command with the options, each marked with the group."""
         parameters: list[click.Parameter] = getattr(function, "__click_params__", [])
-        before = len(parameters)
+        earlier_count = len(parameters)
         decorated = with_options(function, *options)
-        for parameter in getattr(decorated, "__click_params__", [])[before:]:
+        # Only the options that were added now belong to the group.
+        for parameter in getattr(decorated, "__click_params__", [])[earlier_count:]:
             if isinstance(parameter, Option):
                 parameter.group = group
         return decorated

@@ -39,7 +39,12 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
 
 
 async def _run_interruptibly(work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` in a scope that the first signal cancels; raise Interrupted then."""
+    """Run `work` in a scope that the first signal cancels.
+
+    Raises:
+        Interrupted: a signal came.
+        Exception: a failure of `work`, without the groups around it if all failures have one type.
+    """
     is_interrupted = False
 
     async def listen(scope: anyio.CancelScope) -> None:

@@ -41,7 +41,7 @@ MODULES: Mapping[str, str] = dict.fromkeys(("pools", "tenants", "whois"), "table
 
 
 def _import_module(name: str) -> ModuleType:
-    """Return an imported module.
+    """Import a module, and return it.
 
     Garbage is not collected during the import: that saves a tenth of a short command's CPU time.
     """
@@ -85,7 +85,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of the arguments; name a similar command if there is none."""
+        """Return name, command and further arguments.
+
+        If there is no such command, raise UsageError with the name of a similar command.
+        """
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(name, COMMANDS, n=1)
@@ -119,7 +122,7 @@ def cli() -> None:
 
 @cli.result_callback()
 def find_exit_code(*_: object, **__: object) -> int:
-    """Return the exit code of a command that ran to its end: 1 if part of its input was wrong."""
+    """Return the exit code of a command that ran to its end: 1 if its input has errors, else 0."""
     has_wrong_input = click.get_current_context().meta.get(problems.WRONG_INPUT)
     return problems.EXIT_PROBLEM if has_wrong_input else 0
 

@@ -1,6 +1,6 @@
-"""Options about the process and not about addresses: lease, ports, logs.
+"""Options about the process: lease, ports, certificates, logs.
 
-Names and defaults are controller-runtime's where it has them.
+If controller-runtime has an option, its name and its default are used.
 """
 
 import sys
@@ -257,7 +257,7 @@ def _select_fields(model: Any, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def configure_logs(values: Mapping[str, Any]) -> logs.Format:
-    """Send the logs to stderr as the options say; return the format."""
+    """Send the logs to standard error, by the values of `log_options`; return their format."""
     automatic_format: logs.Format = "console" if sys.stderr.isatty() else "json"
     requested_format = values["log_format"]
     log_format: logs.Format = automatic_format if requested_format == "auto" else requested_format
@@ -267,12 +267,12 @@ def configure_logs(values: Mapping[str, Any]) -> logs.Format:
 
 @contextmanager
 def last_error_logged(output: logs.Format) -> Iterator[None]:
-    """Log the error that ends the process, if logs are JSON; else let the command line print it.
+    """Log the error that ends the context, if logs are JSON; else the command line prints it.
 
     Log collectors drop lines that are not JSON, and the last line says why a pod restarts.
 
     Raises:
-        Exit: the error is logged; has the exit code of the error.
+        Exit: the error was logged. This exception has the exit code of the error.
     """
     try:
         yield

@@ -144,7 +144,8 @@ def _select_pools(objects: Objects, names: Sequence[str], datacenter: str) -> li
         datacenter: a datacenter of IPAMPools; empty for all pools.
 
     Raises:
-        CommandProblem: no pool is selected.
+        CommandProblem: there is no pool, a name selects none or several, or no pool has the
+            datacenter.
     """
     pools = selected_pools(objects, names)
     if not pools:

@@ -51,9 +51,9 @@ def complete_namespaces(
 def complete_pools(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the names of pools that begin with a text, also with `kind/` before the name.
+    """Return the completions of a pool: NAME or KIND/NAME.
 
-    If the text is empty, only pools that share their name are offered with their kind.
+    If the text is empty, KIND/NAME is offered only for pools of one name.
     """
     from reconcilers.integrations.poolkinds import pool_kinds
 
@@ -66,10 +66,10 @@ def complete_pools(
 def complete_tenants_and_allocations(
     ctx: click.Context, _: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return the names of TenantClusters and IPAllocations that begin with a text.
+    """Return the completions of a TenantCluster or an IPAllocation.
 
-    Objects that share their name are offered with their kind and namespace. If the text is not
-    empty, all objects are offered in this way, too.
+    If the text is empty, these are names, and KIND/NAMESPACE/NAME for objects that share their
+    name. Else these are NAME, NAMESPACE/NAME and KIND/NAMESPACE/NAME of all objects.
     """
     from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 
@@ -82,10 +82,10 @@ def complete_tenants_and_allocations(
 
 
 def _filter_by_beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """Return the names that begin with a text, sorted."""
+    """Return the names that begin with a text, sorted, without those with control characters."""
     from controller.plaintext import escape_text
 
-    # A name that no API server accepts is not offered: a shell would act on its characters.
+    # An API server accepts no such name, and a terminal would act on its control characters.
     plain = {name for name in names if name == escape_text(name)}
     return [CompletionItem(name) for name in sorted(plain) if name.startswith(incomplete)]
 
@@ -97,7 +97,7 @@ def _get_kubeconfig(ctx: click.Context) -> Path | None:
 
 
 def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list[tuple[str, Key]]":
-    """Return the kinds and keys of objects in the cluster that the command line names.
+    """Return kind and key of each object of some kinds, in the cluster of the command line.
 
     Kinds that are not served, or that the user may not read, are left out. Empty if the cluster
     cannot be read in time.
@@ -108,6 +108,7 @@ def _list_objects(ctx: click.Context, kinds: "Sequence[Resource[Any]]") -> "list
     within = ctx.params.get("namespace") or ""
 
     async def names() -> "list[tuple[str, Key]]":
+        """Return the kinds and keys, read within ANSWER_SECONDS."""
         listed = []
         with anyio.fail_after(ANSWER_SECONDS):
             asked = _get_kubeconfig(ctx), ctx.params.get("context")

@@ -139,9 +139,12 @@ def _fit_into(
 ) -> str:
     """Return a table that fits a width.
 
-    1. The table with as many columns and as long values as fit.
-    2. Before a value or column is given up, the last column is wrapped if it may be.
-    3. If nothing fits, a block with a line for each column, for each row.
+    From the widest choice of columns to the narrowest, the first that fits is taken:
+
+    1. The table as it is.
+    2. The table with its last column wrapped, if that column may be wrapped.
+
+    If none fits, each row becomes a block with a line for each column.
 
     Args:
         room: the width in characters; None for no limit.
@@ -151,11 +154,11 @@ def _fit_into(
     """
     if room is None:
         return render_table(columns, rows, wide=wide)
-    for kept in _narrow_columns(columns):
-        narrowed = render_table(kept, rows)
+    for choice in _narrow_columns(columns):
+        narrowed = render_table(choice, rows)
         if max(map(len, click.unstyle(narrowed).splitlines()), default=0) <= room:
             return narrowed
-        if kept[-1].wraps and (wrapped := _wrap_last_column(kept, rows, room)):
+        if choice[-1].wraps and (wrapped := _wrap_last_column(choice, rows, room)):
             return wrapped
     needed = [column for column in columns if not column.wide]
     return "\n".join(_render_block(needed, row, room) for row in rows)
@@ -181,7 +184,11 @@ def wrap_line(unwrapped: str, indent: str = "") -> str:
 
 
 def _wrap_last_column(columns: Sequence[TableColumn[T]], rows: Sequence[T], room: int) -> str:
-    """Return a table whose last column is wrapped; empty if that column has too little room."""
+    """Return a table whose last column is wrapped; empty if that column has too little room.
+
+    The table is rendered with the first line of each wrapped value. The further lines are put
+    below, without the other columns.
+    """
     *other_columns, last_column = columns
     margin = max(
         map(len, click.unstyle(render_table(other_columns, rows)).splitlines()), default=0
@@ -228,25 +235,28 @@ def _render_block(columns: Sequence[TableColumn[T]], row: T, room: int) -> str:
 
 
 def _narrow_columns(columns: Sequence[TableColumn[T]]) -> Iterator[list[TableColumn[T]]]:
-    """Yield narrower and narrower choices of columns.
+    """Yield choices of columns, each narrower than the one before.
 
-    1. All columns. 2. One column for -o wide less each time. 3. All values narrow. 4. One column
-    less each time, in the order of `drop`.
+    1. All columns.
+    2. Without the columns for -o wide, which are removed one by one.
+    3. The remaining columns with narrow values.
+    4. Without the columns that may be dropped, which are removed one by one by `drop`.
 
     The yielded list is changed afterwards, so a caller must not keep it.
     """
-    kept = list(columns)
-    yield kept
+    choice = list(columns)
+    yield choice
     for wide_column in reversed([wide_column for wide_column in columns if wide_column.wide]):
-        kept.remove(wide_column)
-        yield kept
-    kept = [_narrow_column(column) for column in kept]
-    yield kept
+        choice.remove(wide_column)
+        yield choice
+    choice = [_narrow_column(column) for column in choice]
+    yield choice
     for droppable in sorted(
-        (droppable for droppable in kept if droppable.drop), key=lambda droppable: -droppable.drop
+        (droppable for droppable in choice if droppable.drop),
+        key=lambda droppable: -droppable.drop,
     ):
-        kept.remove(droppable)
-        yield kept
+        choice.remove(droppable)
+        yield choice
 
 
 def _narrow_column(column: TableColumn[T]) -> TableColumn[T]:
@@ -300,7 +310,10 @@ def build_percent_cell(value: int | None) -> Cell:
 
 
 def draw_bar(used: int, total: int, width: int = BAR) -> Cell:
-    """Return a bar and a percentage, rounded down: `[####----------------]  20%`."""
+    """Return a cell with a bar and a percentage: `[####----------------]  20%`.
+
+    The bar is rounded up, so that it shows a single address, too.
+    """
     share = utilization_percent(used, total)
     filled = min(width, -(-width * used // total)) if total else 0
     colour = "red" if share >= 95 else "yellow" if share >= 70 else "green"
@@ -340,9 +353,9 @@ def show(
 
 
 def build_report(kind: str, **parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return a document for programs. It has a version, because programs rely on its form.
+    """Return a document for programs, with a version, because programs rely on its form.
 
-    If there are lists that the user may not read, they are in `notRead`.
+    `notRead` has the lists that the user may not read. A command notes them in click's context.
 
     Args:
         kind: the kind of the document, such as `PoolUsageList`.
@@ -402,5 +415,5 @@ def render_json(document: Mapping[str, Any]) -> str:
 
 
 def build_list(items: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the objects as a v1 List."""
+    """Return objects as a List of Kubernetes, as `kubectl get -o json` prints them."""
     return {"apiVersion": "v1", "kind": "List", "metadata": {}, "items": list(items)}

@@ -95,9 +95,10 @@ class PlanOutcome:
     Args:
         planned: all objects as the controllers would leave them.
         before: the allocations of the input, by key.
-        changed: the pools that differ after the plan.
+        changed: the change of each block of a pool with a valid spec.
         others: what each request of another platform's kind gets.
-        unreadable: the objects that cannot be read, as `KIND KEY`; what they hold is unknown.
+        unreadable: the objects that cannot be read, as `KIND KEY`; it is unknown which addresses
+            they hold.
     """
 
     planned: PlannedObjects
@@ -121,10 +122,14 @@ def work_out(
     findings: Findings,
     sizes: Sequence[Size] = (),
 ) -> PlanOutcome:
-    """Work out how controllers with these settings would leave manifests, at the time `now`.
+    """Return the outcome of a run of the controllers on manifests.
 
-    Faults of the manifests are added to `findings`. For each of `sizes`, the outcome counts how
-    many more tenants of that size fit.
+    Args:
+        manifests: the input.
+        settings: the settings of the controllers.
+        now: the time at which the run begins.
+        findings: takes the faults of the manifests.
+        sizes: sizes of tenants; for each, the outcome counts how many more tenants fit.
     """
     namespace = settings.namespace
     given_pools = [manifest.object for manifest in manifests.pools]
@@ -187,15 +192,17 @@ def _make_provider_finder(
 def _make_supply_finder(
     manifests: Manifests, platform_views: Views, namespaces: Sequence[str]
 ) -> Callable[[NetworkPool], PoolSupply]:
-    """Return a function that returns whether a pool hands out its free addresses.
+    """Return a function that returns the supply of a pool: whether it hands out addresses.
 
     A pool hands out nothing while it is being deleted, while its namespace is excluded, or while
-    an object that may hold its addresses cannot be read. Only the last case has a reason.
+    an object that may hold its addresses cannot be read. In the last case the supply names these
+    objects, because then the figures of the pool are not known.
     """
     allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     allocations.replace([], 0, manifests.unreadable_of(IP_ALLOCATION.kind))
 
     def find_supply(pool: NetworkPool) -> PoolSupply:
+        """Return the supply of a pool."""
         key = pool.metadata.key
         unreadable: UnreadableHoldings | None = None
         if names := unreadable_near(allocations.unreadable, key):
@@ -209,7 +216,7 @@ def _make_supply_finder(
 
 
 def size(written_size: str) -> Size:
-    """Parse the size `NODES+LB`.
+    """Return the size that a user wrote as `NODES+LB`.
 
     Raises:
         BadParameter: the text is not of that form, or a number is too large.

@@ -32,20 +32,20 @@ class CommandProblem(click.ClickException):
 
 
 def say(kind: str, sentence: str) -> None:
-    """Print a sentence on stderr, in one line whatever objects it quotes.
+    """Print a sentence on stderr, in one line: control characters of quoted objects are escaped.
 
     Args:
         kind: `error`, `warning` or `note`; coloured on a terminal.
         sentence: the text after that.
     """
-    from controller.plaintext import escape_text  # --help loads none of it
+    from controller.plaintext import escape_text  # imported here, so that --help starts faster
 
     _print(kind, escape_text(sentence))
 
 
 def _say_failure(failure: click.ClickException) -> None:
-    """Print why a command ends; the last lines of a program's log may follow the sentence."""
-    from controller.plaintext import escape_lines  # --help loads none of it
+    """Print why a command ends. The message may have further lines: the end of a program's log."""
+    from controller.plaintext import escape_lines  # imported here, so that --help starts faster
 
     _print("error", escape_lines(failure.format_message()))
 

@@ -48,7 +48,13 @@ class Work:
             click.echo(TAKEN_BACK, err=True, nl=False)
 
     def line(self, seconds: float) -> str:
-        """Return the line to show after some seconds; with a bar if the steps are counted."""
+        """Return the line that replaces the last one, cut to the terminal.
+
+        It has a bar if the steps are counted.
+
+        Args:
+            seconds: how long the work has taken so far.
+        """
         bar = ""
         if self.of:
             filled = PROGRESS_BAR * self.done // self.of
@@ -86,7 +92,7 @@ def show_progress(activity: str) -> None:
 def hide_progress() -> Iterator[None]:
     """Remove the line during the context, so that messages can be printed.
 
-    The line comes back with the next second.
+    The line comes back at its next second. The thread that writes it waits during the context.
     """
     work = _work.get()
     if work is None:
@@ -98,7 +104,7 @@ def hide_progress() -> Iterator[None]:
 
 
 def count_progress(all_of: Sequence[T]) -> Iterator[T]:
-    """Yield the elements of a sequence, and show how many were yielded."""
+    """Yield the elements of a sequence, and show how many of them are done."""
     for done, element in enumerate(all_of):
         show_done(done, len(all_of))
         yield element

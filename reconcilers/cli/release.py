@@ -5,7 +5,8 @@ for the tenant are released without its confirmation. Addresses that are still i
 allocated again, so the command shows them first and asks.
 
 Controllers write to the TenantCluster while a person reads. So on a conflict the command reads
-again, and sets the annotation only if that agrees with what it showed.
+again. It sets the annotation only if the *basis* is the same: the facts by which the person
+decided. The command shows these facts before it asks, in a *preview*.
 """
 
 import sys
@@ -83,7 +84,7 @@ class Release:
 
     @property
     def effect(self) -> str:
-        """When the range is released."""
+        """When the range is released: "now" or "if deleted"."""
         return "now" if self.is_due else "if deleted"
 
 
@@ -352,7 +353,7 @@ def _is_confirmed(tenant_name: str) -> bool:
 
 
 async def annotate(client: Any, preview: Preview, namespace: str) -> Preview | None:
-    """Set the annotation if the basis of the preview has not changed.
+    """Set the annotation, unless the basis of the preview has changed.
 
     If only other fields of the cluster have changed, the write is retried at the newer version.
 
@@ -404,7 +405,7 @@ async def _read_again(client: Any, preview: Preview, namespace: str) -> Preview:
 
 
 def _build_gone_problem(preview: Preview) -> CommandProblem:
-    """Return the exception that the cluster is gone."""
+    """Return the exception which reports that the cluster is gone."""
     return CommandProblem(f"{preview.name} is gone; nothing was changed")
 
 
@@ -424,6 +425,7 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
     except NotFound as error:
         raise _build_gone_problem(preview) from error
     except Forbidden as error:
+        # Our webhook's refusal names the role; without the right to patch, RBAC refuses.
         lacks_release = ROLE in str(error)
         right = "the verb release on" if lacks_release else "the right to patch"
         role = ROLE if lacks_release else EDITOR_ROLE
@@ -434,7 +436,10 @@ async def _write_annotation(client: Any, preview: Preview) -> None:
 
 
 def _describe_result(preview: Preview) -> str:
-    """Return a report of ranges released now and later, and how to remove the annotation."""
+    """Return sentences for the user: how many ranges are released now, and which are later.
+
+    If the cluster is not being deleted, they also say how to remove the annotation.
+    """
     key = preview.tenant.metadata.key
     due = sum(release.is_due for release in preview.releases)
     word = "without the tenant's confirmation"

@@ -59,13 +59,14 @@ def _run_or_fail(kubeconfig: Path | None, context: str | None, values: dict[str,
     """Run the controllers until a signal.
 
     Raises:
-        CommandProblem: a setting is wrong, or the controllers ended, as with a lost lease.
+        CommandProblem: a setting is wrong, or the controllers ended by themselves, for example
+            because the lease was lost.
     """
     try:
         chosen = check_names(build_settings(values))
         options = manager_settings(values, chosen.namespace)
         bind = parse_bind(values["ui_bind"], "ui bind address")
-        # Before anything starts: two options with one address are reported by name.
+        # Checked before anything starts: two options with one address are reported by name.
         check_listeners(
             {
                 "--metrics-bind-address": parse_bind(options.metrics_bind, "metrics bind address"),

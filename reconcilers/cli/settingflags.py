@@ -2,7 +2,7 @@
 
 The flag's name comes from the section and the field (`pool.requeue_deleting` is
 --pool-requeue-deleting), its default from the field, and its help from the sentence under the
-field. So no setting is forgotten here, and none is described twice.
+field. So each setting is a flag, and is described in one place.
 """
 
 import ast
@@ -70,7 +70,12 @@ _GROUPS: Sequence[tuple[str, str, str]] = (
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One field of the settings; `section` is empty for one of Settings itself."""
+    """One field of the settings.
+
+    Args:
+        section: the field of Settings that has this field; empty for a field of Settings itself.
+        help: the sentence under the field.
+    """
 
     section: str
     name: str
@@ -138,12 +143,12 @@ def read_field_docs(model: type) -> dict[str, str]:
 
 
 def setting_options(function: F) -> F:
-    """Give a command one option for every setting; `settings` makes Settings of their values."""
+    """Give a command an option for each setting; `build_settings` reads their values."""
     return with_options(function, *map(_build_option, list_settings(Settings())))
 
 
 def setting_option(section: str, name: str) -> Callable[[F], F]:
-    """Return the option of one setting, for commands that take only some of `run`'s options."""
+    """Return the option of one setting, for a command with only some of the options of `run`."""
     return _build_option(
         next(
             setting

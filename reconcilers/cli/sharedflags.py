@@ -111,7 +111,7 @@ def scope_options(function: F) -> F:
 
 
 def named_scope_options(function: F) -> F:
-    """Give a command that takes a name the options of `scope_options`; the help of -n differs."""
+    """Give a command that takes a name the options of `scope_options`, with another help of -n."""
     return _scope_options(NAMED_NAMESPACE)(function)
 
 

@@ -72,7 +72,7 @@ def status(
     """
     where = build_scope(values)
     if watch:
-        # A watch shows the watched objects alone, without live reads of controllers and tenants.
+        # With --watch, only watched objects are shown: controllers and tenants are not read live.
         namespace_source = ctx.get_parameter_source("controller_namespace")
         if tenants or namespace_source is ParameterSource.COMMANDLINE:
             raise click.UsageError(
@@ -123,7 +123,9 @@ def status(
 async def _read_live(
     client: Any, where: ReadingScope, controller_namespace: str, *, tenants: bool
 ) -> tuple[Objects, AreaState, list[Finding]]:
-    """Return the objects, the state of the controllers, and the findings of live reads.
+    """Return the objects, the state of the controllers, and the findings about controllers.
+
+    With `tenants`, the findings about tenants are among them.
 
     Args:
         tenants: whether the API servers and load balancers of tenants are read, too.
@@ -144,7 +146,7 @@ async def _read_live(
 
 
 def _build_document(finding: Finding) -> dict[str, Any]:
-    """Return a finding as JSON and YAML have it; `since` is absent if it is unknown."""
+    """Return a finding for programs, without `since` if that time is not known."""
     document = {
         "severity": finding.severity,
         "kind": finding.kind,

@@ -1,4 +1,7 @@
-"""`butler-ipam pools`, `tenants` and `whois`: tables of pools, of tenants, and of addresses."""
+"""`butler-ipam pools`, `tenants` and `whois`: tables of pools, of tenants, and of addresses.
+
+An *answer* is what one pool says about the addresses that a user asks `whois` about.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -48,7 +51,7 @@ from reconcilers.reporting.wording import name_with_count
 
 
 class PoolRow(NamedTuple):
-    """One family of a pool."""
+    """A row of the table of pools: one family of a pool."""
 
     pool: PoolPicture
     family: PoolFamily
@@ -128,6 +131,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     read_from = replace(where, namespace=where.namespace or namespace_in(names))
 
     def as_text(objects: Objects) -> str:
+        """Return the table of the selected pools."""
         selected = selected_pools(objects.within(where.namespace), names)
         rows = [PoolRow(pool, family) for pool in selected for family in pool.families]
         return fit_table(_POOLS, rows, output) or "no pools were found\n"
@@ -221,6 +225,7 @@ def tenants(output: Form, watch: bool, **values: Any) -> None:
         ]
 
     def as_text(objects: Objects) -> str:
+        """Return the table of the selected tenants."""
         selected = list_selected(objects)
         return fit_table(_TENANTS, selected, output) or "no TenantClusters were found\n"
 
@@ -295,8 +300,8 @@ class PoolAnswer(NamedTuple):
 def _parse_address(addresses: str) -> AddressRange:
     """Return the addresses of an argument: an address, a CIDR or a range.
 
-    An IPv6 address that stands for an IPv4 address, ::ffff:10.40.0.1, is returned as IPv4, as Go
-    reads it.
+    An IPv6 address that stands for an IPv4 address, such as ::ffff:10.40.0.1, is returned as that
+    IPv4 address, as in Go.
 
     Raises:
         BadParameter: the text is no address, no CIDR and no range.
@@ -360,7 +365,7 @@ def whois(
 
 
 def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> str:
-    """Return a sentence: the pools searched for an address in vain, and where else it may be.
+    """Return a sentence about an address that is in no pool which was read, and where it may be.
 
     Args:
         address: the address, CIDR or range.
@@ -398,7 +403,11 @@ def _describe_addresses(addresses: AddressRange) -> str:
 
 
 def find_answers(pictures: Iterable[PoolPicture], asked: AddressRange) -> Iterator[PoolAnswer]:
-    """Yield the answers of all pools that have some of the addresses."""
+    """Yield the answers of all pools that have some of the addresses.
+
+    Each range of a pool that overlaps them gives an answer for each of its holders; a range
+    without holders gives one answer.
+    """
     for pool in pictures:
         for extent in (extent for family in pool.families for extent in family.known_extents):
             part = extent.range.intersection(asked)
@@ -418,7 +427,10 @@ def _list_holder_names(address_answers: Iterable[PoolAnswer]) -> Iterator[tuple[
 
 
 def _show_since(answer: PoolAnswer) -> str | None:
-    """Return since when the holder has the range; None if there is no holder or no time."""
+    """Return the time since which the holder has the range.
+
+    None if the range has no holder, or the time is not known.
+    """
     since = answer.holder.since if answer.holder else None
     return since.isoformat() if since else None
 
@@ -448,11 +460,14 @@ _ANSWERS: Sequence[TableColumn[PoolAnswer]] = (
 
 
 def _build_documents(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str, Any]]:
-    """Yield a document for each range of a pool with some of the addresses, with its holders."""
+    """Yield a document for each range of a pool that has some of the addresses.
+
+    The answers about one range differ in their holders only. The document has all holders.
+    """
     for _, group in groupby(
         address_answers, lambda answer: (answer.asked, answer.address, id(answer.pool))
     ):
-        answer = next(group)
+        answer = next(group)  # any answer of the group: they have the same extent
         yield {
             "address": answer.address,
             "pool": pool_name_document(answer.pool),

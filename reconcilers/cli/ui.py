@@ -46,14 +46,14 @@ def ui(
             check_loopback(bind)
     except ConfigurationError as error:
         raise click.BadParameter(str(error), param_hint="--listen") from error
-    # parse_bind returns None for 0, which turns an endpoint off; this command is that endpoint.
+    # parse_bind returns None for 0, which turns an endpoint off. This command serves nothing else.
     if bind is None:
         raise click.BadParameter(
             "0 turns the page off: name a loopback address and a port", param_hint="--listen"
         )
     where = ReadingScope(kubeconfig, context, namespace)
-    # Read once before serving: a cluster that cannot be read ends the command here. If it cannot
-    # be read later, the page reports that and stays.
+    # The cluster is read once before serving: if that fails, the command ends here. If it cannot
+    # be read later, the page reports that, and is still served.
     objects = in_cluster(
         where,
         "reading the cluster's objects",

@@ -71,7 +71,7 @@ def up(
     logs.configure_logs("console", log_level)
     place = kubeconfig_path(kubeconfig, data, _KUBECONFIG)
     tenant_place = place.with_name(f"{place.stem}-tenant{place.suffix}")
-    # Before the servers start: a path that may not be overwritten ends the command at once.
+    # Checked before the servers start: a path that must not be overwritten ends the command.
     for path in (place, tenant_place):
         check_kubeconfig(path)
     samples = documents("samples") if with_samples else []
@@ -87,11 +87,11 @@ async def _serve_platform(
     samples: Sequence[Manifest],
     provider: str,
 ) -> None:
-    """Run the platform until cancelled; write the kubeconfigs, apply the samples, print both.
+    """Run the platform until cancelled: write the kubeconfigs, apply the samples, print a summary.
 
     Args:
         data: the folder that keeps the objects; None keeps them in memory.
-        kubeconfig_paths: where the kubeconfigs of the platform and of the tenant go.
+        kubeconfig_paths: the file for the kubeconfig of the platform, and that for the tenant.
         samples: the manifests to apply.
         provider: the load balancer of tenants, as a TenantCluster names it.
     """
@@ -114,7 +114,7 @@ async def _serve_platform(
 
 
 async def load(server: ApiServer, samples: Sequence[Manifest]) -> int:
-    """Apply the samples; return how many the server accepted. The others are warned about."""
+    """Apply the samples; return how many the server accepted; print a warning for each other."""
     namespaces = (document["metadata"].get("namespace") for document in samples)
     await make_namespaces(server.transport, filter(None, namespaces))
     applied = 0
@@ -178,7 +178,7 @@ def _add_last_applied(document: Manifest) -> Manifest:
 
 
 def _find_first_cluster(samples: Sequence[Manifest], provider: str) -> Key | None:
-    """Return the first TenantCluster among the samples that has this load balancer."""
+    """Return the first sample TenantCluster with a load balancer; None if there is none."""
     for document in samples:
         if document["kind"] == "TenantCluster" and _read_provider(document) == provider:
             meta = document["metadata"]

@@ -71,6 +71,7 @@ class ClusterIdentity:
             ControllerError: the cluster did not answer.
         """
         now = self._clock.monotonic()
+        # An identity never changes. An empty one is read again, but not at each call.
         if not self.known and now >= self._read_again:
             self.known = await read_cluster_identity(self._client)
             self._read_again = now + UNKNOWN_SECONDS
@@ -94,8 +95,8 @@ def find_management_uid(obj: Object) -> str:
 def is_of_other_management(obj: Object, management: str) -> bool:
     """Return whether an object in a tenant names another management cluster than `management`.
 
-    False if the object names none, because then no other owner is known. False, too, if
-    `management` is empty, because then the identity of this management cluster is not known.
+    False if the object names no management cluster, because then no other owner is known. False,
+    too, if `management` is empty, because then this management cluster's identity is not known.
     """
     return management not in {"", find_management_uid(obj)} and find_management_uid(obj) != ""
 

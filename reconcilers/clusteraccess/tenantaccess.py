@@ -1,4 +1,8 @@
-"""What a process remembers of the access to each tenant."""
+"""What a process remembers of the access to each tenant.
+
+A tenant that did not answer is *silent*: for a pause, no request is sent to it. A connection is
+*retired* when new callers must not use it.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -96,8 +96,8 @@ class TenantClients:
     ) -> AsyncIterator[Client]:
         """Yield a client of `tenant` for the context, to one caller at a time.
 
-        One caller at a time: else one caller could find no pool in the tenant and take a range for
-        free, while another caller has confirmed that range and is about to create the pool.
+        Two callers at once could contradict each other. One finds no pool in the tenant, and takes
+        a range for free. The other has confirmed that range, and is about to create the pool.
 
         If a request in the context fails so that another address or other credentials could help,
         the client is closed once no caller uses it, and the Secret is read again next time. A
@@ -114,15 +114,15 @@ class TenantClients:
             ControllerError: the management cluster did not answer.
         """
         access = self._accesses.access_to(tenant)
-        # The guard needs it below. There, a management cluster that does not answer would count
-        # as a failure of the tenant.
+        # The guard reads this identity again, from memory. If it were read there first, an error
+        # of the management cluster would count as a failure of the tenant.
         await self.read_management_identity()
         with self._limit_tries(access):
             connection = await self._connect(tenant, access)
             connection.users += 1
             try:
                 async with connection.lock:
-                    # The caller before, for which this one waited, may have had no answer.
+                    # While this caller waited for the lock, another may have had no answer.
                     self._raise_if_paused(access)
                     if guarded:
                         await self._admit(tenant, access, connection)
@@ -169,7 +169,7 @@ class TenantClients:
         """Return the identity of the cluster behind a tenant's client.
 
         None if no client is kept, or the identity was not read yet; empty if the tenant does not
-        allow that.
+        allow to read it.
         """
         connection = self._accesses.access_to(tenant).connection
         return connection.identity.known if connection is not None else None
@@ -189,12 +189,15 @@ class TenantClients:
             await self._disconnect(access)
 
     async def forget(self, access: TenantAccess) -> None:
-        """Close the client of a tenant that is gone, and close later clients after their use."""
+        """Close the client of a tenant that is gone.
+
+        A client that is opened later is closed after its use.
+        """
         access.is_forgotten = True
         await self._disconnect(access)
 
     async def _disconnect(self, access: TenantAccess) -> None:
-        """Give up the connection of an access, if it has one; close it once no caller uses it."""
+        """Retire the connection of an access, if it has one; close it once no caller uses it."""
         connection = access.connection
         if connection is not None:
             self._retire(access, connection)
@@ -235,14 +238,15 @@ class TenantClients:
         """Limit how many tenants are retried at the same time after they did not answer.
 
         A retry may take as long as the timeout of a request. Many at once would leave no worker
-        for the tenants that answer. The other tenants count as unreachable meanwhile.
+        for the tenants that answer. While MOST_RETRIES run, further silent tenants count as
+        unreachable.
 
         Raises:
             TenantUnavailable: the tenant is paused, or MOST_RETRIES retries are running.
         """
         silence = access.silence
         if silence is None:
-            yield  # it answered last time, so this is no retry
+            yield  # the tenant answered last time, so this is no retry
             return
         self._raise_if_paused(access)
         if self._retries >= MOST_RETRIES:
@@ -282,7 +286,8 @@ class TenantClients:
     def _get_connection(access: TenantAccess) -> TenantConnection | None:
         """Return the connection of an access.
 
-        As a call, so that the type checker takes None in one place for no proof of None later.
+        A method, and not the attribute: a type checker that has seen the attribute as None would
+        take it for None after an `await`, too, although another caller may have set it.
         """
         return access.connection
 
@@ -300,8 +305,8 @@ class TenantClients:
         2. The tenant did not answer usably: pause it.
         3. It rejected our credentials (Unauthorized), or the request (TenantRefused): no pause.
 
-        No answer, a malformed one and Unauthorized may come from an address or from credentials
-        that have changed, so the connection is given up and the Secret is read again.
+        A changed address or changed credentials may be the reason for no answer, for a malformed
+        answer, and for Unauthorized. Then the connection is retired, and the Secret is read again.
         """
         webhook = find_failed_webhook(error)
         if webhook:
@@ -320,7 +325,7 @@ class TenantClients:
 
     @staticmethod
     def _retire(access: TenantAccess, connection: TenantConnection) -> None:
-        """Give up a connection: new callers open another one."""
+        """Mark a connection as retired: new callers open another one."""
         connection.retired = True
         if access.connection is connection:  # not if a caller has already opened another one
             access.connection = None
@@ -334,8 +339,8 @@ class TenantClients:
         access.silence = Silence(failures, until, why=why, at=self._clock.now())
 
     async def _close_if_unused(self, connection: TenantConnection) -> None:
-        """Close a connection that is given up and that no caller uses."""
+        """Close a connection if it is retired and no caller uses it."""
         if connection.retired and connection.users == 0:
-            # A caller that is cancelled closes it all the same; else its sockets would stay open.
+            # The last caller may be cancelled; without the shield, sockets would stay open.
             with anyio.CancelScope(shield=True):
                 await connection.transport.aclose()

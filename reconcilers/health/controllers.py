@@ -72,8 +72,8 @@ async def read_controllers(
 ) -> tuple[AreaState, list[Finding]]:
     """Return the state of the area `controllers`, and its findings.
 
-    Kinds that the user may not read are named in the state, which is unknown if there are no
-    findings of other kinds.
+    The state names the kinds that the user may not read. It is unknown if there are such kinds and
+    the other kinds have no findings.
 
     Args:
         client: for the requests.
@@ -106,7 +106,10 @@ async def read_controllers(
 async def _read_leases(
     client: Client, namespace: str, lease_name: str, now: datetime
 ) -> tuple[str, list[Finding]]:
-    """Return a text that names the leader, and a finding for each Lease without a holder."""
+    """Return a text that names the leaders, and findings about the Leases.
+
+    There is a warning if no Lease exists, and an error for each Lease without a living holder.
+    """
     page = await client.list(LEASES, namespace=namespace)
     leases = [
         lease
@@ -174,7 +177,10 @@ def _describe_images(deployment: ControllerDeployment) -> str:
 async def _read_webhooks(
     client: Client, _namespace: str, _lease_name: str, _now: datetime
 ) -> tuple[str, list[Finding]]:
-    """Return a text about the registered webhooks, and a finding if they cannot be called."""
+    """Return a text about the registered webhooks, and a finding if they cannot be called.
+
+    The API server can call a webhook only if the configuration has the CA of its certificate.
+    """
     configuration = await client.find(WEBHOOKS, Key("", WEBHOOK_CONFIGURATION))
     if configuration is None:
         return "no webhooks", []  # they are optional

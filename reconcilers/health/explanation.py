@@ -1,7 +1,8 @@
 """Explains the ranges of a tenant or an allocation: pools tried, blocks that fit, why it waits.
 
 Everything is computed from the current objects. An earlier choice was made among the blocks that
-were free at that time, so the sentences say "now" about blocks that are free now.
+were free at that time, so the sentences say "now" about blocks that are free now. A *block* here
+is a run of free addresses. Best fit takes the smallest block that has room for a request.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -184,7 +185,7 @@ def _find_provider(
 ) -> ProviderConfig | ProviderUnknown | None:
     """Return a cluster's ProviderConfig, chosen as the controllers choose it; None if absent.
 
-    If it is not known which one counts, return the exception that says why.
+    If the ProviderConfig cannot be determined, return the exception that says why.
     """
     default = objects.platform_default
     if tenant.spec.providerConfigRef is None and default.unknown:
@@ -279,12 +280,12 @@ def _describe_missing_room(
 
 
 def _describe_free_addresses(pool: NetworkPool, objects: Objects) -> str:
-    """Return the free addresses of a pool as text, and why it hands out nothing if it does not."""
+    """Return the free addresses of a pool as text; if it hands out nothing, the reason, too."""
     return _describe_supply(pool, _build_spaces(pool, objects, None), objects)
 
 
 def _describe_supply(pool: NetworkPool, spaces: Sequence[Space], objects: Objects) -> str:
-    """Return the free addresses of a pool as text, and why it hands out nothing if it does not.
+    """Return the free addresses of a pool as text; if it hands out nothing, the reason, too.
 
     Args:
         spaces: the addresses of the pool by family; empty if its spec is invalid.
@@ -336,8 +337,9 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
     """Yield the sentences about an allocation.
 
     1. When and for which cluster it was requested, how many addresses, and of which pool.
-    2. Without a range: why it waits, the supply of the pool, and older requests.
-    3. With a range: the recorded choice, and where best fit would take it now.
+    2. If the pool cannot be read: that is the last sentence.
+    3. Without a range: why it waits, the supply of the pool, and older requests.
+    4. With a range: the recorded choice, the block around it, and whether it is being released.
     """
     tenant = allocation.spec.tenantClusterRef.key
     yield f"requested at {rfc3339(allocation.requested_at)} for TenantCluster {tenant}"
@@ -362,6 +364,7 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
     unknown = _describe_unknown_holders(pool.metadata.key, objects)
     if unknown:
         yield f"which block best fit would take now is not known: {unknown}"
+    # The spaces leave this allocation out, so its range lies in a free block.
     for space in () if unknown else _build_spaces(pool, objects, allocation):
         for span in held_ranges:
             if span.family == space.layout.family:
@@ -371,9 +374,10 @@ def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Ite
 
 
 def _describe_pool_choice(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
-    """Yield the place of an allocation's pool in the list of its cluster's ProviderConfig.
+    """Yield a sentence: at which place the cluster's ProviderConfig names an allocation's pool.
 
-    Nothing if the ProviderConfig is not known.
+    The sentence tells the supply of the pools before it. Nothing if the ProviderConfig is not
+    known.
     """
     tenant = objects.clusters.get(allocation.spec.tenantClusterRef.key)
     provider = _find_provider(tenant, objects) if tenant is not None else None
@@ -431,7 +435,7 @@ def _list_free_blocks(space: Space) -> list[AddressRange]:
 
 
 def _describe_queue(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
-    """Yield how many older requests wait for the same pool."""
+    """Yield a sentence with the number of older requests for the same pool, if there are any."""
     earlier_requests = [
         request
         for request in objects.allocations.values()

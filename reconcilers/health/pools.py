@@ -38,9 +38,10 @@ _TRUE_IS_WRONG: Mapping[str, Severity] = {
 
 
 def find_largest_free_blocks(pictures: Iterable[PoolPicture]) -> dict[Key, FreeBlocks]:
-    """Return the largest free blocks of each valid NetworkPool with only readable holders.
+    """Return the largest free block of each family, by the key of the NetworkPool.
 
-    Of another pool, addresses that look free may be held.
+    A pool is left out if its spec is invalid, or if holders of its addresses could not be read:
+    then addresses that look free may be held.
     """
     blocks: dict[Key, dict[Family, int]] = defaultdict(dict)
     incomplete = set[Key]()
@@ -106,7 +107,7 @@ def _find_pools_without_room(
     needs = sum_pool_needs(clusters, objects.pools, waiting)
     for (key, family), need in sorted(needs.items()):
         if key not in largest_free or need.largest <= largest_free[key][family]:
-            continue  # it is not known what is free, or there is room
+            continue  # the free addresses are not known, or there is room
         pool = objects.pools[key]
         family_name = FAMILY_NAMES[family] if pool.spec.secondary is not None else ""
         number = count_noun(need.requests, "request waits", "requests wait")

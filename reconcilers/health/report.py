@@ -77,9 +77,9 @@ class AreaState:
 def list_check_findings(objects: Objects, now: datetime) -> list[Finding]:
     """Return the findings for `check`: objects that wait or fail, and all of the audit.
 
-    The gravest come first. An overlap that the audit finds is not repeated from the pool's
-    condition, unless the user may not read everything: then the condition may name pools that the
-    audit lacks.
+    The gravest come first. The audit and the pool's condition may report the same overlap; then
+    only the audit's finding is returned. If the user may not read all objects, both are returned,
+    because the condition may name pools that the audit did not read.
     """
     pictures = draw_network_pools(objects)
     audited = audit(objects, pictures)
@@ -96,8 +96,8 @@ def list_check_findings(objects: Objects, now: datetime) -> list[Finding]:
 def list_status_findings(objects: Objects, now: datetime) -> list[Finding]:
     """Return the findings for `status`: objects that wait or fail, and most of the audit.
 
-    The gravest come first. The audit's warnings about pools are left out, because nothing waits
-    because of them.
+    The gravest come first. The audit's warnings about pools are left out: they keep no request
+    waiting.
     """
     pictures = draw_network_pools(objects)
     audited = [
@@ -180,7 +180,7 @@ def list_area_states(
 def _build_area_state(
     area: str, findings: Iterable[Finding], total: str, not_read: str
 ) -> AreaState:
-    """Return the state of an area, and how many findings of each kind it has.
+    """Return the state of an area, with the number of findings of each kind in its summary.
 
     Args:
         area: its name.
@@ -191,7 +191,7 @@ def _build_area_state(
     of_area = [finding for finding in findings if find_area(finding) == area]
     counts = ", ".join(_list_counts(of_area))
     if not_read:
-        # Without findings, the objects that could not be read may still have some.
+        # No findings about the readable objects: the other objects may have some.
         state: State = find_gravest_state(of_area) if of_area else "unknown"
         return AreaState(
             area, state, "; ".join(filter(None, [counts, f"you may not read {not_read}"]))

@@ -16,11 +16,11 @@ from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_addresses
 
 SERVED_WITHIN = timedelta(seconds=30)
-"""A request that waits for longer is reported."""
+"""Longest time that a request may wait without a finding."""
 RELEASED_WITHIN = timedelta(minutes=1)
-"""A release that waits for its tenant for longer is reported as a warning."""
+"""Longest time that a release may wait for its tenant without a finding."""
 STUCK_AFTER = timedelta(minutes=15)
-"""A release that waits for longer is an error."""
+"""Longest time that a release may wait for its tenant as a warning; then it is an error."""
 
 
 def list_request_findings(
@@ -82,7 +82,7 @@ def _describe_blocks(pool: NetworkPool, blocks: FreeBlocks) -> str:
 def _find_late_release(allocation: IPAllocation, now: datetime) -> Iterator[Finding]:
     """Yield a finding if a release has waited for its tenant for longer than RELEASED_WITHIN.
 
-    A release without a known beginning is reported, as a warning.
+    If the beginning of a release is not known, the finding is a warning.
     """
     since = allocation.releasing_since
     age = now - since if since is not None else RELEASED_WITHIN

@@ -43,7 +43,8 @@ def _find_missing_addresses(cluster: TenantCluster, now: datetime) -> Iterator[F
 
     1. NetworkReady is False for a reason that does not pass by itself.
     2. The cluster has failed.
-    3. The cluster is not Ready and takes too long; a cluster that is only observed has no build.
+    3. The cluster is not Ready, and its build takes too long. A cluster that is only observed is
+       not built by us.
     """
     network = find(cluster.status.conditions, NETWORK_READY)
     if network is not None and network.status == "False" and network.reason not in PASSING_REASONS:

@@ -15,13 +15,13 @@ Document = dict[str, Any]
 
 
 def pool_document(pool: PoolPicture) -> Document:
-    """Return a pool with its figures by family."""
+    """Return the document of a pool with its figures by family."""
     families = [_family_head(pool, family) for family in pool.families]
     return _pool_head(pool) | {"families": families}
 
 
 def map_document(pool: PoolPicture) -> Document:
-    """Return a pool with its figures, all its extents, and the requests that wait."""
+    """Return the document of a pool with its figures, its extents, and its waiting requests."""
     families = [
         _family_head(pool, family)
         | {
@@ -35,14 +35,14 @@ def map_document(pool: PoolPicture) -> Document:
 
 
 def pool_name_document(pool: PoolPicture) -> Document:
-    """Return the kind, namespace, name and part of a pool."""
+    """Return the document with kind, namespace and name of a pool, and its part if it is one."""
     name = pool.name
     head = {"kind": name.kind, "namespace": name.key.namespace, "name": name.key.name}
     return head | ({"part": pool.part} if pool.part else {})
 
 
 def extent_document(extent: Extent) -> Document:
-    """Return addresses in one state."""
+    """Return the document of an extent: addresses in a row that are in one state."""
     return {
         "start": extent.range.start_text,
         "end": extent.range.end_text,
@@ -54,7 +54,7 @@ def extent_document(extent: Extent) -> Document:
 
 
 def holder_document(holder: AddressHolder) -> Document:
-    """Return an object that holds addresses."""
+    """Return the document of an object that holds addresses."""
     return {
         "kind": holder.kind,
         "namespace": holder.key.namespace,
@@ -69,7 +69,7 @@ def holder_document(holder: AddressHolder) -> Document:
 
 
 def capacity_document(capacity: Capacity) -> dict[str, int]:
-    """Return how much is held and free, in addresses or in prefixes."""
+    """Return the document of a capacity: held and free addresses, or held and free prefixes."""
     return {
         "total": capacity.total,
         "allocated": capacity.allocated,
@@ -80,6 +80,10 @@ def capacity_document(capacity: Capacity) -> dict[str, int]:
 
 
 def _pool_head(pool: PoolPicture) -> Document:
+    """Return the fields of a pool's document that are about all families.
+
+    If objects were not read, the number of waiting requests is not known: null.
+    """
     head = pool_name_document(pool) | {
         "ready": pool.ready,
         "reason": pool.reason,
@@ -89,6 +93,10 @@ def _pool_head(pool: PoolPicture) -> Document:
 
 
 def _family_head(pool: PoolPicture, family: PoolFamily) -> Document:
+    """Return the fields about one family of a pool, without its extents.
+
+    If objects were not read, only the total is known: all other numbers are null.
+    """
     figures = family.figures
     numbers: Mapping[str, int | None] = {
         **capacity_document(figures.capacity),
@@ -110,6 +118,7 @@ def _family_head(pool: PoolPicture, family: PoolFamily) -> Document:
 
 
 def _request_document(request: PoolRequest) -> Document:
+    """Return the document of an object that waits for addresses."""
     return {
         "kind": request.kind,
         "namespace": request.key.namespace,

@@ -1,7 +1,11 @@
 """The addresses of a pool as one ordered list: what is held, by whom, and the gaps between.
 
-One sweep over the ends of all ranges. Neighbours in the same state with the same holders are one
-extent, unless the CIDR ends between them. Held addresses outside the CIDR are listed too.
+An *extent* is a run of addresses in one state with the same holders. It does not cross an end of
+the CIDR. Held addresses outside the CIDR are listed too.
+
+Each usable, reserved or held range is a *layer*. The ends of all layers cut the addresses into
+pieces, each covered by the same layers from its first to its last address. A sweep visits the
+pieces in order, and joins neighbours that show the same.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -123,7 +127,10 @@ class Extent:
 
 
 class _Layer(NamedTuple):
-    """What is said of a range: that it is usable, its reservation, or its holder."""
+    """A range from `first` to `last`, and its meaning.
+
+    The content is the holder of the range, or its reservation; None for a usable range.
+    """
 
     first: int
     last: int
@@ -159,6 +166,7 @@ def list_extents(
             for extent in extents
         ]
     for family in {entry.range.family for entry in held_addresses} - {cidr.family}:
+        # The pool has no CIDR of this family. Extents without holders are dropped below.
         nothing = AddressRange(0, 0, family)
         others = _sweep(_layers_of(held_addresses, family), nothing)
         extents += [extent for extent in others if extent.holders]
@@ -175,7 +183,11 @@ def _layers_of(held_addresses: Iterable[HeldAddresses], family: int) -> list[_La
 
 
 def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
-    """Yield the ranges between the ends of all layers, equal neighbours joined."""
+    """Yield the extents, ascending, between the ends of all layers and of the CIDR.
+
+    Neighbours that show the same are joined. Outside the CIDR, only addresses that a layer covers
+    are yielded.
+    """
     starts: dict[int, list[_Layer]] = {}
     ends: dict[int, list[_Layer]] = {}
     cuts = {cidr.first, cidr.last + 1}
@@ -191,7 +203,7 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         for layer in starts.get(first, ()):
             active[id(layer)] = layer
         if not active and not cidr.first <= first <= cidr.last:
-            continue
+            continue  # a gap outside the CIDR
         extent = _extent_of(AddressRange(first, beyond - 1, cidr.family), active.values())
         edge = first in {cidr.first, cidr.last + 1}
         if pending is not None and not edge and _joins(pending, extent):
@@ -206,7 +218,10 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
 
 
 def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
-    """Return the extent of a range that these layers cover."""
+    """Return the extent of a range: its state follows from the layers that cover it.
+
+    An object that holds the range by several layers counts once.
+    """
     by_object = {
         (layer.content.key, layer.content.kind): layer.content
         for layer in layers
@@ -231,6 +246,6 @@ def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
 
 
 def _joins(before: Extent, after: Extent) -> bool:
-    """Return whether two extents are neighbours that show the same, and so are one extent."""
+    """Return whether two extents can be joined: neighbours with equal state, holders and note."""
     same = (before.state, before.holders, before.note) == (after.state, after.holders, after.note)
     return same and before.range.last + 1 == after.range.first

@@ -1,7 +1,7 @@
 """The picture of one pool, the same for pools of all kinds.
 
 Figures and extents are computed from the same held addresses, and not from a status, which may be
-a moment behind. They are computed when they are read first.
+a moment behind. Each is computed when it is read for the first time.
 """
 
 from bisect import bisect_right
@@ -190,7 +190,10 @@ class PoolFamily:
 
     @property
     def inside(self) -> tuple[Extent, ...]:
-        """The extents in the CIDR; what is held far outside would make a dot of the pool."""
+        """The extents in the CIDR.
+
+        Pictures show these alone: held addresses far outside would shrink the pool to a dot.
+        """
         cidr = self.cidr
         return tuple(extent for extent in self.extents if cidr and cidr.contains(extent.range))
 
@@ -218,7 +221,7 @@ class PoolFamily:
 
 
 def _join_ranges(ascending: Iterable[AddressRange]) -> list[AddressRange]:
-    """Return the same addresses with neighbouring ranges joined."""
+    """Return the same addresses as runs: ranges that overlap or touch are joined."""
     runs: list[AddressRange] = []
     for part in ascending:
         if runs and runs[-1].family == part.family and runs[-1].last + 1 >= part.first:
@@ -232,8 +235,14 @@ def _join_ranges(ascending: Iterable[AddressRange]) -> list[AddressRange]:
 def _is_within(
     held_range: AddressRange, runs: Sequence[AddressRange], starts: Sequence[tuple[Family, int]]
 ) -> bool:
-    at = bisect_right(starts, (held_range.family, held_range.first)) - 1
-    return at >= 0 and runs[at].contains(held_range)
+    """Return whether a range lies in one of the runs.
+
+    Args:
+        runs: usable addresses in ascending order, neighbours joined.
+        starts: family and first address of each run, for the search.
+    """
+    run_index = bisect_right(starts, (held_range.family, held_range.first)) - 1
+    return run_index >= 0 and runs[run_index].contains(held_range)
 
 
 @dataclass(frozen=True)
@@ -293,7 +302,7 @@ class PoolPicture:
         )
 
     def with_not_read(self, not_read: Sequence[str]) -> "PoolPicture":
-        """Return the picture for a user who may not read some of the objects that may hold it.
+        """Return the picture for a user who may not read all holders of the pool's addresses.
 
         Args:
             not_read: which kinds, and in which namespaces.
@@ -314,6 +323,7 @@ def order_requests(requests: Iterable[PoolRequest]) -> tuple[PoolRequest, ...]:
     """Return requests oldest first; those without a time come last."""
 
     def place(request: PoolRequest) -> tuple[bool, str, Key]:
+        """Return the sort key of a request: without a time last, then by time and name."""
         since = request.since
         return since is None, since.isoformat() if since is not None else "", request.key
 

@@ -1,6 +1,7 @@
 """What is wrong or doubtful in the spec of a NetworkPool, each with the field it is about.
 
-The CRD rejects most of these faults too; CEL cannot express the others.
+The CRD rejects most of these faults too; CEL cannot express the others. A *block* is the part of a
+spec for one address family: `spec` itself, or `spec.secondary`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,8 +36,8 @@ def list_blocks(spec: NetworkPoolSpec) -> list[tuple[Path, NetworkPoolSpec]]:
 def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
     """Return the faults of a spec, each with its field.
 
-    Some values are mistakes, but not faults, as they would stop the pool: see
-    docs/design/validation.md. Most of them get a warning from `list_pool_warnings`.
+    A fault stops the pool. A mistake with which the pool can go on is therefore no fault: see
+    docs/design/validation.md. Most of these mistakes get a warning from `list_pool_warnings`.
 
     Args:
         max_addresses: the largest IPv4 pool, in addresses.
@@ -56,7 +57,7 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
         faults.append(Remark((*SPEC, "gateway"), GATEWAY_FAMILY.message))
     if faults:
         return faults
-    # Each block is valid by itself, so what remains is that both blocks have one family.
+    # Each block is valid by itself. One fault is still possible: both have the same family.
     try:
         poolgeometry.parse_layouts(spec, max_addresses)
     except InvalidPool as same_family:
@@ -67,7 +68,7 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
 def _find_block_faults(
     block_path: Path, block: NetworkPoolSpec, max_addresses: int
 ) -> Iterator[Remark]:
-    """Yield the faults of one block: what the allocator cannot parse, or else its size.
+    """Yield the faults of one block: those of parsing, or else that the block is too large.
 
     Args:
         block_path: the field that holds the block: `spec` or `spec.secondary`.
@@ -86,7 +87,7 @@ def _find_block_faults(
 
 
 def _locate_in_spec(block_path: Path, block: NetworkPoolSpec, path: Path) -> Path:
-    """Return the field of the API for a path of the allocator.
+    """Return the field of the API for a field in a fault of the allocator.
 
     The allocator knows `ranges[0].start` only. In the API, ranges are in `tenantAllocation`, and
     a single range may be written as `tenantAllocation.start` and `.end`.
@@ -117,11 +118,11 @@ def _list_block_warnings(
     1. Two reservations overlap.
     2. A CIDR has bits set behind its prefix.
     3. No address is left to hand out.
-    4. The pool hands out its network or broadcast address, and the spec does not say that it may.
+    4. The pool hands out its network or broadcast address, and the spec does not confirm that.
     """
     cidr_path: Path = (*block_path, "cidr")
     cidrs: list[tuple[Path, str, AddressRange]] = [(cidr_path, block.cidr, layout.cidr)]
-    # The layout's further reservations are not in `reserved`: the gateway and the edges.
+    # `layout.reserved` begins with the reservations of the spec; gateway and edges follow.
     listed = layout.reserved[: len(block.reserved)]
     for number, (reservation, parsed) in enumerate(zip(block.reserved, listed, strict=True)):
         path = (*block_path, "reserved", number)

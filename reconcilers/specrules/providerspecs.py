@@ -35,7 +35,7 @@ IDENTIFIERS: Mapping[str, tuple[str, ...]] = {
 
 
 def review_provider(new: ProviderConfig) -> Verdict:
-    """Validate a spec that is new or was edited."""
+    """Return the verdict on the spec of a ProviderConfig that is new or was edited."""
     spec = new.spec
     causes = [
         *_find_credential_faults(spec),
@@ -54,13 +54,16 @@ def _find_credential_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
 
 
 def _find_settings_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
-    """Yield a cause for each setting in IDENTIFIERS that a cloud provider lacks."""
+    """Yield a cause for each setting of IDENTIFIERS that is missing in a cloud's section.
+
+    If the whole section is missing, yield only the cause that says so.
+    """
     if spec.provider not in CLOUDS:
         return  # all settings of the other providers have defaults
     settings: Opaque | None = getattr(spec, spec.provider)
     if settings is None:
         yield build_required_cause(("spec", spec.provider), NEEDS_SETTINGS[spec.provider].message)
-        return  # that cause stands for all its settings
+        return  # one cause is enough: the section is missing, with all its settings
     for name in IDENTIFIERS[spec.provider]:
         if not settings.get(name):
             message = f"required when provider is {quote_value(spec.provider)}"
@@ -93,9 +96,10 @@ def find_initial_size(sizing: LoadBalancerSizing) -> tuple[str, int]:
 
 
 def _list_quota_warnings(spec: ProviderConfigSpec) -> Iterator[str]:
-    """Warn about sizes above the quota: the initial size, and the first growth.
+    """Yield warnings about sizes above the quota: the initial size, and the first growth.
 
-    They are no faults, because tenants get the quota then.
+    These sizes are allowed. A tenant whose initial size is above the quota gets the quota. A
+    tenant whose first growth would exceed the quota does not grow.
     """
     network = spec.networking
     quota = network.quota.maxLoadBalancerIPs

@@ -40,10 +40,10 @@ PINNED_BOTH: Path = ("spec", "pinnedRanges")
 
 
 def review_request(new: IPAllocation) -> Verdict:
-    """Validate the spec of a request by itself, whatever pool it names.
+    """Return the verdict on the spec of a request by itself, whatever pool it names.
 
-    A pinned range that cannot be parsed is the only cause then; else all contradictions between
-    the fields are.
+    If a pinned range cannot be parsed, that is the only cause. Else each contradiction between
+    fields is a cause.
     """
     try:
         requestedranges.parse_pins(new)
@@ -85,6 +85,8 @@ class _Pin(NamedTuple):
 
 def locate_pins(allocation: IPAllocation, number: int | None = None) -> Path:
     """Return the field of a request that pins ranges: `pinnedRange` or `pinnedRanges`.
+
+    `pinnedRange`, too, if the request pins no range.
 
     Args:
         allocation: the request.
@@ -128,7 +130,7 @@ def find_impossibility(
         return Remark(locate_pins(allocation), str(impossible))
     except RequestRefused:
         return None  # the pool lacks a family of the request
-    # A second family that is only preferred may be left out, so it makes nothing impossible.
+    # A request with a preferred second family can be served without it: only the first counts.
     required = choice.families if choice.second_required else choice.families[:1]
     remarks = (
         _find_family_impossibility(

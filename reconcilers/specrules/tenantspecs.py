@@ -40,8 +40,9 @@ MANUAL_POOL: Path = (*NETWORKING, "loadBalancerPool")
 
 
 def review_tenant(tenant: TenantCluster) -> Verdict:
-    """Validate a spec by itself."""
+    """Return the verdict on the spec of a TenantCluster by itself."""
     pool = parse_manual_pool(tenant)
+    # A pool that cannot be parsed is a sentence that says why.
     causes = [build_invalid_cause(MANUAL_POOL, pool)] if isinstance(pool, str) else []
     causes += _find_family_faults(tenant.networking)
     causes += _find_selector_faults(tenant)

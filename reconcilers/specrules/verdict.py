@@ -1,4 +1,8 @@
-"""The result of applying rules to an object: causes to refuse it, and warnings."""
+"""The result of applying rules to an object: causes to refuse it, and warnings.
+
+A *remark* is a sentence about a field. A *cause* is such a sentence in the form of the API, which
+refuses a write. A *verdict* has all causes and warnings about one write.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +18,7 @@ Path = tuple[str | int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A sentence about a field."""
+    """A sentence about a field: a fault or a warning."""
 
     path: Path
     message: str
@@ -94,18 +98,22 @@ NOTHING = Verdict()
 
 
 class Validator(Protocol[T_contra]):
-    """Validates the writes of one kind that change a spec, or delete."""
+    """Validates writes of one kind: creations, changes of a spec, and deletions."""
 
     async def review_creation(self, new: T_contra) -> Verdict:
-        """Validate a new object."""
+        """Return the verdict on a new object."""
         ...
 
     async def review_update(self, new: T_contra, old: T_contra | None) -> Verdict:
-        """Validate a changed spec; `old` is None if the stored object cannot be decoded."""
+        """Return the verdict on a changed spec.
+
+        Args:
+            old: the stored object; None if it cannot be decoded.
+        """
         ...
 
     async def review_deletion(self, old: T_contra) -> Verdict:
-        """Validate a deletion."""
+        """Return the verdict on a deletion."""
         ...
 
 
@@ -113,7 +121,7 @@ def limit_causes(causes: Iterable[Cause], path: Path, single: str, several: str)
     """Return the first MOST_CAUSES causes; if there are more, a last cause gives their number.
 
     Args:
-        path: the field of that last cause.
+        path: the field of the cause that gives the number.
         single: the words after "1 more": "allocation holds addresses".
         several: the words after "7 more": "allocations hold addresses".
     """

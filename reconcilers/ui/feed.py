@@ -84,8 +84,9 @@ class Feed:
                 await self._stale.wait()
             self._stale = anyio.Event()
             if not self.readers:
-                continue  # the last reader has left; the next one sets the event
+                continue  # the last reader has left; the next reader sets the event
             if self._watched.others is not None:
+                # Other platforms' pools are watched only while somebody asks for them.
                 self._watched.others.want()
             started_at = self._clock.monotonic()
             self._publish(self._compute_state())
@@ -96,8 +97,8 @@ class Feed:
     def reading(self) -> Iterator["FeedReader"]:
         """Yield a new reader of states; states are computed while a reader is in its context.
 
-        If the newest state is current, the reader begins with it; else with the next one, because
-        no state was computed while there was no reader.
+        The reader begins with the newest state if that is current. It may be stale, because no
+        state is computed while there is no reader. Then the reader begins with the next state.
         """
         is_current = self.state is not None and (self.readers > 0 or self._is_unchanged())
         self.readers += 1
@@ -134,7 +135,11 @@ class Feed:
         self.published = anyio.Event()
 
     def _note_change(self, pools: Collection[PoolName]) -> None:
-        """Note that pools, or only other objects, have changed; wake `run`."""
+        """Note a change, and wake `run`.
+
+        Args:
+            pools: the pools that the change concerns; empty if it concerns only other objects.
+        """
         self._dirty.update(pools)
         self._has_changed = True
         self._stale.set()
@@ -194,7 +199,8 @@ class FeedReader:
 
     Args:
         feed: publishes the states.
-        number: the first message waits while the newest state has this number.
+        number: the number of the state that is too old for the first message; `read` waits for
+            another state.
     """
 
     def __init__(self, feed: Feed, number: int) -> None:

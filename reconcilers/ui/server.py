@@ -132,13 +132,14 @@ def _accepts_gzip(request: web.Request) -> bool:
     offers = request.headers.get("Accept-Encoding", "").lower().split(",")
     parsed = [offer.replace(" ", "").partition(";q=") for offer in offers]
     return any(
+        # A quality of 0, 0.0 and so on means that the client rejects the encoding.
         name == _GZIP and (not separator or bool(quality.strip("0.")))
         for name, separator, quality in parsed
     )
 
 
 async def _write_news(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
-    """Write messages as server-sent events for STREAM_SECONDS, and comments while there are none.
+    """Write messages as server-sent events for STREAM_SECONDS; while none come, write comments.
 
     The first comment makes the headers reach the client at once.
     """

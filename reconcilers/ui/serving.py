@@ -68,9 +68,10 @@ async def serve_local_page(
 def _listen(
     app: web.Application, bind: Bind, tls: ssl.SSLContext | None = None
 ) -> AbstractAsyncContextManager[int]:
-    """Return a context that listens, and at its end cancels open streams after a moment.
+    """Return a context that listens; it gives the port.
 
-    Streams of updates do not end by themselves in that time.
+    At the end of the context, open streams get DRAIN_SECONDS, and then are cancelled: a stream of
+    updates does not end by itself in that time.
     """
     return listening(app, bind, WHAT, tls=tls, drain_seconds=DRAIN_SECONDS, cancel_abandoned=True)
 

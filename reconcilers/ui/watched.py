@@ -190,7 +190,7 @@ class PageInformers:
         ).within(self.pool_namespace)
 
     def _not_read(self) -> list[NotRead]:
-        """Return the lists of our kinds that may not be read or are not complete yet."""
+        """Return the lists of our kinds that are forbidden to the user, or not complete yet."""
         unlisted = [informer for informer in self.kinds if not informer.cache.synced]
         return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
 
@@ -205,6 +205,7 @@ class PageInformers:
         """
 
         def report_allocation(change: Change[IPAllocation]) -> None:
+            """Report the pools of the allocation before and after the change."""
             allocations = (
                 allocation for allocation in (change.old, change.new) if allocation is not None
             )
@@ -213,10 +214,12 @@ class PageInformers:
             )
 
         def report_pool(change: Change[NetworkPool]) -> None:
+            """Report the changed pool."""
             pools = (pool for pool in (change.old, change.new) if pool is not None)
             changed([PoolName(NETWORK_POOL.kind, pool.metadata.key) for pool in pools])
 
         def report_other(_: Change[Any]) -> None:
+            """Report a change that concerns no pool."""
             changed([])
 
         self.allocations.cache.subscribe(report_allocation)

@@ -7,6 +7,6 @@
                   the rules and back; the writes that are never validated
 
 The rules about an object by itself are in reconcilers/specrules/. Nothing here decides by labels.
-Reconcilers do not rely on webhooks: they apply the same rules, and keep every promise without
-them.
+Reconcilers do not rely on webhooks: they apply the same rules, and no address is handed out twice
+without webhooks either.
 """

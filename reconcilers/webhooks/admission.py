@@ -1,6 +1,6 @@
 """From a request of the API server to the rules and back.
 
-Each kind has a path, which manifests/webhook names: these are Butler's.
+Each kind has a URL path, which manifests/webhook names. The paths are those of Butler.
 
 Some writes are allowed without validation, whatever the rules say:
 
@@ -76,7 +76,14 @@ def make_handler(
             return None
 
     async def review(request: AdmissionRequest[bytes]) -> Verdict:
-        """Validate one request; the module docstring says which writes are always allowed."""
+        """Return the verdict on one request.
+
+        1. The guard refuses the write: its verdict.
+        2. A deletion: the validator's verdict; allowed if it has begun, or nothing is decodable.
+        3. A write that leaves the spec unchanged: allowed.
+        4. An object that cannot be decoded: refused.
+        5. A creation or an edit of the spec: the validator's verdict.
+        """
         refusal = await guard(request) if guard is not None else None
         if refusal is not None:
             return refusal
@@ -100,6 +107,7 @@ def make_handler(
         return await validator.review_update(new, decode_stored(request.oldObjectBytes))
 
     async def handle(request: AdmissionRequest[bytes]) -> Answer:
+        """Return the response to one request."""
         return _build_answer(request, await review(request))
 
     return handle

@@ -1,6 +1,6 @@
 """The ValidatingWebhookConfiguration that registers the webhooks.
 
-manifests/webhook carries it with a Service; a test holds the two against each other.
+manifests/webhook has the same configuration, with a Service; a test compares the two.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -69,6 +69,7 @@ def build_service_config(name: str) -> dict[str, Any]:
         name: of a webhook in VALIDATED, ADVISED or INTEGRATIONS.
     """
     groups = [VALIDATED, ADVISED, *INTEGRATIONS.values()]
+    # Exactly one group has the name.
     [(kind, _)] = [validated[name] for validated in groups if name in validated]
     where = {
         "name": SERVICE,

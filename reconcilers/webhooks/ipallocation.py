@@ -1,12 +1,12 @@
 """Rules for writes of IPAllocations.
 
-    created   a request that contradicts itself, or that its pool could never serve, even empty
-              (reconcilers/specrules/requestspecs.py)
-    updated   any change of spec
+    created   refused: a request that contradicts itself, or that its pool could never serve, even
+              empty (reconcilers/specrules/requestspecs.py)
+    updated   refused: any change of the spec
 
-A pool that does not exist (it may come later), hands out nothing now, or is only full is worth a
-warning: the request waits. Deletion is never refused; the finalizer sees to its order. Where the
-range is in use, the deletion gets a warning that names who uses it.
+There is a warning if the pool is absent, hands out nothing now, or is full: the request waits.
+Deletion is never refused, because the finalizer keeps the range until the tenant has released it.
+If the range is in use, the deletion gets a warning that names its users.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ def review_creation(
     max_addresses: int,
     namespaces: Sequence[str] = (),
 ) -> Verdict:
-    """Validate a new request.
+    """Return the verdict on a new request.
 
     Args:
         new: the request.
@@ -73,7 +73,9 @@ def review_creation(
 
 
 def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
-    """Refuse a change of the spec, unless the stored request cannot be read and so needs a repair.
+    """Return the verdict on an edit: a changed spec is refused.
+
+    The exception is a stored request that cannot be read: the edit may repair it.
 
     Args:
         new: the request as it would be.
@@ -86,7 +88,7 @@ def review_update(new: IPAllocation, old: IPAllocation | None) -> Verdict:
 
 
 def review_deletion(old: IPAllocation, cluster: TenantCluster | None) -> Verdict:
-    """Warn about the deletion of a request whose range is in use; never refuse it.
+    """Return a verdict that allows a deletion, with a warning if the range is in use.
 
     1. Services of the cluster use the range: the warning names them.
     2. The cluster is Ready: its Services or nodes may use the range.
@@ -131,8 +133,8 @@ def _list_waiting_warnings(
     1. The pool is being deleted.
     2. The pool lacks a family that the request needs.
     3. Without a pinned range: no free block is large enough.
-    4. A count that contradicts the pinned range is ignored.
-    5. A pinned range overlaps a range that is held or promised; one such warning is enough.
+    4. The count contradicts the pinned range. It is ignored, so the request need not wait.
+    5. A pinned range overlaps a held or promised range; only the first overlap is reported.
     """
     key = pool.metadata.key
     if pool.metadata.terminating:
@@ -166,7 +168,9 @@ def _list_full_pool_warnings(
     asked: familychoice.FamilyChoice,
     geometry: Sequence[Layout],
 ) -> Iterator[str]:
-    """Warn about a request that is larger than the largest free block of its pool.
+    """Yield a warning for each family whose largest free block is too small for a request.
+
+    The blocks are those in the pool's status. A family without a figure there gets no warning.
 
     Args:
         asked: the families of the request.

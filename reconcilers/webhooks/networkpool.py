@@ -3,15 +3,15 @@
     created   refused: a spec that contradicts itself (reconcilers/specrules/poolspecs.py)
     updated   refused: the same; a CIDR that does not contain the old CIDR; ranges or reservations
               that leave out addresses that allocations or claims hold or were promised.
-              Warning: leaving out addresses that another platform allocates by itself, because
-              that is how a person keeps a pool clear of them
+              Warning: ranges or reservations that leave out addresses that another platform
+              allocates by itself; with such an edit, a person keeps the pool clear of them
     deleted   refused: a pool of which allocations or claims hold addresses
 
-An allocation that names the pool in spec.poolRef counts, with or without labels. Promises count
-because their ranges are written to the allocations soon after: validation by allocations alone
-would allow an edit in between. The promises are read from the stored pool that the write replaces.
-If that pool changes before the write is stored, the API server calls the webhook again, so no
-promise is missed.
+An allocation that names the pool in spec.poolRef counts, with or without labels. A *promise* is a
+range that a pool's status assigns to an allocation or a claim, which gets it by a later write. So
+promises count, too: an edit between the two writes must not leave the range out. The promises are
+read from the stored pool that the write replaces. If that pool changes before the write is stored,
+the API server calls the webhook again, so no promise is missed.
 """
 
 from collections.abc import Container, Iterable, Iterator, Sequence
@@ -48,7 +48,7 @@ MOST_NAMED = 5
 
 
 def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
-    """Validate a new pool.
+    """Return the verdict on a new pool.
 
     Args:
         spaces: what pools of all kinds hand out.
@@ -76,7 +76,7 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
     *,
     claimed_kinds: Container[str] = (),
 ) -> Verdict:
-    """Validate an edit of a pool's spec.
+    """Return the verdict on an edit of a pool's spec.
 
     Args:
         new: the pool as it would be.
@@ -143,7 +143,7 @@ def review_deletion(
     *,
     claimed_kinds: Container[str] = (),
 ) -> Verdict:
-    """Validate the deletion of a pool.
+    """Return the verdict on the deletion of a pool.
 
     It is refused while an allocation or a claim holds or was promised an address of the pool.
 
@@ -151,8 +151,8 @@ def review_deletion(
         view: the pool's allocations.
         claimed: the pool's addresses that no IPAllocation holds, with their holders.
         unknown: the objects that cannot be read and may hold addresses; empty if there are none.
-            They get a warning, and refuse nothing by themselves: the pool's finalizer waits for
-            them.
+            They alone refuse nothing, because the pool's finalizer waits for them: the verdict
+            has a warning then. If the deletion is refused, a further cause names them.
         claimed_kinds: the kinds of requests, by full name, whose promises are in `claimed`.
     """
     refusal = f"cannot delete NetworkPool {quote_value(old.metadata.name)}:"
@@ -195,10 +195,10 @@ def review_deletion(
 def _blocks_deletion(allocation: IPAllocation) -> bool:
     """Return whether an allocation refuses the deletion of its pool.
 
-    Phase Allocated does. So does a range in any other phase, because a phase that a person wrote
-    frees nothing and the pool's finalizer would wait for ever. The exception is a Released
-    allocation that is being deleted: its range is about to be free, and the finalizer waits for
-    it.
+    1. In phase Allocated, it does.
+    2. In phase Released while it is deleted, it does not: its range is about to be free.
+    3. In any other phase, it does if it holds a range. A person may have written the phase, which
+       frees nothing, so the pool's finalizer would wait for ever.
     """
     phase = allocation.status.phase
     is_leaving = phase == RELEASED and allocation.metadata.terminating
@@ -208,7 +208,7 @@ def _blocks_deletion(allocation: IPAllocation) -> bool:
 
 
 def _warn_about_start_and_end(pool: NetworkPool) -> Iterator[str]:
-    """Warn if the deprecated fields start and end are used, or are ignored beside ranges."""
+    """Yield a warning if a pool has start or end: deprecated, and ignored beside ranges."""
     tenant = pool.spec.tenantAllocation
     if tenant is None or not (tenant.start or tenant.end):
         return
@@ -225,9 +225,9 @@ def _warn_about_start_and_end(pool: NetworkPool) -> Iterator[str]:
 def _list_overlap_warnings(
     pool: NetworkPool, geometry: Sequence[Layout], spaces: SpaceIndex
 ) -> Iterator[str]:
-    """Warn about each block of a pool that shares addresses with other pools.
+    """Yield a warning for each block of a pool that shares addresses with other pools.
 
-    Sharing is right for separate sites and behind NAT, and else a mistake, so it is not refused.
+    Sharing is not refused: it is right for separate sites and behind NAT, and else a mistake.
     """
     for (block_path, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
         sentence = spaces.sharing(layout_offers(pool, [layout])).sentence
@@ -249,8 +249,7 @@ def _review_shrunk_cidr(cidr_path: Path, new: str, old: str) -> Iterator[Cause]:
     try:
         new_cidr, old_cidr = AddressRange.parse_cidr(new), AddressRange.parse_cidr(old)
     except InvalidCIDR:
-        # An invalid new CIDR is refused elsewhere; from an invalid old CIDR nothing was handed
-        # out.
+        # An invalid new CIDR has a cause already. Nothing was handed out of an invalid old CIDR.
         return
     if not new_cidr.contains(old_cidr):
         message = (
@@ -290,9 +289,9 @@ def _list_holders(
 ) -> Iterator[HeldRange]:
     """Yield each range of a pool that is held or promised, by the name of its holder.
 
-    If the stored pool cannot be read, its promises are unknown and left out. No pass can make new
-    promises then, and if an older promise is written after the edit, the condition OutOfRange
-    reports it.
+    If the stored pool cannot be read, its promises are not known, and left out. Nobody makes new
+    promises in such a pool. An older promise may be written after the edit; then the condition
+    OutOfRange reports its range.
 
     Args:
         claimed_kinds: the kinds of requests whose promises the caller adds itself.
@@ -363,13 +362,13 @@ class _LeftOut:
 def _list_left_out(
     new: NetworkPool, old: NetworkPool | None, holders: Iterable[HeldRange], max_addresses: int
 ) -> Iterator[_LeftOut]:
-    """Yield the first address of each holder that the edit takes out of the pool.
+    """Yield the held addresses that the edit takes out of the pool.
 
-    A holder gets up to two findings: its first address outside the new ranges, and its first
+    Each held range yields up to two: its first address outside the new ranges, and its first
     address in a reservation.
 
-    Addresses that the old spec did not cover either are no fault of this edit. An edit without
-    webhooks may have left an allocation outside the pool; the pool can still be edited.
+    Addresses that the old spec did not cover either are left out: an earlier edit, without
+    webhooks, may have left an allocation outside the pool, and the pool can still be edited.
 
     Args:
         old: the stored pool; None if it cannot be read, so that it may have covered any address.
@@ -395,6 +394,7 @@ def _list_left_out(
         layout, span = match
         covered_spans = [span] if old_layouts is None else _list_spans(covered)
         lost = list(minus(covered_spans, _list_spans(layout.blocks)))
+        # An address in none of the new ranges is outside; another lost address is reserved.
         outside = list(minus(lost, _list_spans(layout.ranges)))
         block_path = block_paths[new_layouts.index(layout)]
         if outside:
@@ -437,7 +437,7 @@ def _build_outside_finding(
     """Return the finding about a held address outside the ranges of the new spec.
 
     Args:
-        block_path: a block of the new spec; a block that it does not have is the field itself.
+        block_path: a block. If the new spec has no such block, the finding is about this field.
     """
     block = dict(poolspecs.list_blocks(new.spec)).get(block_path)
     path = block_path if block is None else _locate_ranges(block_path, block)
@@ -455,7 +455,7 @@ def _build_reserved_finding(
     block = dict(poolspecs.list_blocks(new.spec))[block_path]
     pairs = zip(poolgeometry.list_reservations(block), after.reserved, strict=True)
     reservation = next(reservation for reservation, parsed in pairs if parsed.contains(address))
-    # The other reservations, gateway and edges, are fields of the spec for all its blocks.
+    # Gateway and edges are reserved by fields that stand in `spec`, for all its blocks.
     owner_path = block_path if reservation.field[0] == "reserved" else SPEC
     return _LeftOut(
         (*owner_path, *reservation.field),

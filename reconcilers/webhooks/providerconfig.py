@@ -16,7 +16,7 @@ from reconcilers.specrules.verdict import Verdict, build_forbidden_cause, limit_
 
 
 def review_deletion(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
-    """Validate the deletion of a ProviderConfig.
+    """Return the verdict on the deletion of a ProviderConfig.
 
     Args:
         referring: the TenantClusters whose spec names it.

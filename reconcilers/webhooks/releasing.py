@@ -1,8 +1,8 @@
 """Who may say that a tenant is gone for good (annotation `release-anyway` of a TenantCluster).
 
-The annotation releases addresses that may still be in use, so two tenants may use them then. So
-the right to edit TenantClusters is not enough: the user who adds the annotation needs the verb
-`release` on that TenantCluster. The API server answers whether a user has it
+The annotation releases addresses although the tenant may still use them. They may be handed out to
+another tenant. So the right to edit TenantClusters is not enough: the user who adds the annotation
+needs the verb `release` on that TenantCluster. The API server decides whether a user has it
 (SubjectAccessReview). Keeping or removing the annotation needs no such right.
 """
 

@@ -45,10 +45,10 @@ class Provision:
 
 
 def review_spec(new: TenantCluster, provision: Provision, spaces: SpaceIndex) -> Verdict:
-    """Validate a spec that is new or was edited.
+    """Return the verdict on the spec of a TenantCluster that is new or was edited.
 
     Args:
-        provision: the ProviderConfig that counts for it.
+        provision: the ProviderConfig that counts for the cluster.
         spaces: what pools of all kinds hand out.
     """
     verdict = tenantspecs.review_tenant(new)
@@ -65,7 +65,7 @@ def review_provider_change(
     providers: tuple[Provision, Provision],
     allocations: Iterable[Key],
 ) -> Verdict:
-    """Refuse another ProviderConfig for a cluster that holds addresses.
+    """Return the verdict on a change of ProviderConfig: refused if the cluster holds addresses.
 
     Args:
         old: the stored cluster; None if it cannot be read.
@@ -168,7 +168,7 @@ def _list_provider_warnings(new: TenantCluster, provision: Provision) -> Iterato
 def _list_manual_pool_warnings(
     cluster: TenantCluster, pool: AddressRange, provision: Provision, spaces: SpaceIndex
 ) -> Iterator[str]:
-    """Warn about a pool in the spec of a cluster that is not used or that other pools hand out.
+    """Yield a warning if the manual pool of a cluster is ignored, or shares addresses with pools.
 
     Args:
         pool: `spec.networking.loadBalancerPool`, parsed.

@@ -2,15 +2,16 @@
 
 Everything is read from the caches, which every replica has, with two exceptions:
 
-- A write that narrows or deletes a pool is validated by a view of the allocations that has read
-  as far as the pool's journal says, from a LIST if the cache is behind. Open promises are in the
-  pool itself; a promise that is no longer there was settled by an object that such a view shows.
-  So no address that was handed out is missed, and addresses handed out later follow the new spec.
+- A write that narrows or deletes a pool is validated by a view: the pool's allocations, as of a
+  time. The journal in the pool's status names the revision up to which a view must have read. If
+  the cache is behind that revision, the allocations are listed. The journal also has the promises,
+  the ranges that are not written to allocations yet; the view shows the ranges that are written.
+  So no address that was handed out is missed. Addresses handed out later follow the new spec.
 - Before a write is refused because of a cache, the API server is read. An edit of a pool right
   after an allocation was deleted must not be refused because of that allocation.
 
-Warnings may be based on a stale cache. So may decisions that a reconciler makes sure of anyway: a
-ProviderConfig or a pool that is deleted too early is kept by its finalizer.
+Warnings may be based on a stale cache. So may decisions that a reconciler checks again: the
+finalizer keeps a ProviderConfig or a pool that is deleted too early.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -123,24 +124,26 @@ class PoolValidator(_Validator):
         self._list_others = list_others
 
     async def review_creation(self, new: NetworkPool) -> Verdict:
-        """Validate a new pool."""
+        """Return the verdict on a new pool: its namespace, then its spec."""
         if refused := refuse_namespace(new.metadata.namespace, self._allowed_namespaces):
             return refused
         return networkpool.review_creation(new, self._spaces, self._limit)
 
     async def review_update(self, new: NetworkPool, old: NetworkPool | None) -> Verdict:
-        """Validate an edit of a pool.
+        """Return the verdict on an edit of a pool.
 
-        1. An edit that gives up no address: no allocation is read.
-        2. The cache is current and shows no conflict: allowed.
-        3. Else the allocations are listed live, and decide.
-        4. An object that may hold addresses and cannot be read refuses the edit.
+        1. The namespace may not hold pools: refused.
+        2. The edit gives up no address: decided without reading allocations.
+        3. The cache is current and shows no conflict: allowed.
+        4. Else the allocations are listed live, and decide.
+        5. An object that may hold addresses and cannot be read refuses the edit, too.
         """
         if refused := refuse_namespace(new.metadata.namespace, self._allowed_namespaces):
             return refused
         others = OtherHoldings()
 
         def review(view: AllocationsView | None) -> Verdict:
+            """Return the verdict by a view; None if the edit gives up no address."""
             return networkpool.review_update(
                 new,
                 old,
@@ -175,15 +178,16 @@ class PoolValidator(_Validator):
         )
 
     async def review_deletion(self, old: NetworkPool) -> Verdict:
-        """Validate a deletion of a pool, by the cache if it allows the deletion, else by a list.
+        """Return the verdict on a deletion, by the cache if that allows it, else by a live list.
 
-        Objects that cannot be read do not refuse it: the pool's finalizer waits until they are
-        deleted or repaired. They are named beside the holders that can be read.
+        Objects that cannot be read do not refuse the deletion: the pool's finalizer waits until
+        they are deleted or repaired. The verdict names them beside the readable holders.
         """
         others = await self._list_others(old)
         unknown = others.unknown
 
         def review(view: AllocationsView) -> Verdict:
+            """Return the verdict by a view, with the objects that are `unknown` by then."""
             return networkpool.review_deletion(
                 old, view, claimed=others.ranges, unknown=unknown, claimed_kinds=others.kinds
             )
@@ -201,8 +205,8 @@ class PoolValidator(_Validator):
     def _is_cache_current(self, old: NetworkPool) -> bool:
         """Return whether the cache of allocations shows everything that a pool has handed out.
 
-        The pool's journal says how far a reader has to read. False if the pool has no journal,
-        because then it is unknown what it handed out.
+        The pool's journal names the revision that the cache must have reached. False if the pool
+        has no journal, because then that revision is not known.
         """
         revision = memory(old)
         cache = self._allocations
@@ -237,9 +241,13 @@ class AllocationValidator(_Validator):
         self._clusters = clusters
 
     async def review_creation(self, new: IPAllocation) -> Verdict:
-        """Validate a new request by the cached pool; if that refuses it, by the pool read live."""
+        """Return the verdict on a new request, by the cached pool if it allows the request.
+
+        Else by the pool as it is read live.
+        """
 
         def view() -> AllocationsView:
+            """Return the cached allocations of the pool, which warnings are based on."""
             return self._reader.read_cached(new.pool_key)
 
         pool = self._pools.get(new.pool_key)
@@ -258,7 +266,7 @@ class AllocationValidator(_Validator):
         )
 
     async def review_update(self, new: IPAllocation, old: IPAllocation | None) -> Verdict:
-        """Refuse a changed spec."""
+        """Return the verdict on an edit: a changed spec is refused."""
         return ipallocation.review_update(new, old)
 
     async def review_deletion(self, old: IPAllocation) -> Verdict:
@@ -298,16 +306,16 @@ class ClusterValidator:
         self._default_namespace = default_namespace
 
     async def review_creation(self, new: TenantCluster) -> Verdict:
-        """Validate a new cluster."""
+        """Return the verdict on a new cluster."""
         return tenantcluster.review_spec(new, await self._find_provision(new), self._spaces)
 
     async def review_update(self, new: TenantCluster, old: TenantCluster | None) -> Verdict:
-        """Validate an edit of a cluster.
+        """Return the verdict on an edit of a cluster.
 
         Another ProviderConfig is refused while the cluster has addresses. If the status or the
-        cache shows some, a live list decides. For a moment neither may show an address; then the
-        edit is allowed. That does no harm, because the address still counts and is released as any
-        other, so nothing is listed for that case.
+        cache shows addresses, a live list decides. Both may miss an address that was handed out a
+        moment ago; then the edit is allowed. That does no harm: the address still counts, and is
+        released like any other.
         """
         after = await self._find_provision(new)
         verdict = tenantcluster.review_spec(new, after, self._spaces)
@@ -353,7 +361,10 @@ class ClusterValidator:
         return NOTHING
 
     async def _find_provision(self, cluster: TenantCluster) -> Provision:
-        """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it."""
+        """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it.
+
+        If it is absent or unreadable, the provision has no object, but says so.
+        """
         try:
             config = await self._providers.find_for_tenant(cluster)
         except ProviderUnknown as unknown:
@@ -403,17 +414,17 @@ class ProviderValidator:
         self._default_namespace = default_namespace
 
     async def review_creation(self, new: ProviderConfig) -> Verdict:
-        """Validate a new ProviderConfig."""
+        """Return the verdict on a new ProviderConfig: its namespace, then its spec."""
         refused = refuse_namespace(new.metadata.namespace, self._allowed_namespaces)
         return refused or providerspecs.review_provider(new)
 
     async def review_update(self, new: ProviderConfig, old: ProviderConfig | None) -> Verdict:  # noqa: ARG002 - it must be sound, whatever it was
-        """Validate an edit."""
+        """Return the verdict on an edit: the namespace, then the new spec, as for a new object."""
         refused = refuse_namespace(new.metadata.namespace, self._allowed_namespaces)
         return refused or providerspecs.review_provider(new)
 
     async def review_deletion(self, old: ProviderConfig) -> Verdict:
-        """Validate a deletion, by the cache if no cluster in it refers to it, else by a list."""
+        """Return the verdict on a deletion; if the cache shows a reference, by a live list."""
         referring = self._find_referring(old, self._clusters)
         if self._clusters.synced and not referring:
             return NOTHING
@@ -426,7 +437,7 @@ class ProviderValidator:
     ) -> list[Key]:
         """Return the clusters whose spec names a ProviderConfig.
 
-        A cluster that names none does not count, even if this one serves it as the default.
+        A cluster that names no ProviderConfig does not count, even if `config` is its default.
         """
         return [
             cluster.metadata.key

@@ -102,7 +102,7 @@ def add_controllers(
 
 
 def _add_integrations(shared: Shared) -> HoldersBeside:
-    """Add the integrations that are on; return the holders of NetworkPools' addresses in them."""
+    """Add the integrations that are on; return their objects that hold NetworkPools' addresses."""
     if not shared.settings.integration:
         return NOTHING_SHARED
     # Imported here, because it takes long and most installations have no integration.
@@ -114,7 +114,8 @@ def _add_integrations(shared: Shared) -> HoldersBeside:
 def add_orphans(shared: Shared) -> None:
     """Add the collector of orphans, which starts once its caches are synced.
 
-    Before that, the owner of an allocation would look gone because the cache lacks it.
+    An orphan is an allocation whose TenantCluster is gone. While a cache is incomplete, an
+    existing TenantCluster could look gone.
     """
     informers = shared.informers
     collector = OrphanCollector(
@@ -129,6 +130,7 @@ def add_orphans(shared: Shared) -> None:
     )
 
     async def run() -> None:
+        """Wait for the caches, then collect orphans until cancelled."""
         for informer in (informers.pools, informers.allocations, informers.clusters):
             await informer.wait_synced()
         await collector.run()

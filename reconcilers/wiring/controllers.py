@@ -100,14 +100,15 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
             # The pool's name could be read. The last readable version may have named another pool.
             older = allocations.cache.get(allocation)
             return [outline.pool_key, *([] if older is None else [older.pool_key])]
-        # The pool's name cannot be read, or the allocation is gone: any pool of its namespace may
-        # be the one. If even the key cannot be read, the namespace is empty: any pool may be.
+        # The pool's name cannot be read, or the allocation is gone: the allocation may be of any
+        # pool in its namespace. If even its key cannot be read, the namespace is empty, and the
+        # allocation may be of any pool.
         keys = (pool.metadata.key for pool in pools.cache)
         return [pool for pool in keys if allocation.namespace in {"", pool.namespace}]
 
     def choose_delay(change: Change[IPAllocation]) -> float:
         """Return how many seconds to gather changes like this before a pass."""
-        # A request is served at once. Requests that come during that pass gather for the next.
+        # A request is served at once. Requests that come during its pass are served by one pass.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
 
     controller = shared.manager.controller(
@@ -161,6 +162,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         return [a.metadata.key for a in pool_allocations if a.status.phase != ALLOCATED]
 
     def find_unserved(pool: NetworkPool) -> Iterable[Key]:
+        """Return the allocations of a pool that are not Allocated."""
         return find_unserved_by_key(pool.metadata.key)
 
     def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
@@ -169,7 +171,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
         return [a.metadata.key for a in tenant_allocations if a.metadata.terminating]
 
     def find_tenant(key: Key) -> Key:
-        """Return the TenantCluster of an allocation; its own key if the cache lacks it."""
+        """Return the TenantCluster of an allocation; the key itself if the cache lacks it."""
         allocation = allocations.get(key)
         return key if allocation is None else allocation.spec.tenantClusterRef.key
 
@@ -181,7 +183,7 @@ def add_ipallocations(shared: Shared, release: ReleaseCheck) -> None:
     shards = shared.manager.shards
 
     def describe_gone(gone: IPAllocation) -> dict[str, str] | None:
-        """Return the log fields of a lost allocation; None if another replica logs it."""
+        """Return the log fields of an allocation that is gone; None if another replica logs it."""
         is_here = shards is None or shards.holds(gone.pool_key)
         return describe_unreleased(gone) if is_here else None
 
@@ -267,11 +269,12 @@ def add_tenantclusters(
         return [cluster.metadata.key for cluster in waiting_clusters]
 
     def has_owner(change: Change[IPAllocation]) -> bool:
-        """Return whether an allocation's cluster exists, or existed once.
+        """Return whether the cluster of a changed allocation exists, or existed once.
 
         An allocation for a cluster that never existed needs no pass until the cluster is created.
         """
         allocation = change.new or change.old
+        # The annotation has the uid of a cluster, so that cluster existed.
         if allocation is None or names.ANNOTATION_TENANT_UID in allocation.metadata.annotations:
             return True
         return allocation.spec.tenantClusterRef.key in clusters
@@ -329,12 +332,14 @@ def add_tenantclusters(
 
 
 def _make_cluster_mapping(watched: WatchedKind) -> Callable[[Key, Object], Iterable[Key]]:
-    """Return a mapping from an object in a tenant to its TenantCluster.
+    """Return a function that maps an object in a tenant to its TenantCluster.
 
-    Objects that do not concern our projection are mapped to no cluster.
+    The projection is the set of objects that we write into the tenant. An object that does not
+    concern the projection is mapped to no cluster.
     """
 
     def find_cluster(cluster: Key, obj: Object) -> Iterable[Key]:
+        """Return the cluster if the object concerns our projection; else nothing."""
         return [cluster] if watched.is_concerned(obj) else []
 
     return find_cluster
@@ -343,14 +348,15 @@ def _make_cluster_mapping(watched: WatchedKind) -> Callable[[Key, Object], Itera
 def add_tenant_clients(
     shared: Shared, tenants: TenantClients, vanished: VanishedClusters, records: TenantRecords
 ) -> None:
-    """Close, every now and then, clients of tenants that other replicas work on.
+    """Close, every OTHERS_CLOSED_AFTER seconds, clients of tenants that other replicas work on.
 
     Such clients exist only with shards. An allocation belongs to the shard of its pool, so this
     replica asks the tenants of other replicas whether a range was released. Nothing else closes
     these clients: only the replica that works on a cluster notices that the cluster is gone.
 
-    The rest of a cluster's record is kept while the cluster has allocations. A teardown's grace
-    period is in it, which is longer than OTHERS_CLOSED_AFTER.
+    A cluster's record is what this process remembers of the cluster. Its client is closed, but the
+    rest is kept while the cluster has allocations: it has the grace period of a teardown, which is
+    longer than OTHERS_CLOSED_AFTER.
 
     Args:
         shared: the objects that every part is built with.
@@ -362,6 +368,7 @@ def add_tenant_clients(
         return  # one replica works on all tenants
 
     async def close_others() -> None:
+        """Close the clients, and drop the records that are no longer needed, until cancelled."""
         while True:
             await shared.clock.sleep(OTHERS_CLOSED_AFTER)
             for key in records.names():
@@ -391,7 +398,10 @@ def add_providerconfigs(shared: Shared) -> None:
     )
 
     def find_configs_by_key(pool: Key) -> Iterable[Key]:
-        """Return the ProviderConfigs that name a pool; they do so in its namespace only."""
+        """Return the ProviderConfigs that name a pool.
+
+        A ProviderConfig names pools of its own namespace only.
+        """
         return [
             config.metadata.key
             for config in configs
@@ -400,6 +410,7 @@ def add_providerconfigs(shared: Shared) -> None:
         ]
 
     def find_configs(pool: NetworkPool) -> Iterable[Key]:
+        """Return the ProviderConfigs that name a pool."""
         return find_configs_by_key(pool.metadata.key)
 
     def find_terminating(cluster: TenantCluster) -> Iterable[Key]:
@@ -426,8 +437,8 @@ def add_providerconfigs(shared: Shared) -> None:
 def is_waiting_for_room(cluster: TenantCluster) -> bool:
     """Return whether more room in a pool may help a cluster.
 
-    A cluster that is not Ready or lacks addresses may wait for room; a Ready cluster does if its
-    growth or its size failed because the pools are full.
+    A cluster that is not Ready, or that lacks addresses, may wait for room. A Ready cluster waits
+    if it cannot grow, or cannot reach its size, because the pools are full.
     """
     conditions = cluster.status.conditions
     size_conditions = (find(conditions, kind) for kind in (DEMAND_MET, LOAD_BALANCER_SIZED))
@@ -442,7 +453,7 @@ def is_waiting_for_room(cluster: TenantCluster) -> bool:
 
 
 def is_served_at_start(change: Change[IPAllocation]) -> bool:
-    """Return whether a change adds an allocation to the cache that is served already."""
+    """Return whether a change adds an already served allocation to the cache."""
     return change.old is None and change.new is not None and is_served(change.new)
 
 
@@ -457,7 +468,7 @@ def _is_there(pool: NetworkPool | None) -> bool:
 
 
 def has_more_room(change: Change[NetworkPool]) -> bool:
-    """Return whether a pool is new, has a larger free block in a family, or a new spec."""
+    """Return whether a pool is new, has a larger free block in a family, or has a new spec."""
     if change.new is None:
         return False
     if change.old is None:

@@ -20,9 +20,9 @@ from reconcilers.wiring.shared import Shared
 def add_integrations(shared: Shared) -> HoldersBeside:
     """Add the pools and the services of each integration to the manager.
 
-    The pools of all integrations are added first, as sources of the index of spaces. A source
-    tells the index at once which kinds of pools to expect. So no pool is compared with an index
-    that lacks the pools of a later integration.
+    The pools of all integrations are added first, as sources of the index of spaces, which knows
+    the addresses that each pool offers. A source tells the index at once which kinds of pools to
+    expect. So no pool is compared with an index that lacks the pools of a later integration.
 
     Args:
         shared: the manager, the caches and the settings.
@@ -79,6 +79,7 @@ def make_lister_of_others(client: Client, settings: Settings) -> ListOtherHoldin
     ]
 
     async def list_others(pool: NetworkPool) -> OtherHoldings:
+        """Return the holders of a NetworkPool's addresses in all integrations, read live."""
         holdings = OtherHoldings()
         for lister in listers:
             holdings = holdings.joined_with(await lister(client, pool))

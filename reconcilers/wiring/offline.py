@@ -41,7 +41,7 @@ class SilentRecorder(Recorder):
 
 
 def assemble_offline(manager: Manager, clock: Clock, settings: Settings) -> None:
-    """Add the controllers to `manager`.
+    """Add the controllers to `manager`; they record no events and release no range.
 
     Args:
         manager: runs them.

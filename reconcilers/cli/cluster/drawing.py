@@ -1,8 +1,10 @@
 """Draws a pool for a terminal: a grid of cells, a legend, and the list of all ranges.
 
-Each cell stands for a power of two of addresses, so that rows begin at round addresses. If the
-addresses of a cell have several states, the cell shows the gravest one (AddressState is in that
-order). A cell with held and free addresses has a letter of its own. The list has every range.
+Each cell stands for a power of two of addresses, so that rows begin at round addresses. A cell has
+one letter. If its addresses have several states, the letter is that of the gravest state
+(AddressState is in that order). If the gravest state is one of BY_TENANT, and only some addresses
+of the cell are in such states, the letter is that of PARTLY. The list below the grid has every
+range.
 """
 
 from collections import Counter
@@ -31,6 +33,7 @@ NARROWEST = 8
 ROWS = 32
 PARTLY = Style("o", "blue", fill="", dark="", words="a cell of which some addresses are held")
 _ORDER = {state: place for place, state in enumerate(AddressState)}
+"""The place of each state in AddressState: the lower, the graver."""
 
 _Row = tuple[Extent, AddressHolder | None, str]
 """A range, one of its holders (None if it has none), and the holder's name; the name includes the
@@ -73,27 +76,31 @@ def draw_family(pool: PoolPicture, family: PoolFamily, form: Form = "table") -> 
 
 
 def _name_holder(holder: AddressHolder | None, namespace: str) -> str:
-    """Return the name of a holder, with its namespace if it is another; empty for None."""
+    """Return the name of a holder; empty for None.
+
+    Args:
+        namespace: that of the pool; the name of a holder in it is without namespace.
+    """
     return object_text(holder.kind, holder.key, namespace) if holder is not None else ""
 
 
 def _draw_grid(picture: PoolFamily, form: Form) -> str:
-    """Return a line for each row of cells, after the first address of the row.
+    """Return the grid: for each row, its first address and its cells; then the size of a cell.
 
-    The address stands above its row if the terminal has no room beside the row.
+    If the terminal has no room for an address beside its row, the address stands above the row.
     """
     first, size = picture.first_and_size
     columns = _choose_columns(picture, form)
     per_cell = find_power_of_two(size, columns * ROWS)
     cells = _build_cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
-    starts = [picture.address(first + at * per_cell) for at in begins]
+    starts = [picture.address(first + index * per_cell) for index in begins]
     room, width = output.find_terminal_width(), max(map(len, starts))
     is_beside = form == "wide" or room is None or width + len(GAP) + columns <= room
     heads = [start.ljust(width) if is_beside else f"{start}\n" for start in starts]
     lines = [
-        f"{head}{GAP}{_paint_row(cells[at : at + columns])}\n"
-        for at, head in zip(begins, heads, strict=True)
+        f"{head}{GAP}{_paint_row(cells[index : index + columns])}\n"
+        for index, head in zip(begins, heads, strict=True)
     ]
     cell_size = "1 address" if per_cell == 1 else f"{per_cell:,} addresses"
     partly = _draw_legend_entry(PARTLY, "", PARTLY.words)
@@ -122,7 +129,7 @@ def find_power_of_two_within(limit: int) -> int:
 
 
 def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int) -> list[Style]:
-    """Return the style of each cell.
+    """Return the style of each cell, by the rules of the module docstring.
 
     Args:
         extents: the ranges of the pool.
@@ -135,22 +142,25 @@ def _build_cells(extents: Sequence[Extent], first: int, size: int, per_cell: int
     for extent in extents:
         begin = (extent.range.first - first) // per_cell
         end = (extent.range.last - first) // per_cell
-        for at in range(begin, end + 1):
-            known = cells[at]
-            if known is None or _ORDER[extent.state] < _ORDER[known]:
-                cells[at] = extent.state
+        for index in range(begin, end + 1):
+            gravest = cells[index]
+            if gravest is None or _ORDER[extent.state] < _ORDER[gravest]:
+                cells[index] = extent.state
         if extent.state in BY_TENANT:
-            # Only the first and the last cell of a range may have addresses outside of it.
-            for at in {begin, end}:
-                start = first + at * per_cell
+            # Only the first and the last cell of a range may have addresses outside of it. The
+            # other cells are held as a whole, and are not counted.
+            for index in {begin, end}:
+                start = first + index * per_cell
                 last = min(extent.range.last, start + per_cell - 1)
-                held_counts[at] += last - max(extent.range.first, start) + 1
+                held_counts[index] += last - max(extent.range.first, start) + 1
     partly = {
-        at for at, count in held_counts.items() if count < per_cell and cells[at] in BY_TENANT
+        index
+        for index, count in held_counts.items()
+        if count < per_cell and cells[index] in BY_TENANT
     }
     return [
-        PARTLY if at in partly else STYLES[state or AddressState.OUTSIDE]
-        for at, state in enumerate(cells)
+        PARTLY if index in partly else STYLES[state or AddressState.OUTSIDE]
+        for index, state in enumerate(cells)
     ]
 
 
@@ -162,7 +172,7 @@ def _paint_row(cells: list[Style]) -> str:
 
 
 def _draw_legend(picture: PoolFamily) -> str:
-    """Return the states that occur, with how many addresses are in each."""
+    """Return a line for each state that occurs: its letter, its number of addresses, its words."""
     counts = picture.count_states()
     width = max(12, len(f"{max(counts.values()):,}"))
     return "".join(
@@ -173,7 +183,7 @@ def _draw_legend(picture: PoolFamily) -> str:
 
 
 def _draw_legend_entry(style: Style, count: str, words: str) -> str:
-    """Return the letter of a state in its colour, its count and its words."""
+    """Return the lines of a legend entry: letter in its colour, count and words, wrapped."""
     lines = output.wrap_to_lines(f"  {style.letter}  {count}{words}", " " * 5)
     painted = paint(style.letter, style.terminal)
     first = lines[0].replace(style.letter, painted, 1)

@@ -24,7 +24,7 @@ def _list_groups() -> Mapping[str, str]:
 
 
 def list_subject_names(findings: Iterable[Finding]) -> Iterator[tuple[str, str]]:
-    """Yield kind and name of the subject of each finding, for `show`."""
+    """Yield the kind, with its group, and the name of the subject of each finding."""
     for finding in findings:
         yield format_full_kind(finding.subject.kind), finding.subject.name
 

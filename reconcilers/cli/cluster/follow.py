@@ -40,10 +40,12 @@ def follow(
         raise click.UsageError(
             f"--watch prints tables; it cannot be combined with --output {form}"
         )
-    from controller import logs  # with structlog
-    from reconcilers.cli.cluster.updates import write_updates  # with informers
+    # Imported here, because other commands need neither structlog nor informers.
+    from controller import logs
+    from reconcilers.cli.cluster.updates import write_updates
 
     logs.configure_logs("console", "error")
+    # This first read fails at once if a required kind cannot be read; informers would retry.
     reading = "reading the cluster's objects"
     objects = in_cluster(
         where, reading, lambda client: read_objects(client, where.namespace, required)

@@ -17,14 +17,14 @@ KINDS: tuple[Resource[Any], ...] = (TENANT_CLUSTER, IP_ALLOCATION)
 
 
 class ObjectName(NamedTuple):
-    """One meaning of a name. A part that the name lacks is empty."""
+    """One meaning of a name that a user wrote. A part that the user left out is empty."""
 
     kind: str
     namespace: str
     name: str
 
     def selects(self, kind: str, key: Key) -> bool:
-        """Return whether an object has this name."""
+        """Return whether the name means an object; an empty part means any kind or namespace."""
         return (
             self.name == key.name
             and self.kind in {"", kind}
@@ -50,7 +50,8 @@ def parse_name(written_name: str) -> list[ObjectName]:
 
 
 def find_namespace(name: str) -> str:
-    """Return the namespace in a name; empty if it has none."""
+    """Return the namespace in a name; empty if it has none, or may have a kind in its place."""
+    # The meaning with a kind comes first.
     first = next(iter(parse_name(name)), None)
     return first.namespace if first is not None else ""
 
@@ -107,5 +108,5 @@ def _describe_unknown(name: str, objects: Objects, namespace: str) -> str:
 
 
 def _find_kinds(word: str) -> list[str]:
-    """Return the kinds that a word names, as kubectl takes it."""
+    """Return the kinds of KINDS that a word names, as kubectl takes it; empty for another word."""
     return [resource.kind for resource in KINDS if word.lower() in list_kind_words(resource)]

@@ -137,7 +137,7 @@ def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str)
 
 
 def note_empty_namespace(objects: Objects, namespace: str) -> None:
-    """Report that the namespace of -n has no objects, because its name may be misspelled.
+    """Print a note if the namespace of -n has no objects: its name may be misspelled.
 
     Args:
         objects: what was read.
@@ -152,7 +152,7 @@ def note_empty_namespace(objects: Objects, namespace: str) -> None:
         selected.unreadable,
     )
     if not namespace or any(kinds) or objects.not_read:
-        return
+        return  # all namespaces, or objects in it, or perhaps some that the user may not read
     say(
         "note",
         f"namespace {namespace} has no NetworkPool, ProviderConfig, TenantCluster or"
@@ -175,8 +175,8 @@ def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitab
 
     async def connect_and_work() -> None:
         """Connect, and append the result of `work` to `results`."""
-        # The result is not returned: asyncio.Runner writes a task with its result into the message
-        # of an error that it drops, and the result may be all objects of the cluster.
+        # The result is not returned, because it may be all objects of the cluster. asyncio.Runner
+        # would write the result of a task into the message of an exception, which it drops.
         from controller.client import Client
         from controller.config import open_transport
 
@@ -224,6 +224,7 @@ def _read_files(where: ReadingScope) -> Objects:
         raise CommandProblem(f"no object of butler-ipam was found in {', '.join(where.files)}")
 
     def index_by_key(manifests: Sequence[ReadManifest[T]]) -> dict[Key, T]:
+        """Return the decoded objects of manifests by namespace and name."""
         return {manifest.key: manifest.object for manifest in manifests}
 
     unreadable = dict.fromkeys(manifests.refused, "it has an error, see above")
@@ -235,6 +236,7 @@ def _read_files(where: ReadingScope) -> Objects:
         clusters=index_by_key(manifests.tenants),
         providers=index_by_key(manifests.providers),
         unreadable=unreadable,
+        # A stored object that is unreadable was not rejected by its API server.
         refused=manifests.refused - manifests.unreadable.keys(),
         live=False,
         owners_known=bool(manifests.tenants),

@@ -84,7 +84,7 @@ def _select_pool(
 
 
 def namespace_in(names: Collection[str]) -> str:
-    """Return the namespace that all names have; empty if names differ or one has no namespace."""
+    """Return the namespace that all names have; empty if they differ, or a name has none."""
     namespaces = {_namespace_of(name) for name in names}
     return namespaces.pop() if len(namespaces) == 1 else ""
 
@@ -102,10 +102,10 @@ def _namespace_of(name: str) -> str:
 
 
 def _find_similar_name(pools: Sequence[PoolPicture], name: str) -> str:
-    """Return the name of a pool that is most similar to a name; empty if none is similar.
+    """Return the pool name that is most similar to a name; empty if none is similar.
 
-    Full names share their kind and namespace, so that even different pools are similar. The
-    cutoff for full names is therefore higher.
+    Names with a namespace or a kind share these parts, so the names of different pools look
+    similar. Therefore such names must be more similar.
     """
     if "/" in name:
         full_names = [
@@ -123,7 +123,7 @@ def full_name(pool: PoolName) -> str:
 
 
 def _has_name(pool: PoolName, name: str) -> bool:
-    """Return whether a name that a user wrote, with or without a kind, is a pool's."""
+    """Return whether a name that a user wrote, with or without a kind, is the name of a pool."""
     plain_names = {pool.key.name, str(pool.key)}
     kind, _, rest = name.partition("/")
     return name in plain_names or (rest in plain_names and _find_kind(kind) == pool.kind)

@@ -54,7 +54,7 @@ def read_report(path: Path) -> RepairReport:
     Raises:
         CommandProblem: the file cannot be read, or is no report. Its faults are printed before.
     """
-    from pydantic import TypeAdapter  # it takes as long as all else that `check` loads
+    from pydantic import TypeAdapter  # slow: as long as all other imports of `check`
 
     findings = Findings()
     manifests = [*read_objects([str(path)], findings, recursive=False)]

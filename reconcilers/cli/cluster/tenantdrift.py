@@ -1,4 +1,8 @@
-"""Drift of tenants: differences between a tenant's allocations and the tenant's load balancer."""
+"""Drift of tenants: differences between a tenant's allocations and the tenant's load balancer.
+
+A *projection* is the set of objects in the tenant that give its load balancer the ranges of the
+allocations.
+"""
 
 from collections.abc import Sequence
 
@@ -54,7 +58,8 @@ async def find_tenant_drift(
     async def compare(tenant: TenantCluster, members: Sequence[IPAllocation]) -> None:
         """Read a tenant, and add its findings to `drifts`.
 
-        A tenant without a kubeconfig is no finding if nothing should be in it: it is not built.
+        A tenant that cannot be read is a finding, with one exception: it has no kubeconfig, and no
+        allocation has a range for it. Then the tenant is probably not built yet.
         """
         subject = Subject.from_object(TENANT_CLUSTER, tenant)
         nonlocal asked
@@ -75,8 +80,8 @@ async def find_tenant_drift(
     try:
         async with anyio.create_task_group() as group:
             for tenant, members in objects.by_tenant():
-                # A tenant without allocations may still have ranges of earlier ones. If the user
-                # may not read all allocations, it is not known which ranges it should have.
+                # A tenant without allocations may still have ranges of earlier allocations. If the
+                # user may not read all objects, allocations may exist that were not read.
                 may_hold = tenant.projection_begun and not objects.not_read
                 if (members or may_hold) and _is_in_namespace(namespace, tenant, members):
                     group.start_soon(compare, tenant, members)

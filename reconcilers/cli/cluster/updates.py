@@ -45,6 +45,7 @@ async def write_updates(
     clock, changed, last_page = SystemClock(), anyio.Event(), ""
 
     def note(_: object) -> None:
+        """Wake the loop; `changed` is the event that the loop waits for now."""
         changed.set()
 
     async with open_transport(kubeconfig, context, user_agent="butler-ipam") as transport:
@@ -52,7 +53,7 @@ async def write_updates(
         watched.on_change(note)
         others = watched.others
         assert others is not None, "PageInformers.over watches all platforms"
-        others.want(inf)
+        others.want(inf)  # pools of other platforms are watched as long as the command runs
         async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
             await watched.wait_read()
             await others.looked.wait()

@@ -173,7 +173,7 @@ def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str
 
 @of_view
 def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "") -> list[str]:
-    """Check the phase of a cluster, and that its message contains `saying`."""
+    """Check the phase of a cluster, and that its condition Ready contains `saying`."""
     tenant_cluster = existing(view.clusters, cluster)
     ready = find(tenant_cluster.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"
@@ -201,7 +201,7 @@ def says(view: PlatformView, cluster: Key, condition: str, status: str, reason: 
 
 @of_view
 def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[str]:
-    """Check that a cluster does not have a condition that is there only while it is False."""
+    """Check that a cluster lacks a condition; such a condition exists only while it is False."""
     cluster_condition = find(existing(view.clusters, cluster).status.conditions, condition)
     if cluster_condition is not None:
         raise NotSeenYet(
@@ -213,7 +213,11 @@ def lacks_condition(view: PlatformView, cluster: Key, condition: str) -> list[st
 
 @of_view
 def grown(view: PlatformView, cluster: Key, count: int, pool: str = "") -> list[str]:
-    """Check the number of growth allocations of a cluster, each with its range."""
+    """Check the number of growth allocations of a cluster, and that each has a range.
+
+    Args:
+        pool: the pool of all of them; empty for any pool.
+    """
     growth = [
         _find_allocated(view, allocation.metadata.name)
         for allocation in view.allocations
@@ -234,7 +238,7 @@ def are_gone(view: PlatformView, *clusters: Key) -> list[str]:
     """Check that clusters and all their allocations are gone."""
     for key in clusters:
         if key in view.clusters:
-            phase(key, "gone")(view)
+            phase(key, "gone")(view)  # no phase is "gone": raises NotSeenYet with the state
     remaining = [
         allocation
         for allocation in view.allocations
@@ -309,7 +313,7 @@ def _find_address(view: PlatformView, cluster: Key, name: str) -> str:
 
 @of_view
 def has_address(view: PlatformView, cluster: Key, name: str) -> list[str]:
-    """Check that a Service has an address out of its tenant's range."""
+    """Check that a Service has an address of its tenant's ranges."""
     shown_address = _find_address(view, cluster, name)
     if not shown_address:
         raise NotSeenYet(f"Service default/{name} of {cluster} has no address")

@@ -148,7 +148,7 @@ async def perform(
     way: Way = _AT_ONCE,
     provider: str = DEFAULT_LOAD_BALANCER,
 ) -> None:
-    """Start everything, play the story, stop everything.
+    """Start the platform, play the story, stop the platform.
 
     Args:
         step_timeout: the most seconds to wait for each check.
@@ -160,7 +160,7 @@ async def perform(
         DidNotHappen: a step did not have its effect; the message names the step.
     """
     clock = SystemClock()
-    begun = clock.monotonic()
+    started_at = clock.monotonic()
     click.echo(announcement(provider))
     tenants = TENANTS[provider]
     running_platform = platform(
@@ -192,14 +192,17 @@ async def perform(
                     pause=way.in_step,
                 )
                 await way.ends()
-    took = clock.monotonic() - begun
-    click.echo(f"\nAll {len(steps)} steps happened, in {took:.1f} s.\n")
+    duration = clock.monotonic() - started_at
+    click.echo(f"\nAll {len(steps)} steps happened, in {duration:.1f} s.\n")
     click.echo(format_paragraph(read_story(provider)["end"]))
 
 
 @asynccontextmanager
 async def _serve_page(running: LocalPlatform, clock: Clock, way: Way) -> AsyncIterator[None]:
-    """Serve the live page of the management cluster, and say where, if it is to be shown."""
+    """Serve the live page of the management cluster during the context, and print its URL.
+
+    Do nothing if the story is played without the page.
+    """
     if not way.shows:
         yield
         return

@@ -1,11 +1,12 @@
-"""The two promises, checked from outside.
+"""Checks of the two promises that the controllers make to users.
 
-No two allocations of a pool ever hold the same address: `OverlapWatch` looks at every change that
-the API server sends, from the first to the last, and not only at the ends of steps. And a range
-is free only after its tenant let go: watches of two API servers say nothing about which change
-came first, so whenever an allocation turns Released, `ReleaseWatch` reads the tenant afresh; what
-it holds then, it held when the range was released. The arithmetic is Python's own, none of the
-allocator's.
+1. No two allocations of a pool ever hold the same address. `OverlapWatch` looks at every change
+   that the API server sends, and not only at the ends of steps.
+2. A range is free only after its tenant stopped using it. Watches of two API servers do not tell
+   which change came first. So `ReleaseWatch` reads the tenant when an allocation becomes Released.
+   Addresses that the tenant has then, it had when the range was released.
+
+The checks do not use the arithmetic of the allocator, but Python's own.
 """
 
 from collections import deque
@@ -25,21 +26,23 @@ Span = tuple[int, int]
 
 
 def _span(start: str, end: str) -> Span:
+    """Return first and last address as numbers."""
     return int(ip_address(start)), int(ip_address(end))
 
 
 def _parse_span(allocation: IPAllocation) -> Span | None:
-    """Return the first and last address in an allocation's status, as numbers."""
+    """Return first and last address of an allocation, as numbers; None if it has no range."""
     start, end = allocation.status.startAddress, allocation.status.endAddress
     return _span(start, end) if start and end else None
 
 
 def _overlap(span: Span, other: Span) -> bool:
+    """Return whether two spans share an address."""
     return span[0] <= other[1] and other[0] <= span[1]
 
 
 class OverlapWatch:
-    """Sees every change of an allocation and remembers who held what at the same time."""
+    """Records each overlap of two ranges of a pool; called for every change of an allocation."""
 
     def __init__(self) -> None:
         self.changes = 0
@@ -60,23 +63,25 @@ class OverlapWatch:
         if change.new is None or span is None:
             return
         meta, pool = change.new.metadata, change.new.spec.poolRef.name
-        for other, (other_pool, theirs) in self._held.items():
-            if other_pool == pool and _overlap(span, theirs):
+        for other, (other_pool, other_span) in self._held.items():
+            if other_pool == pool and _overlap(span, other_span):
                 self.overlaps.append(f"in pool {pool}, {meta.name} and {other.name} overlap")
         self._held[meta.key] = (pool, span)
         self.handed_out.add((meta.uid, span))
 
     def check_no_overlaps(self, _: PlatformView) -> list[str]:
-        """Check that no two ranges ever overlapped; return what was counted, for the story.
+        """Check that no two ranges ever overlapped; return a line of the story with the numbers.
 
         Raises:
             Broken: two ranges overlapped.
         """
         if self.overlaps:
             raise Broken("; ".join(self.overlaps))
-        seen = f"{self.changes} changes of IPAllocations were seen"
+        change_count = f"{self.changes} changes of IPAllocations were seen"
         ranges = len(self.handed_out)
-        return [f"{ranges} ranges were handed out, {seen}, and no two ranges ever overlapped"]
+        return [
+            f"{ranges} ranges were handed out, {change_count}, and no two ranges ever overlapped"
+        ]
 
 
 class ReleaseWatch:
@@ -97,7 +102,7 @@ class ReleaseWatch:
         # Ranges of nodes are in no load balancer of the tenant.
         if new is None or new.status.phase != RELEASED or new.spec.type == names.TYPE_NODES:
             return
-        # It was released by an earlier change, and was queued then.
+        # An earlier change released the allocation, and queued it then.
         if old is not None and old.status.phase == RELEASED:
             return
         if new.spec.tenantClusterRef.key in self._view.tenants:
@@ -119,8 +124,8 @@ class ReleaseWatch:
         span = _parse_span(allocation)
         tenant = self._view.tenants[allocation.spec.tenantClusterRef.key]
         name = allocation.metadata.name
-        for holder, theirs in await _holdings(tenant):
-            if span is not None and _overlap(span, theirs):
+        for holder, tenant_span in await _holdings(tenant):
+            if span is not None and _overlap(span, tenant_span):
                 self.found.append(f"{name} was released, and {holder} in the tenant still has it")
         self.checked += 1
 
@@ -142,7 +147,10 @@ class ReleaseWatch:
 
 
 async def _holdings(tenant: TenantView) -> list[tuple[str, Span]]:
-    """Read a tenant; return its pools and Services by name, each with a range that it has."""
+    """Return each range in a tenant's pools, and each address of its Services, read live.
+
+    Before the range is kind and name of the object that has it.
+    """
     client, kind = tenant.server.client, tenant.pools.resource
     holdings = [
         (f"{kind.kind} {pool.metadata.name}", _span(*entry.split("-")))
@@ -190,8 +198,9 @@ def check_sums(view: PlatformView) -> Sequence[str]:
 def check_pool_free(view: PlatformView, name: str) -> list[str]:
     """Check that all addresses of a pool are free; return a line of the story that says so.
 
-    An open promise counts as allocated, so the check fails while there is one. The addresses of
-    a pool with one range must also be free in a row; several ranges have no such row.
+    A range that is promised but not written yet counts as allocated, so the check fails. The
+    addresses of a pool with one range must also be one free block. A pool with several ranges has
+    no block of all its addresses.
 
     Raises:
         NotSeenYet: some addresses are not free, or IPAllocations of the pool still exist.

@@ -1,7 +1,8 @@
 """How long things take in the demo: thresholds are scaled down.
 
-Two replicas run. The second, which leads after the first was cut off, also has what is off by
-default: the fast path for exhausted pools, with the time that production has, and the bundle.
+Two replicas run. The second leads after the first was cut off. Two options that are off by default
+are on in the second: `growth_when_exhausted`, so that a tenant without a free address grows
+sooner, and the bundle that installs MetalLB.
 """
 
 from dataclasses import replace
@@ -33,7 +34,7 @@ _SETTINGS = Settings(
 _SECOND = replace(_TENANT, growth_when_exhausted=2.0, metallb_bundle=BUNDLE)
 REPLICAS = {"replica-1": _SETTINGS, "replica-2": replace(_SETTINGS, tenant=_SECOND)}
 # Servers, controllers and watches share this machine. If it is busy, a lease is not renewed for
-# some seconds. With a shorter lease, a replica would then lose it that the story did not cut off.
+# some seconds. A shorter lease would expire then, although the story did not cut its replica off.
 ELECTION = ManagerOptions(
     leader_elect=True,
     lease_namespace=DEFAULT_NAMESPACE,

@@ -143,10 +143,11 @@ class Stopwatch:
 
         Args:
             limit: seconds.
-            name: the limit in words, for the messages.
+            name: a name for the limit, for the messages: "the usual wait".
         """
 
         def check(view: PlatformView) -> list[str]:
+            """Return a line with the time that has passed; raise Broken if it was too long."""
             duration = view.now() - self._begun
             if duration >= limit:
                 raise Broken(f"it took {duration:.1f} s, no less than {name}")
@@ -212,21 +213,29 @@ class LeaderLoss:
         await declare(*self._requests[half:])(view)
 
     def check_served(self, view: PlatformView) -> list[str]:
-        """Check that the other replica leads, and that all requests are served."""
+        """Check that the other replica leads, and that all requests are served.
+
+        Raises:
+            NotSeenYet: no other replica holds the lease, or requests wait.
+        """
         holder = self._holder(view)
         if holder in ("", self._lost):
             raise NotSeenYet(f"the lease is still that of {holder or 'no replica'}")
-        done, whole = len(self._done(view)), len(self._requests)
-        if done < whole:
-            raise NotSeenYet(f"{done} of {whole} IPAllocations of {self._pool.name} are served")
-        then = f"when it had served {self._served} of {whole} requests; {holder} took the lease"
+        served_count, total = len(self._done(view)), len(self._requests)
+        if served_count < total:
+            raise NotSeenYet(
+                f"{served_count} of {total} IPAllocations of {self._pool.name} are served"
+            )
+        circumstances = (
+            f"when it had served {self._served} of {total} requests; {holder} took the lease"
+        )
         return [
-            f"{self._lost} led, and was cut off from the API server {then}",
-            f"NetworkPool {self._pool.name}: all {whole} are served",
+            f"{self._lost} led, and was cut off from the API server {circumstances}",
+            f"NetworkPool {self._pool.name}: all {total} are served",
         ]
 
     def _check_begun(self, view: PlatformView) -> Sequence[str]:
-        """Check that a request is served, so that the leader is at work."""
+        """Check that a request is served, so that the leader is at work; return no lines."""
         if not self._done(view):
             raise NotSeenYet(f"no IPAllocation of {self._pool.name} is served")
         return ()
@@ -248,7 +257,11 @@ class LeaderLoss:
         return leader[0], others[0]
 
     def _holder(self, view: PlatformView) -> str:
-        """Return the replica that holds the lease of the pool's shard; empty if none does."""
+        """Return the name of the replica that holds the lease of the pool's shard; empty for none.
+
+        Raises:
+            NotSeenYet: the lease does not exist.
+        """
         lease = view.replicas[0].options.lease_of(self._pool)
         return existing(view.leases, lease).spec.holderIdentity or ""
 
@@ -329,7 +342,11 @@ class _Answers:
         self._lines: list[str] = []
 
     async def refuse(self, view: PlatformView) -> None:
-        """Send each attempt; raise Broken if the server does not reject it."""
+        """Send each attempt, and keep the answer.
+
+        Raises:
+            Broken: the server did not reject an attempt, or for another reason.
+        """
         for attempt in self._attempts:
             try:
                 await attempt.send(view.management.transport)
@@ -339,7 +356,12 @@ class _Answers:
                 raise Broken(f"{attempt.description}, and it was not refused")
 
     async def warn(self, view: PlatformView) -> None:
-        """Send each attempt; raise Broken if the server does not warn about it."""
+        """Send each attempt, and keep the warnings.
+
+        Raises:
+            Broken: the server did not warn about an attempt, or in other words.
+            ApiError: the server rejected an attempt.
+        """
         async with view.management.connect() as transport:
             for attempt in self._attempts:
                 warnings = list[str]()
@@ -349,11 +371,15 @@ class _Answers:
                 self._note(attempt, "warned", warnings)
 
     def lines(self, _: PlatformView) -> Sequence[str]:
-        """Return the answers of the API server."""
+        """Return the answers of the API server as lines of the story."""
         return self._lines
 
     def _note(self, attempt: Attempt, outcome: str, messages: Sequence[str]) -> None:
-        """Keep the answer to an attempt; raise Broken if it lacks the expected words."""
+        """Keep the answer to an attempt as lines of the story.
+
+        Raises:
+            Broken: the answer lacks the expected words.
+        """
         if not any(attempt.words in message for message in messages):
             answer = f"the server's answer: {'; '.join(messages) or 'nothing'}"
             raise Broken(f"{attempt.description}, and {attempt.words!r} is not in {answer}")

@@ -135,7 +135,12 @@ def _make_step(
 
 
 def _call_word(words: Mapping[str, Callable[..., Any]], entry: Mapping[str, list[Any]]) -> Any:
-    """Call the function that the one word of `entry` names with its arguments."""
+    """Return the action or check that an entry of the story describes.
+
+    Args:
+        words: the function for each word.
+        entry: one word of the story, with the arguments of its function.
+    """
     [(word, arguments)] = entry.items()
     return words[word](*map(_parse_argument, arguments))
 
@@ -160,7 +165,7 @@ def _make_attempt(written: Mapping[str, Any]) -> Attempt:
 
 
 def service(name: str) -> Manifest:
-    """Return a Service that wants an address of its own."""
+    """Return the manifest of a Service of type LoadBalancer."""
     ports = [{"name": "http", "port": 80, "protocol": "TCP"}]
     spec = {"type": "LoadBalancer", "selector": {"app": name}, "ports": ports}
     meta = {"name": name, "namespace": "default"}
@@ -175,7 +180,11 @@ def _copies(request: Manifest, count: int) -> list[Manifest]:
 
 @of_view
 async def _apply_bundle(view: PlatformView) -> None:
-    """Apply the ConfigMap that installs MetalLB: here its kinds alone, as the rest are pods."""
+    """Apply the ConfigMap from which the controllers install MetalLB in tenants.
+
+    It has only the definitions of MetalLB's kinds. The demo runs no pods, so the Deployments of a
+    real installation would have no effect.
+    """
     bundle = "\n---\n".join(json.dumps(definition) for definition in view.definitions)
     meta, data = {"name": BUNDLE}, {"metallb.yaml": bundle}
     await declare({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta, "data": data})(view)
@@ -191,7 +200,7 @@ async def _delete_all(view: PlatformView, kind: str) -> None:
 
 @of_view
 async def _touch(view: PlatformView, cluster: Key) -> None:
-    """Change an annotation of a cluster, so that the controllers look at it now."""
+    """Change an annotation of a cluster, so that the controllers reconcile the cluster now."""
     client = view.management.client
     version = Version.from_object(existing(view.clusters, cluster))
     body = {"metadata": {"annotations": {"example.com/touched": "yes"}}}
@@ -200,7 +209,7 @@ async def _touch(view: PlatformView, cluster: Key) -> None:
 
 @of_view
 async def _restore(view: PlatformView, owner: Key, backup: Manifest) -> None:
-    """Apply an IPAllocation from a backup; its annotation names the uid of a deleted cluster.
+    """Apply an IPAllocation from a backup, with an annotation that names a deleted cluster's uid.
 
     Args:
         owner: the TenantCluster that the allocation was made for.

@@ -87,7 +87,7 @@ class PlatformView:
         """Return the cache of a kind, and add the watch that fills it to `watches`."""
         informer = Informer(resource, server.transport, self._clock)
         informer.add_handler(lambda _: self.wake())
-        # The story may install a tenant's load balancer late: its kinds are not served before.
+        # The story may install a tenant's load balancer late. Its kinds are not served until then.
         is_installed_late = resource in self.balancer.kinds
         self.watches.append(
             partial(self._watch_when_served, server, informer)
@@ -138,13 +138,13 @@ class PlatformView:
     async def until(
         self, look: Callable[["PlatformView"], Sequence[str]], seconds: float = 30.0
     ) -> Sequence[str]:
-        """Return the result of `look` as soon as it does not raise NotSeenYet.
+        """Call `look` after each change until it does not raise NotSeenYet; return its result.
 
         Raises:
-            NotSeenYet: `look` raised it for `seconds`; the last one is raised.
+            NotSeenYet: `look` still raised it after `seconds`.
         """
         while True:
-            # Taken before the look: a change during the look then wakes the wait below.
+            # This event is taken before the look, so that a change during the look ends the wait.
             changed = self._changed
             try:
                 return look(self)
@@ -162,13 +162,14 @@ class PlatformView:
 def of_view(
     function: Callable[Concatenate[PlatformView, P], R],
 ) -> Callable[P, Callable[[PlatformView], R]]:
-    """Return `function` in two steps: it takes all other arguments first, and the view later.
+    """Split the call of `function` in two: first all other arguments, later the view.
 
-    A story is built before its platform runs. `check("a")` is therefore a check that is called
+    A story is built before its platform runs. So `check("a")` returns a check, which is called
     with the view at the end of its step.
     """
 
     def bind_arguments(*args: P.args, **kwargs: P.kwargs) -> Callable[[PlatformView], R]:
+        """Return a function that calls `function` with a view and these arguments."""
         return lambda view: function(view, *args, **kwargs)
 
     return bind_arguments

@@ -1,4 +1,4 @@
-"""What the load balancers of tenants on this machine have in common.
+"""The load balancers of tenants on this machine: their base class, and waiting for their kinds.
 
 The output names a stand-in as a stand-in, never as the real load balancer.
 """
@@ -50,9 +50,9 @@ class LocalBalancer(ABC):
     source: str
     """Whether it is real, and where it is from."""
     kinds: Sequence[Resource[Any]]
-    """What the controllers write into a tenant: the kind of its pools first."""
+    """The kinds of objects that the controllers write into a tenant: that of pools first."""
     namespaces: Sequence[str] = ()
-    """The namespaces that it needs in a tenant."""
+    """The namespaces that the load balancer needs in a tenant."""
 
     @property
     @abstractmethod
@@ -78,17 +78,18 @@ class LocalBalancer(ABC):
     async def serve(
         self, server: ApiServer, clock: Clock, definitions: Definitions, *, is_installed: bool
     ) -> AsyncIterator[None]:
-        """Run it in a tenant for the time of the context.
+        """Run the load balancer in a tenant for the time of the context.
 
         Args:
             server: the tenant's API server.
             clock: for everything that waits.
             definitions: the CustomResourceDefinitions of its kinds.
-            is_installed: whether the API server serves its kinds already; it is ready then when
-                this yields. If not, it is started when they are served.
+            is_installed: whether the API server serves its kinds already. If it does, the load
+                balancer runs when the context begins; else it starts once they are served.
 
         Raises:
-            CommandProblem: it does not start, or ended; says which tenant's, and why.
+            CommandProblem: the load balancer does not start, or has ended; the message names the
+                tenant and the reason.
         """
         async with anyio.create_task_group() as group:
             if is_installed:
@@ -108,7 +109,11 @@ class LocalBalancer(ABC):
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Wait until its kinds are served, start it, wait until cancelled."""
+        """Wait until the kinds are served, then run the load balancer until cancelled.
+
+        Args:
+            task_status: `started` is called once the load balancer runs.
+        """
         ...
 
 
@@ -148,7 +153,7 @@ async def wait_established(transport: Transport, clock: Clock, definitions: Defi
 async def wait_listed(
     transport: Transport, clock: Clock, definitions: Iterable[Mapping[str, Any]]
 ) -> None:
-    """Wait until all kinds can be listed.
+    """Wait until all kinds that the definitions define can be listed.
 
     For a moment, a kind may be established but not served. A real controller that starts in this
     moment retries only after ten seconds.

@@ -1,7 +1,7 @@
 """Cilium's LB-IPAM in tenants: the real one where the environment has it, else a stand-in.
 
-Neither brings agents, so no machine announces an address. The kinds that make agents announce are
-served in both cases, so that people can create what they would create in a tenant.
+No agents of Cilium run in either case, so no machine announces an address. The kinds that
+configure announcements are served all the same, so that people can create objects of them.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,10 @@ LEASE_NAMESPACE = "kube-system"
 
 
 class StandInLbIpam(LocalBalancer):
-    """The stand-in for LB-IPAM, in this process; also what the real one has in common with it.
+    """The stand-in for LB-IPAM, in this process; also the base class for the real LB-IPAM.
 
-    It holds the Lease of Cilium's operator: the release of some ranges waits for another holder.
+    The stand-in holds the Lease of Cilium's operator. The controllers read that Lease: the release
+    of some ranges waits until the Lease has another holder.
     """
 
     title = "Cilium LB-IPAM"

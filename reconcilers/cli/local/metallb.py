@@ -29,7 +29,7 @@ from reconcilers.loadbalancers.metallb.kinds import (
 
 
 class StandInMetalLB(LocalBalancer):
-    """The stand-in for MetalLB, in this process; also what the real one has in common with it."""
+    """The stand-in for MetalLB, in this process; also the base class for the real MetalLB."""
 
     title = "MetalLB"
     provider = DEFAULT_LOAD_BALANCER
@@ -48,7 +48,8 @@ class StandInMetalLB(LocalBalancer):
 
     @override
     def list_entries(self, pool: IPAddressPool) -> Sequence[str]:
-        # The marker is a pool for proofs, of addresses that no Service gets.
+        # Another pool of the controllers, the marker, has addresses that no Service gets. By it,
+        # MetalLB proves that it has read a change.
         return pool.spec.addresses if pool.metadata.name == METALLB_POOL else ()
 
     @override

@@ -1,4 +1,7 @@
-"""Any manifest, applied over HTTP as kubectl would: the server says which kinds there are."""
+"""Applies and deletes objects of any kind over HTTP, as kubectl does.
+
+The path of a kind is found by asking the server, so it may be a kind that this program lacks.
+"""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -23,7 +26,7 @@ class UnknownKind(ControllerError):
 
 
 async def discover_kind(transport: Transport, api_version: str, kind: str) -> Resource[Untyped]:
-    """Return how the server serves a kind.
+    """Return the resource of a kind: its path and scope, as the server serves it.
 
     Raises:
         UnknownKind: the server does not serve the kind.
@@ -51,19 +54,20 @@ async def apply(transport: Transport, manifest: Manifest, namespace: str = "defa
 
 
 async def make_namespaces(transport: Transport, names: Iterable[str]) -> None:
-    """Make the namespaces that do not exist yet."""
+    """Create the namespaces that do not exist yet."""
     for name in dict.fromkeys(names):
         body: Manifest = {"metadata": {"name": name}}
         await Client(transport).apply(NAMESPACE, Key("", name), body, manager=MANAGER, force=True)
 
 
 async def delete(client: Client, resource: Resource[Any], key: Key) -> None:
-    """Delete an object at whatever version it has: what `kubectl delete` means.
+    """Delete an object whatever its version, as `kubectl delete` does; do nothing if it is absent.
 
-    Controllers write it meanwhile, so the read is repeated until the version still holds.
+    A deletion names the version that was read. If a controller has written the object since, both
+    the read and the deletion are repeated.
 
     Raises:
-        Conflict: the object changed between each of the reads and its deletion.
+        Conflict: in each of TRIES tries, the object changed between the read and the deletion.
         ControllerError: the server rejected the deletion or did not answer.
     """
     for attempt in range(1, TRIES + 1):

@@ -1,11 +1,11 @@
-"""What `up` and `demo` start: a platform with its controllers, and tenants with a load balancer.
+"""The platform of `up` and `demo`: controllers, and tenants with a load balancer.
 
     management API server    our CRDs, the controllers, their webhooks (webhooks.py)
     a tenant's API server    MetalLB or Cilium's LB-IPAM, or the stand-in for it, and its CRDs
 
 Each tenant's kubeconfig is put where the controllers look for it: the Secret
-`<cluster>-admin-kubeconfig`, entry `admin.conf`, beside the TenantCluster. A replica of the
-controllers inside this process is what `butler-ipam run` is in its own.
+`<cluster>-admin-kubeconfig`, entry `admin.conf`, beside the TenantCluster. The replicas of the
+controllers run inside this process. Each does the same as a process of `butler-ipam run`.
 """
 
 import base64
@@ -50,15 +50,16 @@ BALANCERS: Mapping[str, Callable[[], LocalBalancer]] = {
     DEFAULT_LOAD_BALANCER: find_metallb,
     CILIUM: find_lbipam,
 }
-"""What finds the load balancer of tenants, by the provider that a TenantCluster names."""
+"""The function that returns the load balancer, by the provider that a TenantCluster names."""
 
 _log = get_logger(__name__)
 
 
 class Replica:
-    """One replica of the controllers; made by `replica`.
+    """One replica of the controllers; `replica` creates and runs it.
 
-    Its transport is its own, so that it can be closed; the options' identity is its name.
+    No other replica uses its transport, so the replica can be cut off alone. Its name is the
+    identity in its options.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Replica:
         self._is_cut_off = False
         self._manager = Manager(transport, clock=clock, options=options)
         self.tenants: TenantClients = assemble(self._manager, clock, settings)
-        """Its ways into tenants."""
+        """Its clients of tenants."""
 
     async def run(self) -> None:
         """Work until cancelled; a replica that was cut off ends when it loses the lease.
@@ -152,7 +153,7 @@ class LocalPlatform:
 
 
 def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
-    """Return a sentence about the servers that are about to start, which takes seconds.
+    """Return lines about the servers that are about to start, because that takes seconds.
 
     Args:
         provider: the load balancer of tenants, as a TenantCluster names it.
@@ -181,8 +182,8 @@ async def platform(
     Args:
         tenants: which tenants there are.
         clock: for everything that waits.
-        replicas: of the controllers, by name; the first to be started leads at first.
-        data: where the API servers keep their objects; None forgets them.
+        replicas: the settings of each replica, by its name. The first one starts first, and leads.
+        data: the folder in which the API servers keep their objects; None keeps them in memory.
         options: of the controllers' managers, for their election.
         provider: the load balancer of tenants, as a TenantCluster names it.
     """
@@ -245,7 +246,7 @@ async def _prepare(
 
 
 def kubeconfig_secret(cluster: Key, kubeconfig: str) -> Manifest:
-    """Return the Secret that lets the controllers into a tenant."""
+    """Return the Secret with the kubeconfig by which the controllers reach a tenant."""
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -1,7 +1,7 @@
-"""API servers for the time of a context, embedded or real ones, and the commands that start them.
+"""API servers for the time of a context, embedded or real, and their kubeconfigs.
 
-What starts servers is imported from envtest only where it is needed: a small installation may lack
-it. Every way in which a server does not start is one sentence.
+The package envtest, which starts servers, is imported only where it is needed: a small
+installation may lack it. Each error of a server that does not start is reported as one sentence.
 """
 
 import atexit
@@ -33,8 +33,9 @@ ANSWER_LIMIT = 64 * 1024 * 1024
 REQUEST_SECONDS = 30.0
 EMBEDDED = "embedded API server"
 
-# Python looks for cycles after 700 new containers. A server makes hundreds for every answer, all
-# of which go by themselves; `python -m tests.bench envtest` shows what looking at them costs.
+# Python collects garbage after 700 new containers, to find reference cycles. A server creates
+# hundreds of containers for each answer. They are in no cycle, so their reference counts free
+# them, and the collection finds nothing. `python -m tests.bench envtest` measures its cost.
 _GC_THRESHOLDS = (10_000, 20, 20)
 
 Definitions = Sequence[Mapping[str, Any]]
@@ -47,10 +48,10 @@ def collect_less_often() -> None:
 
 
 def envtest() -> ModuleType:
-    """Return the package, with what it needs.
+    """Return the package `envtest`, imported now.
 
     Raises:
-        CommandProblem: this installation lacks it.
+        CommandProblem: this installation lacks the package, or a package that it imports.
     """
     try:
         import envtest as found
@@ -66,7 +67,7 @@ def start_problems() -> Iterator[None]:
     """Convert the errors of an API server that does not start to one sentence each.
 
     Raises:
-        CommandProblem: it did not start.
+        CommandProblem: the server did not start.
     """
     envtest_module = envtest()
     try:
@@ -84,8 +85,8 @@ def run_servers(work: Callable[[], Awaitable[None]]) -> None:
     """Run `work`, which starts API servers, until it ends or Ctrl-C ends it.
 
     Raises:
-        Interrupted: Ctrl-C came first, and everything has ended; a second one exits at once.
-        CommandProblem: a server did not start or did not answer; says which and why.
+        Interrupted: Ctrl-C ended the work; a second Ctrl-C ends the process at once.
+        CommandProblem: a server did not start or did not answer; the message says which and why.
     """
     with start_problems():
         run_until_interrupted(work)
@@ -109,18 +110,19 @@ class ApiServer:
 
     @property
     def what(self) -> str:
-        """What it is called in the output."""
+        """The words for the server in the output."""
         return EMBEDDED if self.kind == "embedded" else f"kube-apiserver {self.version}"
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Transport]:
-        """Give another way into it, with connections of its own."""
+        """Yield a further transport to the server, with connections of its own."""
         async with _connect(self.kubeconfig) as transport:
             yield transport
 
 
 @asynccontextmanager
 async def _connect(kubeconfig: str) -> AsyncIterator[Transport]:
+    """Yield a transport by a kubeconfig; close it at the end, even if the task is cancelled."""
     config = parse_kubeconfig(kubeconfig.encode())
     transport = tenant_transport(config, max_bytes=ANSWER_LIMIT, timeout=REQUEST_SECONDS)
     try:
@@ -136,13 +138,14 @@ async def api_server(
 ) -> AsyncIterator[ApiServer]:
     """Start an API server that serves `crds`; it stops with the context.
 
-    It keeps its objects in the folder `data`, in memory if that is None.
+    It keeps its objects in the folder `data`; in memory if `data` is None.
 
     Raises:
-        PlaneError: a variable of the environment names what is not there, or it does not start.
+        PlaneError: a variable of the environment names an absent file, or the server does not
+            start.
         CommandProblem: a variable leads to a cluster that runs already.
     """
-    _settings()
+    _settings()  # called for its CommandProblem
     control_plane = envtest().ControlPlane
     started = control_plane.start(data=data, namespace_controller=True, garbage_collector=True)
     async with started as plane:
@@ -175,7 +178,11 @@ def servers_source() -> str:
 
 
 def _settings() -> Any:
-    """Return the settings that envtest reads from the environment."""
+    """Return the settings that envtest reads from the environment.
+
+    Raises:
+        CommandProblem: a variable leads to a cluster that runs already.
+    """
     settings = envtest().read_settings()
     if settings.kind == "existing":
         raise CommandProblem(
@@ -189,22 +196,24 @@ def _settings() -> Any:
 async def api_servers(
     definitions_by_name: Mapping[str, Definitions], data: Path | None = None
 ) -> AsyncIterator[dict[str, ApiServer]]:
-    """Start API servers all at once, as real ones take seconds; give them by name.
+    """Start API servers at the same time, because real ones take seconds; yield them by name.
 
     Args:
-        definitions_by_name: the definitions that each serves, by its name.
-        data: a folder with one folder for each; None keeps objects in memory.
+        definitions_by_name: the definitions that each server serves, by the server's name.
+        data: a folder with one folder for each server; None keeps objects in memory.
     """
     servers: dict[str, ApiServer] = {}
     show_done(0, len(definitions_by_name))
     ended = anyio.Event()
 
     async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
+        """Run one server until the context ends; report it as started once it serves."""
         with anyio.CancelScope() as scope:
             async with api_server(name, crds, data / name if data else None) as server:
                 servers[name] = server
                 show_done(len(servers), len(definitions_by_name))
-                # Ctrl-C ends those who talk to the server first.
+                # From here on, Ctrl-C does not end the server: its clients end first, and then
+                # `ended` is set.
                 scope.shield = True
                 task_status.started()
                 await ended.wait()
@@ -225,12 +234,15 @@ KUBECONFIG_MARK = "# Written by butler-ipam; it is replaced at the next start.\n
 
 
 def kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Path:
-    """Return where a kubeconfig goes: where it is wanted, beside the data, or somewhere private.
+    """Return the path of a kubeconfig to write.
+
+    It is the path that the user named, else a file beside the data, else a file in a new private
+    folder that is deleted at exit.
 
     Args:
-        asked_path: what the user said, if anything.
-        data: the folder that keeps the objects, if there is one.
-        name: of the file, where the user did not say.
+        asked_path: the path that the user named; None if none was named.
+        data: the folder that keeps the objects; None if they are in memory.
+        name: the name of the file if the user named no path.
     """
     if asked_path is not None:
         return asked_path.expanduser().absolute()
@@ -242,11 +254,11 @@ def kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Pa
 
 
 def check_kubeconfig(path: Path) -> None:
-    """Make the folder of `path`, and make sure that `path` may be written.
+    """Create the folder of `path`, and raise CommandProblem if `path` must not be written.
 
     Raises:
-        CommandProblem: the folder cannot be made, or the file is not by butler-ipam, or the
-            process that wrote the file still runs.
+        CommandProblem: the folder cannot be created, or butler-ipam did not write the file that is
+            there, or the process that wrote the file still runs.
     """
     try:
         with path.open(encoding="utf-8") as present:
@@ -272,7 +284,7 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
     """Write a kubeconfig that only its owner can read, locked for as long as this process lives.
 
     Raises:
-        CommandProblem: something else is there, or it cannot be written.
+        CommandProblem: `check_kubeconfig` forbids the path, or it cannot be written.
     """
     check_kubeconfig(path)
     part = path.with_name(f".{path.name}.{os.getpid()}")
@@ -280,6 +292,7 @@ def write_kubeconfig(path: Path, kubeconfig: str) -> None:
         part.unlink(missing_ok=True)
         part.touch(mode=0o600)
         part.write_text(KUBECONFIG_MARK + kubeconfig, encoding="utf-8")
+        # The descriptor stays open, and so the lock is held, until the process ends.
         fcntl.flock(os.open(part, os.O_RDONLY), fcntl.LOCK_EX)
         part.replace(path)
     except OSError as wrong:

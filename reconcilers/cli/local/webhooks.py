@@ -1,7 +1,7 @@
 """The webhooks of `up` and `demo`: in force once the controllers run.
 
-In a cluster a Service leads to whichever replica is there. Here the configuration names the port
-of one of them, and is changed when that one goes.
+In force means that the API server calls them. In a cluster, a Service leads to any replica that
+runs. Here the configuration names the port of one replica, and is changed when that replica ends.
 """
 
 from dataclasses import replace
@@ -42,11 +42,12 @@ _REFUSED_BY_WEBHOOKS_ALONE: dict[str, Any] = {
         "tenantAllocation": {"ranges": [{"start": "192.0.2.0", "end": "192.0.2.31"}]},
     },
 }
-"""A reservation across the end of a range: CEL has no arithmetic for that."""
+"""A pool with a reservation across the end of a range. The CRD allows it, because CEL cannot
+compare addresses; only webhooks refuse it."""
 
 
 def with_webhooks(options: ManagerOptions, namespace: str) -> ManagerOptions:
-    """Return `options` of a manager that serves webhooks, with a certificate of its own."""
+    """Return `options` with webhooks at any free port, by a certificate that the manager makes."""
     signed = SelfSigned(namespace, SERVICE, SECRET, validating=[NAME], names=[HOST])
     return replace(options, webhook_bind=f"{HOST}:0", webhook_self_signed=signed)
 
@@ -72,7 +73,7 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
 
 
 async def redirect(client: Client, port: int) -> None:
-    """Configure the API server to call another port; the trusted CA stays.
+    """Configure the API server to call webhooks at another port; the trusted CA stays.
 
     Raises:
         Conflict: another client changed the configuration just now.
@@ -89,6 +90,7 @@ async def redirect(client: Client, port: int) -> None:
 
 
 def _url(name: str, port: int) -> str:
+    """Return the URL of a webhook at a port of this machine."""
     return f"https://{HOST}:{port}{find_path(name)}"
 
 

@@ -58,7 +58,10 @@ class Audit:
         self._layouts: dict[Key, tuple[Layout, ...]] = {}
 
     def run(self) -> None:
-        """Audit all manifests."""
+        """Add the faults of all manifests to the findings.
+
+        Pools come first: their layouts are noted for the checks of allocations.
+        """
         namespaces = self._settings.pool.namespaces
         manifests: Sequence[ReadManifest[Any]] = [*self._read.pools, *self._read.providers]
         for manifest in manifests:
@@ -67,9 +70,9 @@ class Audit:
         for pool in self._read.pools:
             self._pool(pool)
         self._pools_among_each_other()
-        known = {pool.key: pool.object for pool in self._read.pools}
+        pools_by_key = {pool.key: pool.object for pool in self._read.pools}
         for allocation in self._read.allocations:
-            self._allocation(allocation, known.get(allocation.object.pool_key))
+            self._allocation(allocation, pools_by_key.get(allocation.object.pool_key))
         holders: dict[Key, list[ReadManifest[IPAllocation]]] = {}
         for allocation in self._read.allocations:
             holders.setdefault(allocation.object.pool_key, []).append(allocation)
@@ -77,7 +80,7 @@ class Audit:
             self._check_held(key, layouts, holders.get(key, ()))
         for provider in self._read.providers:
             self._causes(provider, providerspecs.review_provider(provider.object))
-            self._provider(provider, known)
+            self._provider(provider, pools_by_key)
         for tenant in self._read.tenants:
             self._causes(tenant, tenantspecs.review_tenant(tenant.object))
 
@@ -115,12 +118,12 @@ class Audit:
         self._findings.warning(manifest.raw.at(path), manifest.raw.sentence(path, problem))
 
     def _causes(self, manifest: ReadManifest[Any], verdict: Verdict) -> None:
-        """Add the causes of a verdict as errors, for which a webhook would refuse the object."""
+        """Add each cause of a verdict as an error: a webhook would refuse the object for it."""
         for cause in verdict.causes:
             self._error(manifest, parse_path(cause.field), cause.message)
 
     def _absent(self, kind: str, key: Key) -> str:
-        """Return a text about an object that is referred to and cannot be used."""
+        """Return a text that names an object that cannot be used: it is absent, or has errors."""
         if (kind, key) in self._read.refused:
             return f"{kind} {key}, which is in the input but wrong, see above"
         return f"{kind} {key}, which is not in the input"
@@ -138,7 +141,10 @@ class Audit:
             self._warning(manifest, warning.path, warning.message)
 
     def _pools_among_each_other(self) -> None:
-        """Warn about pools that share addresses: right for sites and NAT, and else a mistake."""
+        """Add a warning for each block of a pool that shares addresses with other pools.
+
+        Sharing is right for separate sites and behind NAT, and else a mistake.
+        """
         for manifest in self._read.pools:
             layouts = self._layouts.get(manifest.key, ())
             for (block_path, _), layout in zip(
@@ -151,7 +157,10 @@ class Audit:
     def _allocation(self, manifest: ReadManifest[IPAllocation], pool: NetworkPool | None) -> None:
         """Add the faults of an allocation: its pool, its spec, its range, its size.
 
-        An allocation with a range is not compared with the pool, because it is served already.
+        The size of an allocation with a range is not checked, because it is served already.
+
+        Args:
+            pool: the pool that the allocation names; None if the input has no such pool.
         """
         allocation = manifest.object
         if pool is None:
@@ -225,10 +234,10 @@ class Audit:
     def _provider(
         self, manifest: ReadManifest[ProviderConfig], pools: dict[Key, NetworkPool]
     ) -> None:
-        """Warn about each pool that a ProviderConfig with IPAM names and the input lacks."""
+        """Add a warning for each pool that a ProviderConfig names and the input lacks."""
         network = manifest.object.spec.networking
         if network.mode != IPAM:
-            return
+            return  # its pools are not used
         for name in network.pools_in_order():
             key = Key(manifest.key.namespace, name)
             if key not in pools:

@@ -88,8 +88,9 @@ async def _store_journals(
 ) -> tuple[list[Draft], int]:
     """Let controllers write journals of new pools, on a server without requests.
 
-    In a cluster, too, a pool has a journal before requests come. Without one, the first pass over
-    a pool would first write to all its requests, to void promises that may be lost.
+    The journal of a pool has its promises: ranges that are not written to their requests yet. In a
+    cluster, too, a pool has a journal before requests come. The first pass over a pool without a
+    journal would write to all its requests, to void promises that may be lost.
 
     Returns:
         The objects of the input, with pools that have journals, and the newest resourceVersion in
@@ -102,18 +103,19 @@ async def _store_journals(
     server.store_drafts()
     async with _run_controllers(server, clock, settings):
         await _wait_for_rest(server, clock, STEP_SECONDS)
-    fenced = list(drafts)
-    for at, draft in enumerate(drafts):
+    prepared_drafts = list(drafts)
+    for index, draft in enumerate(drafts):
         if draft.lacks_journal:
             stored = server.api.get_stored(draft.resource, draft.key)
             assert stored is not None, "nothing deletes pools"
+            # The next server assigns another. With this one, the pool would count as stored.
             del stored["metadata"]["resourceVersion"]
-            fenced[at] = replace(draft, body=stored)
-    return fenced, server.api.revision
+            prepared_drafts[index] = replace(draft, body=stored)
+    return prepared_drafts, server.api.revision
 
 
 def _list_clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
-    """Return the TenantClusters, the oldest first, in which order they request addresses."""
+    """Return the TenantClusters, the oldest first: in this order they request addresses."""
     drafts_by_key = {draft.key: draft for draft in drafts if draft.asks_later}
     tenants = sorted(manifests.tenants, key=lambda manifest: order_by_age(manifest.object))
     return [drafts_by_key[manifest.key] for manifest in tenants]
@@ -135,7 +137,7 @@ async def _run_controllers(
 async def _wait_for_rest(server: PlanServer, clock: VirtualClock, seconds: float) -> bool:
     """Let virtual time pass until no object has changed for some seconds.
 
-    Return whether that happened within MOST_SECONDS.
+    Return whether the controllers came to rest: False if objects still changed after MOST_SECONDS.
     """
     end = clock.monotonic() + MOST_SECONDS
     while clock.monotonic() < end:

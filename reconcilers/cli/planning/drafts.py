@@ -66,10 +66,12 @@ class Draft:
 
     @property
     def lacks_journal(self) -> bool:
-        """Whether it is a new pool, and so has no journal yet."""
+        """Whether it is a new pool, which has no journal of its promises yet."""
         is_pool = self.resource is NETWORK_POOL or platformobjects.is_fenced_pool(self.resource)
         if not is_pool or self.is_stored:
-            return False  # of a pool in a cluster, the controllers have to void lost promises
+            # A pool of a cluster may have lost its journal: the controllers of the plan have to
+            # void its promises, as those of the cluster would.
+            return False
         metadata, status = self.body["metadata"], self.body.get("status") or {}
         return (
             not metadata.get("deletionTimestamp")
@@ -79,7 +81,11 @@ class Draft:
 
 
 def find_integrations(manifests: Manifests) -> tuple[str, ...]:
-    """Return the integrations that objects of the input or promises of its pools need."""
+    """Return the integrations that the input needs.
+
+    They are the platforms of its objects, and Cluster API if a NetworkPool has promised ranges to
+    claims.
+    """
     integrations = platformobjects.find_platform_names(manifests.others)
     if any(_has_promises_to_claims(manifest.object) for manifest in manifests.pools):
         integrations = integrations | {CLUSTER_API}
@@ -168,7 +174,10 @@ def _list_platform_drafts(
 
 
 def _add_finalizer(body: Body, resource: Resource[Any]) -> Body:
-    """Return an object with the finalizer of its controller; if it is being deleted, with HELD."""
+    """Return an object with the finalizer of its controller; if it is being deleted, with HELD.
+
+    It is returned unchanged if its kind has no finalizer, or its finalizers cannot be decoded.
+    """
     metadata = body["metadata"]
     finalizers = metadata.get("finalizers") or ()
     if not isinstance(finalizers, list | tuple):

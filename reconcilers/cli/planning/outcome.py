@@ -91,7 +91,7 @@ def _list_bodies(
         for body in server.api.list_objects(kind):
             draft = drafts.get((kind.full_name, _get_key(body)))
             if _decode(kind, body) is None or (draft is None and is_implied(kind)):
-                continue  # it cannot be decoded, or is only taken to exist
+                continue  # it cannot be decoded, or the plan only assumed that it exists
             if draft is None or _is_created(draft, body):
                 # The server counts uids, so they sort by creation.
                 entry = (number_of_created, body["metadata"]["uid"], _strip_server_fields(body))
@@ -151,7 +151,10 @@ def _is_created(draft: Draft, body: Body) -> bool:
 
 
 def _strip_server_fields(body: Body) -> Body:
-    """Return an object that the run created, without the fields that a real server would set."""
+    """Return an object that the run created, without the fields that a real server would set.
+
+    An annotation with the uid of a cluster that the run made up is left out, too.
+    """
     metadata = body["metadata"]
     hidden = ("uid", "resourceVersion", "generation", "creationTimestamp")
     annotations = {
@@ -164,7 +167,10 @@ def _strip_server_fields(body: Body) -> Body:
 
 
 def _merge_status(draft: Draft, body: Body) -> Body:
-    """Return an object of the input as it is printed: with the status of the run."""
+    """Return an object of the input as it is printed: with the status of the run.
+
+    A status without fields is replaced by that of the input.
+    """
     printed = dict(draft.manifest)
     if has_content(draft.resource):  # the run may write the specs of these kinds
         printed["spec"] = body["spec"]
@@ -182,10 +188,10 @@ def _merge_status(draft: Draft, body: Body) -> Body:
 
 
 def _build_pool_status(draft: Draft, body: Body) -> Body:
-    """Return the status of a pool; its journal has promises of the run, revisions of the input.
+    """Return the status of a pool with the promises of the run.
 
-    A pool without a journal in the input is printed without one, because the revisions of the run
-    are numbers of the API server in memory.
+    The journal keeps the revisions of the input: those of the run are numbers of the API server in
+    memory. For the same reason, a pool without a journal in the input is printed without one.
     """
     printed = {name: value for name, value in body["status"].items() if name not in JOURNAL_FIELDS}
     if not JOURNAL_FIELDS.intersection(draft.manifest.get("status") or {}):
@@ -203,13 +209,14 @@ def _build_provider_status(before: Body, status: Body) -> Body:
     Fields and conditions that depend on credentials keep their values of the input, because a plan
     reads no credentials.
     """
-    kept = {"validated", "ready", "lastValidationTime"}
+    input_fields = {"validated", "ready", "lastValidationTime"}
     ready = _find_condition(status, READY_CONDITION)
     types = {CREDENTIALS_VALID}
+    # A run whose Ready is False knows a fault apart from the credentials: that is printed.
     if ready is None or ready["status"] == "True":
         types.add(READY_CONDITION)
-    printed = {name: value for name, value in status.items() if name not in kept}
-    printed |= {name: before[name] for name in kept if name in before}
+    printed = {name: value for name, value in status.items() if name not in input_fields}
+    printed |= {name: before[name] for name in input_fields if name in before}
     return {**printed, "conditions": _replace_conditions(before, status, types)}
 
 
@@ -248,7 +255,11 @@ def _replace_conditions(before: Body, status: Body, types: Collection[str]) -> l
 def _select_conditions(
     status: Body, types: Collection[str], *, are_types_wanted: bool
 ) -> Iterator[Body]:
-    """Yield the conditions of a status with one of some types, or with another type."""
+    """Yield conditions of a status, selected by their types.
+
+    Args:
+        are_types_wanted: True for the conditions with one of the types; False for all others.
+    """
     for condition in status.get("conditions", ()):
         if (condition["type"] in types) is are_types_wanted:
             yield condition

@@ -1,4 +1,7 @@
-"""The outcome of a plan: tables for people, changes of pools, and how many more tenants fit."""
+"""The outcome of a plan: tables for people, changes of pools, and how many more tenants fit.
+
+A *block* is the part of a pool for one address family, as a NetworkPool of its own.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -128,7 +131,7 @@ def list_changes(
 
 
 def _held_by_pool(allocations: Iterable[IPAllocation], also_held: HeldByPool) -> HeldByPool:
-    """Return the ranges of each pool that allocations and requests of other kinds hold."""
+    """Return the held ranges of each pool: those of allocations, and those in `also_held`."""
     held_by_pool = {key: list(ranges) for key, ranges in also_held.items()}
     for allocation in allocations:
         held_by_pool.setdefault(allocation.pool_key, []).extend(
@@ -145,7 +148,9 @@ def _measure_block(
     *,
     closed: bool,
 ) -> PoolStanding | None:
-    """Return the figures of a block, with its held and promised ranges; None if it is invalid.
+    """Return the figures of a block; None if its spec is invalid.
+
+    Held ranges count as taken, and so do ranges that the pool has promised to requests.
 
     Args:
         pool: the block.
@@ -169,15 +174,15 @@ def _measure_block(
 def count_tenants(space: Space, size: Size) -> int:
     """Return how many more tenants of a size fit, if the controllers choose their ranges.
 
-    The function takes the ranges from `space` until it is full.
+    The function takes ranges from `space` until no further tenant fits.
     """
     counts = [count for count in (size.balancers, size.nodes) if count]
     if len(counts) == 1:
         return sum(extent.size // counts[0] for extent in space.free_extents())
     tenants = 0
     while True:
-        # Best fit takes from the shortest free block with room. While that block has room for both
-        # ranges of a tenant, it serves tenants alone: these are counted at once.
+        # Best fit takes from the shortest free block with room. If that block has room for several
+        # whole tenants, all their ranges come from it, so these tenants are counted at once.
         many = space.shortest_free(min(counts)) // sum(counts)
         try:
             for count in (many * sum(counts),) if many else counts:
@@ -275,7 +280,12 @@ class PlannedPool(NamedTuple):
 
 
 def _list_pool_rows(planned: PlannedObjects, changed: Sequence[BlockChange]) -> list[PlannedPool]:
-    """Return the blocks of all pools."""
+    """Return a row for each block of all pools.
+
+    Args:
+        changed: the changes of blocks. If holders of a block are unreadable, its row has the size
+            from here: the figures in the pool's status are not known then.
+    """
     sizes = {
         (change.pool.metadata.key, change.pool.spec.cidr): change.after.capacity.total
         for change in changed
@@ -370,6 +380,7 @@ def _show_before_and_after(figure: Callable[[PoolStanding], str]) -> Callable[[B
     """Return a function for a column: it shows a figure, and both values if it changes."""
 
     def build_cell(change: BlockChange) -> Cell:
+        """Return the figure, or "unknown" if holders of the pool are unreadable."""
         if change.unreadable:
             return _UNKNOWN
         old, new = figure(change.before), figure(change.after)
@@ -379,10 +390,10 @@ def _show_before_and_after(figure: Callable[[PoolStanding], str]) -> Callable[[B
 
 
 def _order_allocation(allocation: IPAllocation) -> tuple[Key, int, int, str]:
-    """Return the sort key of an allocation: pool, first address (none last), name."""
+    """Return the sort key of an allocation: pool, first address, name; without a range last."""
     span = statusranges.find_held_range(allocation)
-    place = (0, span.first) if span is not None else (1, 0)
-    return (allocation.pool_key, *place, allocation.metadata.name)
+    range_order = (0, span.first) if span is not None else (1, 0)
+    return (allocation.pool_key, *range_order, allocation.metadata.name)
 
 
 def _build_allocation_columns(
@@ -494,12 +505,12 @@ def _summarize(allocations: Sequence[IPAllocation], before: Mapping[Key, IPAlloc
         for allocation in allocations
         if statusranges.find_held_range(allocation) is not None
     ]
-    kept = sum(was_served(allocation, before) for allocation in holding)
+    kept_count = sum(was_served(allocation, before) for allocation in holding)
     failed = sum(allocation.status.phase == FAILED for allocation in allocations)
     waiting = len(allocations) - len(holding) - failed
     counts = (
-        (len(holding) - kept, "newly allocated"),
-        (kept, "kept"),
+        (len(holding) - kept_count, "newly allocated"),
+        (kept_count, "kept"),
         (failed, "failed"),
         (waiting, "waiting"),
     )

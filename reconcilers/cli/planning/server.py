@@ -1,7 +1,7 @@
 """The API server in memory on which a plan runs, and storing the input there.
 
-An object with a resourceVersion keeps it, so that the journals of pools stay valid: they name
-resourceVersions of requests.
+An object with a resourceVersion keeps it. The journals of pools name resourceVersions of requests,
+so they stay valid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -83,7 +83,7 @@ class PlanServer:
         """
         reference = provider.spec.credentialsRef
         if reference is None:
-            return  # it needs no credentials
+            return  # the ProviderConfig names no Secret
         namespace = reference.namespace or provider.metadata.namespace
         data = dict.fromkeys(list_required_keys(provider), "eA==")
         # Several ProviderConfigs may name one Secret, each with keys of its own.

@@ -26,7 +26,7 @@ class Place:
     line: int = 0
 
     def at(self, line: int) -> "Place":
-        """Return the place of a line in this document; this place if the line is 0, unknown."""
+        """Return the place of a line in this document; this place if the line is 0 (not known)."""
         return Place(self.source, self.document, line or self.line)
 
     @override
@@ -87,7 +87,7 @@ def parse_path(path: str) -> tuple[Step, ...]:
 
 
 def format_value(value: object) -> str:
-    """Return a value as text for a message: in JSON's words, cut if it is long."""
+    """Return a value as text for a message, cut if it is long; null, true and false as in JSON."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -175,10 +175,10 @@ def _accept(
     manifests: Manifests,
     findings: Findings,
 ) -> None:
-    """Add an object of one of our kinds to `accepted`, or a finding that says why not.
+    """Add an object of one of our kinds to `accepted`, and a finding for each fault.
 
-    An object with faults is refused, unless it is stored in a cluster and can be decoded. Of two
-    objects with one name the first is accepted.
+    An object with faults is refused, unless it is stored in a cluster and can be decoded. If two
+    objects have one name, only the first is accepted. An object without a name is left out.
 
     Args:
         accepted: takes the object, by kind and key.
@@ -194,6 +194,7 @@ def _accept(
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str) or not meta["name"]:
         return  # without a name, which is among the faults, nothing can refer to it
     identity = raw.kind, Key(str(meta.get("namespace") or namespace), meta["name"])
+    # `_is_decodable` notes an object that is stored and cannot be decoded.
     if validation.faults and not _is_decodable(raw, identity[1], manifests):
         manifests.refused.add(identity)
         return
@@ -203,17 +204,19 @@ def _accept(
             raw.place, f"{raw.kind} {identity[1]} is defined twice, first at {first.raw.place}"
         )
         return
-    kept = {**validation.kept["metadata"], "namespace": identity[1].namespace}
+    metadata = {**validation.kept["metadata"], "namespace": identity[1].namespace}
     head: Body = {"apiVersion": raw.api_version, "kind": raw.kind}
-    body = head | {"metadata": kept}
-    accepted[identity] = _Accepted(raw, {**body, **validation.kept, "metadata": kept}, identity[1])
+    body = head | {"metadata": metadata}
+    accepted[identity] = _Accepted(
+        raw, {**body, **validation.kept, "metadata": metadata}, identity[1]
+    )
 
 
 def _is_decodable(raw: RawObject, key: Key, manifests: Manifests) -> bool:
     """Return whether an object with faults is stored in a cluster and can be decoded.
 
-    Such an object was stored before its definition became stricter, and controllers use it. If it
-    is stored and cannot be decoded, note it in `manifests.unreadable`.
+    Such an object was stored before its definition became stricter, and controllers use it. A
+    stored object that cannot be decoded is added to `manifests.unreadable`; the result is False.
     """
     metadata = raw.body["metadata"]
     if not is_stored(metadata):
@@ -242,7 +245,8 @@ def _decode_accepted(
 ) -> None:
     """Decode accepted objects, with the fields that an API server sets, into `manifests`.
 
-    An object that cannot be decoded becomes a finding, and is refused.
+    An object that cannot be decoded becomes a finding, and is refused. An object without revision
+    or creation time gets later ones than all other objects, in the order of the input.
     """
     objects = list(accepted)
     revision = max(
@@ -261,6 +265,7 @@ def _decode_accepted(
             "creationTimestamp": moment.isoformat(),
         }
         metadata = obj.body["metadata"].items()
+        # An empty text or 0 counts as absent.
         filled |= {k: v for k, v in metadata if v or not isinstance(v, str | int)}
         resource = OWN_KINDS[obj.raw.kind]
         try:

@@ -1,8 +1,9 @@
 """Reads files, folders and standard input to objects that know their file and line.
 
 A text that cannot be read, or a document that is no object, becomes a finding; the other objects
-are read all the same. Lists are opened. Kinds of Kubernetes itself, and kinds of Butler that other
-controllers serve, say nothing about addresses and are skipped. Any other kind is likely a mistake.
+are read all the same. A list of Kubernetes is replaced by its items. Kinds of Kubernetes itself,
+and kinds of Butler that other controllers serve, say nothing about addresses and are skipped. Any
+other kind is likely a mistake.
 """
 
 import codecs
@@ -134,7 +135,7 @@ def read_objects(
         for path in _list_files(name, recursive=recursive, findings=findings):
             identity = os.path.realpath(path) if path else None
             if identity in read_files:
-                continue  # else each of its objects would be reported as defined twice
+                continue  # a file that is named twice is read once: its objects are no duplicates
             read_files.add(identity)
             source = "standard input" if path is None else str(path)
             content = _read_text(source, path, findings)
@@ -158,7 +159,9 @@ def _list_files(name: str, *, recursive: bool, findings: Findings) -> Iterator[P
         findings.error("--filename", "the name of the file is empty; name a file or a folder")
     elif name.startswith(("http://", "https://")):
         findings.error(name, "this is a URL; download it first, only files are read")
-    elif not os.path.isdir(name):  # Path.is_dir and Path.rglob raise, and pass over, other errors
+    # pathlib is not used here: Path.is_dir raises some errors, and Path.rglob skips folders that
+    # it cannot read. os.walk reports them.
+    elif not os.path.isdir(name):
         yield Path(name)
     else:
         failed: list[OSError] = []
@@ -238,10 +241,10 @@ def _parse_text(source: str, content: str, findings: Findings) -> Iterator[RawOb
 
 
 def _parse_documents(source: str, content: str) -> Iterator[tuple[int, Any]]:
-    """Yield the first line and the value of each document; for a faulty one, the exception.
+    """Yield the first line and the value of each document; for a faulty document, the exception.
 
-    A file with suffix .json, or a text that begins with a brace, is parsed as JSON. If the latter
-    is no JSON, it is parsed as YAML, whose mappings may begin with a brace, too.
+    A file with suffix .json is parsed as JSON. Another text that begins with a brace is parsed as
+    JSON, too; if that fails, as YAML, whose mappings may also begin with a brace.
     """
     is_json = source.endswith(".json")
     if is_json or content.lstrip().startswith("{"):
@@ -293,7 +296,7 @@ def _open_lists(
         if not isinstance(item, dict):
             findings.error(where, f"{name} is not an object")
             continue
-        if item_kind in OWN_KINDS:  # the items of a typed list may leave their kind out
+        if item_kind in OWN_KINDS:  # items of a NetworkPoolList and so on may leave their kind out
             item.setdefault("apiVersion", api_version)
             item.setdefault("kind", item_kind)
         yield from _open_lists(item, where, findings=findings, inside=name)

@@ -1,8 +1,8 @@
 """Validates an object against the schema of its kind, by the rules of an API server.
 
-The schema is the schema in the CRD. For metadata there is a schema of our own, with the rules of
-apimachinery for names, labels and times. A value that the API server would reject is a fault. A
-field that it would drop silently is an unknown field. A null in an optional field counts as
+The schema is that of the CRD. For metadata there is a schema of our own, with the rules of
+apimachinery for names, labels and times. A value that the API server would reject is a *fault*. A
+field that the API server would drop silently is *unknown*. A null in an optional field counts as
 absent. CEL rules are not applied here: the audit of a plan calls the same rules as functions.
 
 Pydantic could validate, too, but not enumerations, which exist in the schema only. jsonschema has
@@ -140,19 +140,21 @@ class Validation:
         if expected == "array":
             return self._array(value, schema, path)
         self.faults += [(path, fault) for fault in _find_scalar_faults(value, schema)]
+        # The API server stores 1.0 as 1.
         return int(value) if expected == "integer" else value
 
     def _object(self, value: Mapping[str, Any], schema: Schema, path: Path) -> Any:
         """Return a mapping as it would be stored, and note its faults and unknown fields.
 
-        A field is validated by its own schema, or by the schema for all values of a map. Without a
-        schema it is kept if the schema says so; else it is unknown and dropped.
+        A field is validated by its own schema, or by the schema for all values of a map. A field
+        without a schema is kept if the object's schema preserves unknown fields; else it is
+        unknown, and dropped.
         """
         for name in schema.get("required", ()):
             if value.get(name) is None:
                 self.faults.append(((*path, name), "is missing"))
         properties, map_schema = schema.get("properties"), schema.get("additionalProperties", {})
-        kept = {}
+        stored_fields = {}
         for name, inner in value.items():
             inner_schema = map_schema if properties is None else properties.get(name)
             if "propertyNames" in schema and not _compile_pattern(schema["propertyNames"]).search(
@@ -161,14 +163,15 @@ class Validation:
                 fault = f"{name!r} {_EXPECTATIONS[schema['propertyNames']]}"
                 self.faults.append(((*path, name), fault))
             if inner_schema is not None and (properties is None or inner is not None):
-                kept[name] = self._value(inner, inner_schema, (*path, name))
+                stored_fields[name] = self._value(inner, inner_schema, (*path, name))
             elif inner_schema is None and schema.get("x-kubernetes-preserve-unknown-fields"):
-                kept[name] = inner
+                stored_fields[name] = inner
             elif inner_schema is None:
                 near = get_close_matches(name, properties or (), n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
                 self.unknown.append(((*path, name), hint))
-        return kept
+            # else: a null in an optional field, which counts as absent
+        return stored_fields
 
     def _array(self, value: list[Any], schema: Schema, path: Path) -> Any:
         """Return a list as it would be stored, and note the faults of its items and its length."""
@@ -180,13 +183,15 @@ class Validation:
         if length < schema.get("minItems", 0):
             self.faults.append((path, f"needs at least {count_noun(schema['minItems'], 'item')}"))
         inner = schema.get("items", {})
-        kept = [self._value(item, inner, (*path, index)) for index, item in enumerate(value)]
-        self.faults += _find_duplicates(kept, schema, path)
-        return kept
+        stored_items = [
+            self._value(item, inner, (*path, index)) for index, item in enumerate(value)
+        ]
+        self.faults += _find_duplicates(stored_items, schema, path)
+        return stored_items
 
 
 def _is_whole(value: Any) -> bool:
-    """Return whether a value is an integer for the API server, which takes 1.0 for one."""
+    """Return whether a value is an integer for the API server; 1.0 is an integer, too."""
     if isinstance(value, bool):
         return False  # bool is a subclass of int in Python
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())

@@ -91,7 +91,7 @@ class LinedList(list[Any]):
 def find_line(value: Any, path: tuple[str | int, ...]) -> int:
     """Return the line of the field at a path, or of the nearest field around it that has a line.
 
-    0 if the value knows no lines, as JSON without YAML's lines.
+    0 if the value has no lines, because it was parsed as JSON only.
     """
     line = value.line if isinstance(value, LinedDict | LinedList) else 0
     for step in path:
@@ -111,24 +111,29 @@ def parse_word(word: str) -> Scalar:
     Raises:
         Malformed: the word is infinity or not-a-number, for which JSON has no word.
     """
+    # The empty word is in _WORDS: it means null.
     if word in _WORDS:
         return _WORDS[word]
     if word[0] not in "0123456789+-." or len(word) > _LONGEST_NUMBER:
-        return word  # no number begins so, and none is so long
+        return word  # a text: no number begins like this, or is so long
     if _NOT_JSON.fullmatch(word):
         raise Malformed(0, f"{word} is not a number in JSON; put it in quotes if it is a string")
     digits = word.replace("_", "")
     for pattern, base in _INTEGERS:
         if pattern.fullmatch(digits):
-            return int(digits.replace("o", "", 1), base)
+            return int(digits.replace("o", "", 1), base)  # Go's 0o17 and 017 mean the same
     if not _FLOAT.fullmatch(digits):
         return word
     value = float(digits)
+    # A number that is too large for a float stays a text.
     return value if abs(value) != float("inf") else word
 
 
 def cut_at_separators(content: str) -> Iterator[tuple[int, str]]:
-    """Cut a text at its `---` lines; yield each piece with the number of lines before it."""
+    """Cut a text at its `---` lines; yield the number of lines before each piece, and the piece.
+
+    Pieces without content are left out.
+    """
     cuts = [separator.start() for separator in _SEPARATOR.finditer(content)]
     starts = [0, *(cut for cut in cuts if cut > 0)]
     line = 0
@@ -161,7 +166,11 @@ def parse_yaml(piece: str, before: int = 0) -> list[tuple[int, Any]]:
 
 
 def _build_syntax_error(error: yaml.MarkedYAMLError, piece: str, before: int) -> Malformed:
-    """Return the error of invalid YAML; `before` lines of the file precede `piece`."""
+    """Return the exception for invalid YAML, with the line of the fault in the file.
+
+    Args:
+        before: the number of lines of the file before the piece.
+    """
     mark = error.problem_mark or error.context_mark
     line = mark.line if mark is not None else 0
     faulty_line = "".join(piece.splitlines()[line : line + 1])
@@ -224,7 +233,8 @@ class _Documents:
     def _value(self, event: Any) -> Any:
         """Return the value that begins with an event, and consume the events up to its end.
 
-        If the value has an anchor, note it with its size and height for later aliases.
+        If the value has an anchor, note it with its size and height for later aliases. For that,
+        `_deepest` and `_count` are measured inside the value, and then joined with the outer ones.
         """
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event)
@@ -256,6 +266,7 @@ class _Documents:
         self._aliased += anchored.size
         if self._aliased > MAX_ALIASED:
             raise Malformed(line, f"the aliases stand for more than {MAX_ALIASED} values")
+        # The value is entered only to check its depth; its events are not read again.
         self._enter(event, anchored.height)
         self._depth -= anchored.height
         return anchored.value
@@ -280,7 +291,11 @@ class _Documents:
             raise Malformed(self._line(event), error.reason) from error
 
     def _inside(self, event: Any) -> LinedDict | LinedList:
-        """Return the list or mapping that begins with an event; raise Malformed for its tag."""
+        """Return the list or mapping that begins with an event.
+
+        Raises:
+            Malformed: its tag is not that of a list or mapping, or a value in it is malformed.
+        """
         line, is_list = self._line(event), isinstance(event, yaml.SequenceStartEvent)
         if event.tag not in {None, f"{_TAG}{'seq' if is_list else 'map'}"}:
             raise Malformed(line, f"the tag {format_value(event.tag)} means nothing to Kubernetes")
@@ -299,23 +314,23 @@ class _Documents:
         """
         mapping, merged = LinedDict(line), []
         while not isinstance(key_event := next(self._events), yaml.MappingEndEvent):
-            key, at = self._value(key_event), self._line(key_event)
+            key, key_line = self._value(key_event), self._line(key_event)
             value_event = next(self._events)
             value = self._value(value_event)
             if _is_merge_key(key_event):
                 merged.append((value, self._line(value_event)))
                 continue
             if key is None or isinstance(key, dict | list):
-                raise Malformed(at, "a key must be a string or a number")
+                raise Malformed(key_line, "a key must be a string or a number")
             name = str(key).lower() if isinstance(key, bool) else str(key)
             if name in mapping:
                 first = mapping.lines[name]
                 raise Malformed(
-                    at, f"the key {format_value(name)} appears twice, first in line {first}"
+                    key_line, f"the key {format_value(name)} appears twice, first in line {first}"
                 )
-            mapping[name], mapping.lines[name] = value, at
-        for value, at in merged:
-            _merge_source(mapping, value, at)
+            mapping[name], mapping.lines[name] = value, key_line
+        for value, line_of_value in merged:
+            _merge_source(mapping, value, line_of_value)
         return mapping
 
 
@@ -382,7 +397,8 @@ def parse_json(content: str) -> list[tuple[int, Any]]:
         except json.JSONDecodeError as error:
             raise Malformed(error.lineno, f"this is not valid JSON: {error.msg}") from error
         except Malformed as error:
-            # The JSON decoder does not know the line of a key; YAML finds the same fault.
+            # json does not tell the line of a repeated key or of NaN. As YAML, the text may have
+            # the same fault, and then its line is known.
             raise Malformed(_parse_as_yaml(content)[0] or line, error.reason) from error
         except RecursionError as error:
             raise Malformed(line, f"this is nested more than {MAX_DEPTH} levels deep") from error
@@ -390,12 +406,15 @@ def parse_json(content: str) -> list[tuple[int, Any]]:
         position = _find_end_of_space(content, end)
     if len(documents) != 1 or len(content) > _JSON_WITH_LINES:
         return documents
-    lined = _parse_as_yaml(content)[1]
-    return lined if [value for _, value in lined] == [documents[0][1]] else documents
+    from_yaml = _parse_as_yaml(content)[1]
+    return from_yaml if [value for _, value in from_yaml] == [documents[0][1]] else documents
 
 
 def _parse_as_yaml(content: str) -> tuple[int, list[tuple[int, Any]]]:
-    """Return 0 and the documents of a text as YAML; if it is invalid, the line of the fault."""
+    """Return 0 and the documents of a text as YAML.
+
+    If the text is invalid, return the line of the fault and no documents.
+    """
     try:
         return 0, parse_yaml(content)
     except Malformed as error:

@@ -1,4 +1,4 @@
-"""Stand-ins for load balancers in a tenant: what demonstrations and tests talk to in their place.
+"""Stand-ins for the load balancers of tenants, for demonstrations and tests.
 
 pools.py             MetalLB's kinds, and pools as the stand-in for MetalLB understands them
 controller.py        which Service has which address of MetalLB, and the loop around that

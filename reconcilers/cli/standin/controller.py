@@ -5,10 +5,10 @@ removed, and another one is assigned at once if there is one. Within a pool the 
 is taken, in the order of the pool's entries. Among pools, MetalLB chooses at random, and the
 stand-in by name.
 
-There is a single key in the queue. The address of one Service depends on all others, so one pass
-assigns the addresses of all of them. Like MetalLB, the stand-in keeps the last valid configuration
-when it reads an invalid one. It reports that in the log, as Warning events on the pools, and in
-`stale`.
+The address of one Service depends on those of all other Services. So the queue has a single key,
+and one pass assigns the addresses of all Services. The configuration is all pools together. Like
+MetalLB, the stand-in keeps the last valid configuration when it reads an invalid one. It reports
+that in the log, as Warning events on the pools, and in `stale`.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -78,20 +78,22 @@ def assign_addresses(
 ) -> list[ServiceAssignment]:
     """Return the addresses or the problem of each Service for MetalLB, the oldest first.
 
-    First, each Service keeps its valid addresses; of two with one address, the older keeps it.
-    Then the others get free addresses.
+    First, each Service keeps its valid addresses; if two Services have one address, the older
+    keeps it. Then the Services without addresses get free ones.
     """
     ours = sorted((service for service in services if is_ours(service)), key=age)
     taken_addresses: set[AddressRange] = set()
-    kept: dict[str, ServiceAssignment] = {}
+    kept_by_uid: dict[str, ServiceAssignment] = {}
     for service in ours:
         shown_addresses = parse_addresses(addresses(service))
         pool = _find_kept_pool(service, shown_addresses, pools)
         if pool is not None and not taken_addresses.intersection(shown_addresses):
-            kept[service.metadata.uid] = ServiceAssignment(service, addresses(service), pool.name)
+            kept_by_uid[service.metadata.uid] = ServiceAssignment(
+                service, addresses(service), pool.name
+            )
             taken_addresses.update(shown_addresses)
     return [
-        kept.get(service.metadata.uid) or _assign(service, pools, taken_addresses)
+        kept_by_uid.get(service.metadata.uid) or _assign(service, pools, taken_addresses)
         for service in ours
     ]
 
@@ -125,7 +127,10 @@ def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
 
 
 def _parse_requested(service: Service) -> list[AddressRange] | None:
-    """Return the addresses that a Service asks for; empty if none, None if they are invalid."""
+    """Return the addresses that a Service asks for; empty if it asks for none.
+
+    None if they cannot be parsed.
+    """
     requested = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
     return (
         parse_addresses(part.strip() for part in requested.split(",")) or None if requested else []
@@ -135,7 +140,7 @@ def _parse_requested(service: Service) -> list[AddressRange] | None:
 def _assign(
     service: Service, pools: Sequence[Pool], taken_addresses: set[AddressRange]
 ) -> ServiceAssignment:
-    """Return free addresses for a Service, added to `taken_addresses`, or why there are none."""
+    """Return free addresses for a Service, or why it gets none; add them to `taken_addresses`."""
     try:
         pool, chosen = _choose(service, pools, taken_addresses)
     except CannotServe as why:
@@ -163,6 +168,8 @@ def _choose(
     if name and name not in {pool.name for pool in pools}:
         raise CannotServe(f'unknown pool "{name}"')
     for pool in pools:
+        # If a pool is requested, all other pools are skipped. Else a pool without automatic
+        # assignment is skipped, unless addresses are requested.
         if pool.name != name if name else not (pool.auto_assign or requested):
             continue
         if requested:
@@ -220,6 +227,7 @@ class MetalLBStandIn:
         """
         self._configure(tuple(self._pools))
         wanted_assignments = assign_addresses(self._services, self._sound)
+        # A Service that is no longer for MetalLB loses the addresses that it has from here.
         wanted_assignments += [
             ServiceAssignment(service)
             for service in self._services
@@ -256,8 +264,9 @@ class MetalLBStandIn:
     ) -> None:
         """Write the counters of assigned and free addresses to the status of a pool.
 
-        The pool is counted as it is in the configuration in use. So a reader of the status knows
-        which configuration that is. A pool outside that configuration is not written.
+        The pool is counted as it is in the configuration in use, not as it is declared. So a
+        reader of the status can tell which configuration is in use. A pool that is not in that
+        configuration is not written.
         """
         pool = next((pool for pool in self._sound if pool.name == declared.metadata.name), None)
         status = (
@@ -271,8 +280,8 @@ class MetalLBStandIn:
     async def _write(self, assignment: ServiceAssignment) -> None:
         """Write the addresses of a Service, if they changed, and the annotation with their pool.
 
-        A new problem is recorded as an event. The status comes first, because the annotation names
-        the pool of the addresses in it.
+        A new problem is recorded as an event. The status is written first, because the annotation
+        names the pool of the addresses in the status.
         """
         service = assignment.service
         uid = service.metadata.uid

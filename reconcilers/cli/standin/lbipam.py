@@ -1,12 +1,12 @@
 """The stand-in for Cilium's LB-IPAM: which Service has which address, and the loop around it.
 
 A Service keeps the address that it shows while a pool has it. Otherwise it gets the first free
-one, pool by pool in the order of their age; LB-IPAM chooses among pools at random from 1.20 on. A
-pool that is disabled, or that overlaps an older one, gives nothing new. Without any pool the
+address, from the oldest pool that has one; LB-IPAM chooses among pools at random from 1.20 on. A
+pool that is disabled, or that overlaps an older pool, gives no new addresses. Without any pool the
 stand-in writes nothing, as LB-IPAM does.
 
-Services are written before the counts of pools, and a count carries the generation that it was
-counted for: that is how a reader of a pool knows what the stand-in acts on.
+Services are written before the counts of pools. The conditions with the counts name the generation
+of the pool. So a reader knows that Services have been written for that generation.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ _IPS_AVAILABLE = "cilium.io/IPsAvailable"
 
 
 def cilium_crds() -> list[dict[str, Any]]:
-    """Return the CustomResourceDefinitions of pools, and of what announces addresses."""
+    """Return the CustomResourceDefinitions of pools, and of the kinds that announce addresses."""
     definitions = files(__package__).joinpath("cilium-crds.yaml").read_text(encoding="utf-8")
     return list(yaml.safe_load_all(definitions))
 
@@ -70,7 +70,7 @@ class ReadPool:
         return not self.declared.spec.disabled and not self.conflict
 
     def selects(self, service: Service) -> bool:
-        """Return whether the pool's selector leaves a Service in."""
+        """Return whether the pool's selector selects a Service."""
         return is_selected(self.declared, service)
 
     def __contains__(self, address: AddressRange) -> bool:
@@ -78,7 +78,10 @@ class ReadPool:
 
 
 def read_pools(declared: Iterable[CiliumPool]) -> list[ReadPool]:
-    """Return pools by age; of two that overlap, the younger one has the conflict."""
+    """Return pools by age, the oldest first; if two overlap, the younger has the conflict.
+
+    A pool with a conflict causes none in younger pools.
+    """
     pools: list[ReadPool] = []
     for pool in sorted(declared, key=_pool_age):
         spans = tuple(block.span for block in pool.blocks if block.span is not None)
@@ -99,6 +102,7 @@ def _pool_age(pool: CiliumPool) -> tuple[str, str]:
 
 
 def _overlap(spans: Iterable[AddressRange], others: Sequence[AddressRange]) -> bool:
+    """Return whether any of the spans shares an address with any of the others."""
     return any(span.overlaps(other) for span in spans for other in others)
 
 
@@ -108,7 +112,8 @@ def choose_addresses(
     """Return the addresses of each Service that LB-IPAM serves, the oldest Service first."""
     served_services = sorted((service for service in services if is_served(service)), key=age)
     taken_addresses: set[AddressRange] = set()
-    # All Services keep their addresses before any gets a new one: none gets another's address.
+    # All Services keep their addresses before any Service gets a new one. Else a Service could get
+    # an address that a younger Service has.
     kept_by_uid: dict[str, list[AddressRange]] = {}
     for service in served_services:
         requested = _parse_requested(service)
@@ -137,7 +142,7 @@ def choose_addresses(
 
 
 def is_served(service: Service) -> bool:
-    """Return whether LB-IPAM serves a Service: one without a class, in Cilium's own proxy."""
+    """Return whether LB-IPAM serves a Service: without a class, and not left to another proxy."""
     return (
         service.spec.type == LOAD_BALANCER
         and service.spec.loadBalancerClass is None
@@ -146,7 +151,7 @@ def is_served(service: Service) -> bool:
 
 
 def _parse_requested(service: Service) -> list[AddressRange]:
-    """Return the addresses that a Service asks for by name."""
+    """Return the addresses that a Service asks for; empty if none, or if one cannot be parsed."""
     carried = service.metadata.annotations
     asked = next((carried[name] for name in WANTED_ADDRESSES if carried.get(name)), "")
     asked = asked or service.spec.loadBalancerIP
@@ -184,7 +189,7 @@ def _add(
 
 
 def _addresses_of(pools: Iterable[ReadPool], family: int) -> Iterator[AddressRange]:
-    """Yield the addresses of a family in the order in which they are given."""
+    """Yield the addresses of pools in a family, in the order in which Services get them."""
     for pool in pools:
         for span in pool.spans:
             if span.family == family:
@@ -251,7 +256,7 @@ class LbIpamStandIn:
 
 
 def _is_written(pool: CiliumPool, new_condition: Mapping[str, str]) -> bool:
-    """Return whether a condition of a pool says this of the generation that the pool has."""
+    """Return whether a pool has a condition with this status and message for its generation."""
     stored = condition(pool, new_condition["type"])
     return (
         stored is not None

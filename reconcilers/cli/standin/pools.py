@@ -39,7 +39,7 @@ class StandInPoolSpec:
 
 @dataclass(frozen=True, slots=True)
 class AddressPool:
-    """An IPAddressPool; the reconcilers' own type knows less of it, as they own less of it."""
+    """An IPAddressPool; the type of the reconcilers has only the fields that they write."""
 
     metadata: ObjectMeta
     spec: StandInPoolSpec = field(default_factory=StandInPoolSpec)
@@ -60,7 +60,7 @@ class Pool:
     Args:
         name: the name of the IPAddressPool.
         entries: the ranges by the text of their entry, in the order of spec.addresses.
-        auto_assign: whether Services get addresses from it that do not ask for it.
+        auto_assign: whether a Service that does not ask for the pool gets addresses of it.
     """
 
     name: str
@@ -94,10 +94,10 @@ class Pool:
 
 
 def configuration(declared: Iterable[AddressPool]) -> tuple[Pool, ...]:
-    """Return the pools as a configuration, by name.
+    """Return the declared pools as a configuration, in the order of their names.
 
     Raises:
-        InvalidConfig: a pool is invalid; the message names its entry, and why.
+        InvalidConfig: a pool is invalid, or two entries overlap; the message says which.
     """
     pools = tuple(map(_parse_pool, sorted(declared, key=lambda pool: pool.metadata.name)))
     entries = [(pool.name, *entry) for pool in pools for entry in pool.entries.items()]

@@ -18,7 +18,7 @@ def age(service: Service) -> tuple[str, str]:
 
 
 def parse_addresses(texts: Iterable[str]) -> list[AddressRange]:
-    """Return the addresses; empty if any of the texts cannot be parsed."""
+    """Return addresses as ranges of one; empty if any of the texts cannot be parsed."""
     try:
         return [AddressRange.parse(address, address) for address in texts]
     except AllocatorError:
