@@ -167,7 +167,7 @@ class NameList(click.ParamType[tuple[str, ...]]):
 
     @override
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str | None:
-        """Return the placeholder of a single name."""
+        """Return the placeholder of a single name; None for click's own."""
         return self._member.get_metavar(param, ctx)
 
     @override
@@ -232,7 +232,10 @@ def convert_duration(value: str | float) -> float:
 
 
 def parse_duration(duration: str) -> float | None:
-    """Return the seconds of a duration such as 1m30s or of a number; None if it is neither."""
+    """Return the seconds of a duration such as 1m30s, or of a plain number.
+
+    None if the text is neither.
+    """
     if re.fullmatch(r"\d+(\.\d+)?", duration):
         return float(duration)
     if not re.fullmatch(rf"(?:{_PART.pattern})+", duration):

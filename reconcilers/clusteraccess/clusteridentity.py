@@ -138,6 +138,7 @@ class AdmitAll(TenantGuard):
 
     @override
     async def read_management_identity(self) -> str:
+        """Return the identity of the management cluster; empty without a reader for it."""
         return await self._management.read() if self._management is not None else ""
 
     @override

@@ -50,6 +50,7 @@ def make_strict_opener(settings: TenantSettings) -> OpenTransport:
     """
 
     def open_transport(kubeconfig: bytes) -> Transport:
+        """Return a transport by a kubeconfig, with the bounds of the settings."""
         credentials = parse_kubeconfig(
             kubeconfig,
             allow_proxy=settings.allow_proxy,

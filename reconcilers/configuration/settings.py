@@ -1,7 +1,7 @@
-"""Every interval and threshold, with the reference's defaults, in one frozen place.
+"""The settings of the controllers: intervals, thresholds and options, with their defaults.
 
-Seconds unless a name says otherwise. The command line offers each as a flag, so that tests and
-demonstrations can shorten what takes minutes in production.
+Times are in seconds. Each setting is a flag of `butler-ipam run`, and the text under it is the
+help of the flag. Tests and demonstrations shorten times that take minutes in production.
 """
 
 import re
@@ -190,7 +190,7 @@ class VitistackSettings:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """All of them, and where the defaults live."""
+    """All settings of the controllers, by section, with their defaults."""
 
     namespace: str = DEFAULT_NAMESPACE
     """Keep the lease in this namespace, and look there for objects whose references name no

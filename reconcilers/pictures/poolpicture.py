@@ -57,7 +57,7 @@ class PoolRequest:
 
 @dataclass(frozen=True, slots=True)
 class PoolHolders:
-    """What objects of some kinds hold of a pool, and which of them wait.
+    """The addresses of a pool that objects of some kinds hold, and the requests that wait.
 
     Args:
         held_addresses: addresses in a row with their holders.
@@ -122,7 +122,8 @@ class PoolFamily:
         reserved: addresses that are never handed out, with reasons.
         held_addresses: the addresses that objects hold, with the holders.
         capacity_of: returns the capacity, in what the pool hands out.
-        prefix_length: of the prefixes that are handed out; None for single addresses and ranges.
+        prefix_length: the length of the prefixes that are handed out; None if the pool hands out
+            single addresses or ranges.
         owns_cidr: False if the CIDR is only the smallest around the addresses of the spec.
         all_known: False if objects that were not read may hold some of it.
         fault: why it hands out nothing and cannot be drawn; empty if it can.
@@ -160,17 +161,17 @@ class PoolFamily:
 
     @cached_property
     def figures(self) -> FamilyFigures:
-        """The figures, by the objects that were read."""
+        """The figures of the family, computed from the objects that were read."""
         return FamilyFigures(self.capacity_of(), self._count_outside())
 
     @cached_property
     def holder_count(self) -> int:
-        """How many objects hold some of it."""
+        """How many objects hold addresses of this family."""
         return len({(entry.holder.kind, entry.holder.key) for entry in self.held_addresses})
 
     @cached_property
     def tenant_count(self) -> int:
-        """How many tenants hold some of it."""
+        """How many tenants hold addresses of this family."""
         return len({entry.holder.tenant for entry in self.held_addresses})
 
     def _count_outside(self) -> int:

@@ -7,6 +7,7 @@ providerspecs.py   ProviderConfigs
 tenantspecs.py     TenantClusters
 poolnamespaces.py  in which namespaces pools and providers count
 
-The webhooks, the reconcilers and `plan` apply these rules, and the CRDs those that CEL can tell.
+The webhooks, the reconcilers and `plan` apply these rules. The CRDs apply those that CEL can
+express.
 Rules that read other objects are in reconcilers/webhooks/.
 """

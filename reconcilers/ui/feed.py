@@ -86,7 +86,7 @@ class Feed:
             if not self.readers:
                 continue  # the last reader has left; the next reader sets the event
             if self._watched.others is not None:
-                # Other platforms' pools are watched only while somebody asks for them.
+                # Views of other platforms' pools are kept current only for a while after this.
                 self._watched.others.want()
             started_at = self._clock.monotonic()
             self._publish(self._compute_state())

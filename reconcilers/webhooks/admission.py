@@ -79,8 +79,9 @@ def make_handler(
         """Return the verdict on one request.
 
         1. The guard refuses the write: its verdict.
-        2. A deletion: the validator's verdict; allowed if it has begun, or nothing is decodable.
-        3. A write that leaves the spec unchanged: allowed.
+        2. A deletion: the validator's verdict. It is allowed if the object is being deleted
+           already, or cannot be decoded.
+        3. A write of a subresource, or a write that leaves the spec unchanged: allowed.
         4. An object that cannot be decoded: refused.
         5. A creation or an edit of the spec: the validator's verdict.
         """

@@ -108,7 +108,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
 
     def choose_delay(change: Change[IPAllocation]) -> float:
         """Return how many seconds to gather changes like this before a pass."""
-        # A request is served at once. Requests that come during its pass are served by one pass.
+        # A request is served at once. Requests that come during its pass are served by the next.
         return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
 
     controller = shared.manager.controller(

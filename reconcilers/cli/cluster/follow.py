@@ -45,7 +45,8 @@ def follow(
     from reconcilers.cli.cluster.updates import write_updates
 
     logs.configure_logs("console", "error")
-    # This first read fails at once if a required kind cannot be read; informers would retry.
+    # This first read ends the command if a required kind cannot be read; informers would retry. It
+    # also finds the lists that must not be watched, because the user may not read them.
     reading = "reading the cluster's objects"
     objects = in_cluster(
         where, reading, lambda client: read_objects(client, where.namespace, required)

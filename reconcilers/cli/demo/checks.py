@@ -68,7 +68,7 @@ def pool_says(view: PlatformView, name: str, condition: str, status: str) -> lis
 
 @of_view
 def capacity(view: PlatformView, name: str) -> list[str]:
-    """Check how many addresses a provider reports as free."""
+    """Check that a provider is Ready and its pools have free addresses; return their number."""
     provider = existing(view.providers, Key(names.DEFAULT_NAMESPACE, name))
     whose, conditions = f"ProviderConfig {name}", provider.status.conditions
     available = _require_condition(
@@ -80,7 +80,11 @@ def capacity(view: PlatformView, name: str) -> list[str]:
 
 @of_view
 def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> list[str]:
-    """Check what `butler-ipam status -n NAMESPACE` shows, and its exit code."""
+    """Check the page and the exit code of `butler-ipam status -n NAMESPACE`.
+
+    Args:
+        words: texts that the page must contain.
+    """
     objects = Objects(
         {pool.metadata.key: pool for pool in view.pools},
         {allocation.metadata.key: allocation for allocation in view.allocations},
@@ -103,7 +107,11 @@ def status(view: PlatformView, namespace: str, exit_code: int, *words: str) -> l
 
 @of_view
 def event(view: PlatformView, kind: str, name: str, reason: str, saying: str = "") -> list[str]:
-    """Check that there is an event about an object."""
+    """Check that there is an event about an object.
+
+    Args:
+        saying: a text that the note of the event must contain.
+    """
     for event in view.events:
         about = (event.regarding.kind, event.regarding.name, event.reason)
         if about == (kind, name, reason) and saying in event.note:
@@ -137,7 +145,12 @@ def _describe(allocation: IPAllocation) -> str:
 
 @of_view
 def has_range(view: PlatformView, name: str, start: str = "", end: str = "") -> list[str]:
-    """Check that an allocation has a range: the one from `start` to `end`, if they are given."""
+    """Check that an allocation has a range.
+
+    Args:
+        start: the first address of the range; empty to allow any range.
+        end: the last address of the range.
+    """
     allocation = _find_allocated(view, name)
     if start and (allocation.status.startAddress, allocation.status.endAddress) != (start, end):
         raise NotSeenYet(f"IPAllocation {name} has {allocation.status.startAddress}")
@@ -158,7 +171,12 @@ def lacks_range(view: PlatformView, name: str, expected_phase: str, reason: str)
 
 @of_view
 def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str) -> list[str]:
-    """Check that a cluster has both ranges, each from the right pool."""
+    """Check that a cluster has a load-balancer range and a node range.
+
+    Args:
+        balancers: the pool of the load-balancer range.
+        nodes: the pool of the node range.
+    """
     status, lines = existing(view.clusters, cluster).status, []
     for field, pool in (("lbAllocationRef", balancers), ("ipAllocationRef", nodes)):
         reference = getattr(status, field)

@@ -1,8 +1,8 @@
 """How long things take in the demo: thresholds are scaled down.
 
-Two replicas run. The second leads after the first was cut off. Two options that are off by default
-are on in the second: `growth_when_exhausted`, so that a tenant without a free address grows
-sooner, and the bundle that installs MetalLB.
+Two replicas run. The second leads after the first was cut off. It has two options that are off by
+default: the bundle that installs MetalLB, and `growth_when_exhausted`, by which a tenant without a
+free address grows sooner. Its `growth_after` is that of production, so that the story can compare.
 """
 
 from dataclasses import replace

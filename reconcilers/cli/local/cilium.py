@@ -46,14 +46,17 @@ class StandInLbIpam(LocalBalancer):
     @property
     @override
     def name(self) -> str:
+        """Return the name in the output, which says that this is a stand-in."""
         return "stand-in for Cilium LB-IPAM"
 
     @override
     async def read_definitions(self) -> Definitions:
+        """Return the definitions that the stand-in ships."""
         return cilium_crds()
 
     @override
     def list_entries(self, pool: CiliumPool) -> Sequence[str]:
+        """Return the ranges of a pool, as `start-end`."""
         return offer_of(pool).entries
 
     @override
@@ -65,6 +68,7 @@ class StandInLbIpam(LocalBalancer):
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
+        """Run the stand-in's manager, which leads while it holds the Lease, until cancelled."""
         await wait_established(server.transport, clock, definitions)
         options = ManagerOptions(
             leader_elect=True, lease_namespace=LEASE_NAMESPACE, lease_name=LEASE_NAME
@@ -85,13 +89,15 @@ class RealLbIpam(StandInLbIpam):
     @property
     @override
     def name(self) -> str:
+        """Return the name of the real program in the output."""
         return "Cilium LB-IPAM"
 
     @override
     async def read_definitions(self) -> Definitions:
+        """Return the definitions of the program, and ours of the kinds that announce addresses."""
         pools: Definitions = await envtest().lbipam_definitions(self._settings)
         own_names = {definition["metadata"]["name"] for definition in pools}
-        # The program brings the definitions of pools; those that announce addresses are ours.
+        # The program has the definitions of pools. Cilium's other kinds are shipped here.
         others = [
             definition
             for definition in cilium_crds()
@@ -108,6 +114,7 @@ class RealLbIpam(StandInLbIpam):
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
+        """Run the program until cancelled; it starts once its kinds can be listed."""
         await wait_established(server.transport, clock, definitions)
         await wait_listed(server.transport, clock, definitions)
         with named_failures(self.title, server):
@@ -121,7 +128,7 @@ def find_lbipam() -> LocalBalancer:
 
     Raises:
         CommandProblem: this installation lacks envtest.
-        PlaneError: a variable of the environment names what is not there.
+        PlaneError: a variable of the environment names a file that does not exist.
     """
     settings = envtest().read_settings()
     return StandInLbIpam() if settings.lbipam is None else RealLbIpam(settings)

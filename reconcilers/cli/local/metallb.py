@@ -40,14 +40,17 @@ class StandInMetalLB(LocalBalancer):
     @property
     @override
     def name(self) -> str:
+        """Return the name in the output, which says that this is a stand-in."""
         return "stand-in for MetalLB"
 
     @override
     async def read_definitions(self) -> Definitions:
+        """Return the definitions that the stand-in ships."""
         return crds()
 
     @override
     def list_entries(self, pool: IPAddressPool) -> Sequence[str]:
+        """Return the ranges of the pool with the tenant's ranges; empty for any other pool."""
         # Another pool of the controllers, the marker, has addresses that no Service gets. By it,
         # MetalLB proves that it has read a change.
         return pool.spec.addresses if pool.metadata.name == METALLB_POOL else ()
@@ -61,6 +64,7 @@ class StandInMetalLB(LocalBalancer):
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
+        """Run the stand-in's manager until cancelled."""
         await wait_established(server.transport, clock, definitions)
         manager = Manager(server.transport, clock=clock)
         MetalLBStandIn(manager, clock)
@@ -79,10 +83,12 @@ class RealMetalLB(StandInMetalLB):
     @property
     @override
     def name(self) -> str:
+        """Return the name of the real program in the output; with its version once it runs."""
         return f"MetalLB {self._version}".strip()
 
     @override
     async def read_definitions(self) -> Definitions:
+        """Return the definitions that belong to the real program."""
         definitions: Definitions = envtest().metallb_definitions(self._settings)
         return definitions
 
@@ -95,6 +101,7 @@ class RealMetalLB(StandInMetalLB):
         *,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
+        """Run the program until cancelled; it starts once its kinds can be listed."""
         await wait_established(server.transport, clock, definitions)
         await wait_listed(server.transport, clock, definitions)
         with named_failures(self.title, server):
@@ -110,7 +117,7 @@ def find_metallb() -> LocalBalancer:
 
     Raises:
         CommandProblem: this installation lacks envtest.
-        PlaneError: a variable of the environment names what is not there.
+        PlaneError: a variable of the environment names a file that does not exist.
     """
     settings = envtest().read_settings()
     return StandInMetalLB() if settings.metallb is None else RealMetalLB(settings)

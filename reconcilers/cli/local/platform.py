@@ -159,7 +159,7 @@ def announcement(provider: str = DEFAULT_LOAD_BALANCER) -> str:
         provider: the load balancer of tenants, as a TenantCluster names it.
 
     Raises:
-        PlaneError: a variable of the environment names what is not there.
+        PlaneError: a variable of the environment names a file that does not exist.
     """
     balancer = BALANCERS[provider]()
     return (

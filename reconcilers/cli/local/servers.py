@@ -141,8 +141,8 @@ async def api_server(
     It keeps its objects in the folder `data`; in memory if `data` is None.
 
     Raises:
-        PlaneError: a variable of the environment names an absent file, or the server does not
-            start.
+        PlaneError: a variable of the environment names a file that does not exist, or the server
+            does not start.
         CommandProblem: a variable leads to a cluster that runs already.
     """
     _settings()  # called for its CommandProblem
@@ -167,7 +167,7 @@ def servers_source() -> str:
     """Return whether the API servers that are started here are real, and where they are from.
 
     Raises:
-        PlaneError: a variable of the environment names what is not there.
+        PlaneError: a variable of the environment names a file that does not exist.
         CommandProblem: a variable leads to a cluster that runs already.
     """
     settings = _settings()

@@ -153,7 +153,7 @@ def _is_created(draft: Draft, body: Body) -> bool:
 def _strip_server_fields(body: Body) -> Body:
     """Return an object that the run created, without the fields that a real server would set.
 
-    An annotation with the uid of a cluster that the run made up is left out, too.
+    If an annotation notes a uid that was made up for a cluster of the input, it is left out, too.
     """
     metadata = body["metadata"]
     hidden = ("uid", "resourceVersion", "generation", "creationTimestamp")
@@ -169,7 +169,8 @@ def _strip_server_fields(body: Body) -> Body:
 def _merge_status(draft: Draft, body: Body) -> Body:
     """Return an object of the input as it is printed: with the status of the run.
 
-    A status without fields is replaced by that of the input.
+    If the run leaves no status, the object has none. An empty status is replaced by that of the
+    input.
     """
     printed = dict(draft.manifest)
     if has_content(draft.resource):  # the run may write the specs of these kinds

@@ -74,6 +74,7 @@ class ReadPool:
         return is_selected(self.declared, service)
 
     def __contains__(self, address: AddressRange) -> bool:
+        """Return whether the pool has an address."""
         return any(span.contains(address) for span in self.spans)
 
 

@@ -68,6 +68,7 @@ class Pool:
     auto_assign: bool = True
 
     def __contains__(self, address: AddressRange) -> bool:
+        """Return whether the pool has an address."""
         return any(entry.contains(address) for entry in self.entries.values())
 
     def status(self, assigned: Iterable[AddressRange]) -> dict[str, int]:
