@@ -58,10 +58,11 @@ def find_newly_served(
 ) -> Iterator[tuple[TenantCluster, str]]:
     """Yield clusters that get addresses after the takeover, each with a sentence.
 
-    They are not Ready and lack node or load-balancer addresses. The other controller requested
-    load-balancer addresses only, and only when it began to build a cluster.
+    Such a cluster is not Ready, and has no allocation for nodes or none for load balancers. The
+    other controller requested load-balancer addresses only, and only when it began to build a
+    cluster. Our controllers request both.
     """
-    present = {
+    types_of_clusters = {
         (allocation.spec.tenantClusterRef.key, allocation.spec.type) for allocation in allocations
     }
     for key, cluster in clusters.items():
@@ -77,7 +78,7 @@ def find_newly_served(
                 (names.TYPE_NODES, "nodes"),
                 (names.TYPE_LOADBALANCER, "load balancers"),
             )
-            if (key, allocation_type) not in present
+            if (key, allocation_type) not in types_of_clusters
         ]
         if provider is None or cluster.is_ready or cluster.metadata.terminating or not missing:
             continue

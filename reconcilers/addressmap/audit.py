@@ -222,7 +222,7 @@ def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
             ("NetworkPool", Key(key.namespace, name)) in objects.unreadable for name in absent
         )
         if not absent or names_unreadable or provider.spec.networking.mode != IPAM:
-            continue  # nothing absent, or the unreadable pool has a finding, or no pools are used
+            continue  # no pool is absent, or it has a finding as unreadable, or no pools are used
         are_all_absent = len(absent) == len(provider.spec.networking.pools_in_order())
         subject = Subject.from_object(PROVIDER_CONFIG, provider)
         sentence = describe_absent_pools(provider, absent)

@@ -73,5 +73,5 @@ def assign_looks(tenants: Iterable[str], known: Mapping[str, int] | None = None)
             number = (number + 1) % _COUNT
         numbers[name] = number
         used.add(number)
-    # In the order of names, and not in that of `known`.
+    # The result is in the order of names, whatever the order of `known`.
     return {name: numbers[name] for name in names}

@@ -164,7 +164,7 @@ async def read_objects(
     Raises:
         ControllerError: the cluster did not answer, or a required kind may not be read.
     """
-    # Imported here, because importing them takes longer than many a command.
+    # Imported here, because the import takes longer than many commands that do not need it.
     from reconcilers.integrations import views  # noqa: PLC0415
     from reconcilers.integrations.core.platforms import NetworkPools  # noqa: PLC0415
 

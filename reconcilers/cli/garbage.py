@@ -58,8 +58,8 @@ class Freezer:
         if phase == "start":
             self._cpu_time_at_start = self._cpu_time()
         elif now - self._thawed_at >= THAW_SECONDS:
-            # At the end of a collection and not at its start: when the callbacks for the start
-            # run, Python has already chosen the generation.
+            # Objects are thawed at the end of a collection, for the next one. At the start of a
+            # collection it would be too late: Python has already chosen the generation.
             self._thawed_at = now
             gc.unfreeze()
         elif self._cpu_time() - self._cpu_time_at_start > LONGEST_SECONDS:

@@ -30,7 +30,7 @@ def run_until_interrupted(work: Callable[[], Awaitable[None]]) -> None:
     except ControllerError as failure:
         raise CommandProblem(str(failure)) from failure
     except BrokenPipeError:
-        raise  # the reader of our output, `head` say, has ended
+        raise  # the program that reads our output, such as `head`, has ended
     except OSError as failure:
         reason = failure.strerror or str(failure)
         raise CommandProblem(

@@ -90,6 +90,7 @@ class LazyGroup(click.Group):
         If there is no such command, raise UsageError with the name of a similar command.
         """
         name = args[0]
+        # click reports an unknown option. During completion, the name may be incomplete.
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
             near = get_close_matches(name, COMMANDS, n=1)
             hint = f"; did you mean {near[0]}?" if near else ""

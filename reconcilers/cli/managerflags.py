@@ -234,7 +234,7 @@ def manager_settings(values: Mapping[str, Any], namespace: str) -> ManagerOption
     return ManagerOptions(
         lease_namespace=namespace,
         lease_name=LEASE_NAME,
-        webhook_bind=f":{port}" if port else "",
+        webhook_bind=f":{port}" if port else "",  # empty turns webhooks off
         webhook_self_signed=SelfSigned(
             **_select_fields(SelfSigned, values) | {"namespace": webhook_namespace}
         ),

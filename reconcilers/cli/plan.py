@@ -194,9 +194,12 @@ def _make_supply_finder(
 ) -> Callable[[NetworkPool], PoolSupply]:
     """Return a function that returns the supply of a pool: whether it hands out addresses.
 
-    A pool hands out nothing while it is being deleted, while its namespace is excluded, or while
-    an object that may hold its addresses cannot be read. In the last case the supply names these
-    objects, because then the figures of the pool are not known.
+    A pool hands out nothing in three cases:
+
+    1. It is being deleted.
+    2. Its namespace may not have pools.
+    3. An object that may hold its addresses cannot be read. Then the supply names such objects,
+       because the figures of the pool are not known.
     """
     allocations = Cache(IP_ALLOCATION, indexes={POOL_INDEX: pool_index})
     allocations.replace([], 0, manifests.unreadable_of(IP_ALLOCATION.kind))
@@ -282,7 +285,7 @@ def plan(
         findings.add("error", "there is nothing to plan: no NetworkPool or IPAllocation was found")
     for finding in findings:
         problems.say(finding.severity, finding.sentence)
-    # Programs get a document in any case; for people the finding says that there is nothing.
+    # Programs always get a document. Without objects, people get only the finding about that.
     if all_manifests or output not in {"table", "wide"}:
         planned, before, changed = outcome.planned, outcome.before, outcome.changed
         others = outcome.others

@@ -1,7 +1,7 @@
 """Flags of the settings: each field of reconcilers/configuration/settings.py is a flag.
 
-The flag's name comes from the section and the field (`pool.requeue_deleting` is
---pool-requeue-deleting), its default from the field, and its help from the sentence under the
+The flag's name comes from the section and the field: `pool.requeue_deleting` is
+--pool-requeue-deleting. Its default is that of the field, and its help is the sentence under the
 field. So each setting is a flag, and is described in one place.
 """
 

@@ -99,9 +99,9 @@ class TenantClients:
         Two callers at once could contradict each other. One finds no pool in the tenant, and takes
         a range for free. The other has confirmed that range, and is about to create the pool.
 
-        If a request in the context fails so that another address or other credentials could help,
-        the client is closed once no caller uses it, and the Secret is read again next time. A
-        tenant that does not answer is paused, longer each time.
+        If a request in the context fails, another address or other credentials may help. Then the
+        client is closed once no caller uses it, and the Secret is read again next time. A tenant
+        that does not answer is paused, longer each time.
 
         Args:
             guarded: whether the guard has to admit the cluster. Without it, the caller must only
@@ -129,8 +129,8 @@ class TenantClients:
                     yield connection.client
                     access.silence = None
             except (TenantUnavailable, Conflict):
-                # These are no failures of the connection: a pause, a refusal of the guard, or an
-                # answer that the caller handles.
+                # A pause, a refusal of the guard, or an answer that the caller handles: these are
+                # no failures of the connection.
                 raise
             except ControllerError as error:
                 raise self._record_failure(access, connection, error) from error
@@ -149,7 +149,7 @@ class TenantClients:
             TenantUnavailable: the guard refuses the cluster.
         """
         identity = await connection.identity.read()
-        access.is_refused = True  # stays if the guard raises
+        access.is_refused = True  # stays True if the guard raises
         await self._guard.admit(tenant, identity, connection.client)
         access.is_refused = False
 
@@ -310,7 +310,7 @@ class TenantClients:
         """
         webhook = find_failed_webhook(error)
         if webhook:
-            # The tenant's API server answers, and the webhook is back as soon as its pod is.
+            # No pause: the API server answers, and the webhook works again once its pod runs.
             access.silence = None
             return TenantUnavailable(WEBHOOK_FAILED, f"{webhook} in the tenant does not answer")
         reason = "TenantRefused"
@@ -331,8 +331,9 @@ class TenantClients:
             access.connection = None
 
     def _pause(self, access: TenantAccess, error: ControllerError) -> None:
-        """Begin the pause of a tenant that did not answer, twice as long as the pause before."""
+        """Begin a pause of a tenant: twice as long as the last one, at most LONGEST_PAUSE."""
         failures = access.silence.failures + 1 if access.silence is not None else 1
+        # The exponent is limited, because the power would grow without end.
         pause = min(FIRST_PAUSE * 2 ** min(failures - 1, 10), LONGEST_PAUSE)
         until = self._clock.monotonic() + pause
         why = describe_without_port(error)

@@ -33,7 +33,7 @@ def list_request_findings(
 
     Args:
         pools: the NetworkPools that could be read.
-        largest_free: the largest free blocks of each of them.
+        largest_free: the largest free blocks of each NetworkPool for which they are known.
         now: the time.
     """
     for allocation in allocations:

@@ -110,9 +110,9 @@ def _find_projection_fault(cluster: TenantCluster) -> Iterator[Finding]:
 def _find_disturbances(cluster: TenantCluster) -> Iterator[Finding]:
     """Yield findings about a tenant whose addresses are disturbed or not announced.
 
-    Another load balancer in the tenant takes addresses from Services. If nothing announces an
-    address, nobody outside reaches the Service. That is a warning only, because a network may
-    route addresses without an announcement.
+    1. Another load balancer in the tenant takes addresses from Services.
+    2. Nothing announces an address, so nobody outside reaches the Service. That is a warning only,
+       because a network may route addresses without an announcement.
     """
     conflict = find(cluster.status.conditions, SINGLE_LOAD_BALANCER)
     if conflict is not None and conflict.status == "False":

@@ -78,7 +78,7 @@ def _find_scope_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
 
 
 def _find_network_faults(spec: ProviderConfigSpec) -> Iterator[Cause]:
-    """Yield the causes of IPAM mode: it needs pools, and no cloud has it."""
+    """Yield a cause for IPAM mode in a cloud, and a cause for IPAM mode without pools."""
     network = spec.networking
     if network.mode != IPAM:
         return

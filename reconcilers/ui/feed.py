@@ -109,7 +109,9 @@ class Feed:
             self.readers -= 1
 
     def encode_message(self, reader_state: Document | None, number: int) -> str:
-        """Return the message from a reader's state to the newest state, encoded as JSON.
+        """Return the message that leads from a reader's state to the newest state, as JSON.
+
+        It is computed once for all readers with the same state.
 
         Args:
             reader_state: the reader's last state; None if it has none.
@@ -164,7 +166,7 @@ class Feed:
         names, not_read = self._watched.names, self._watched.all_not_read()
         dirty, self._dirty, self._has_changed = self._dirty, set(), False
         if not_read != self._not_read:
-            # In any pool, addresses may be free now whose holders were not read before.
+            # A list that can be read now, or no longer, may have holders of any pool.
             dirty.update(names)
         self._names, self._not_read = names, not_read
         old_documents = self._documents

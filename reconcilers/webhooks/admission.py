@@ -139,7 +139,7 @@ def _build_answer(request: AdmissionRequest[bytes], verdict: Verdict) -> Answer:
 
     1. Allowed, with warnings.
     2. Refused for a reason about no field: 403 if `forbidden`, else 400.
-    3. A deletion refused by causes: 403, because a deletion sends no object that is invalid.
+    3. A deletion refused by causes: 403, because a deletion has no new object to be invalid.
     4. Another write refused by causes: 422, in the form of the API server's own validation.
     """
     if verdict.allowed:

@@ -128,10 +128,10 @@ def _list_waiting_warnings(
     geometry: Sequence[Layout],
     view: Callable[[], AllocationsView],
 ) -> Iterator[str]:
-    """Yield warnings about conditions that keep a valid request waiting.
+    """Yield warnings about a valid request: why it waits, and a count that is ignored.
 
-    1. The pool is being deleted.
-    2. The pool lacks a family that the request needs.
+    1. The pool is being deleted. No other warning follows.
+    2. The pool lacks a family that the request needs. No other warning follows.
     3. Without a pinned range: no free block is large enough.
     4. The count contradicts the pinned range. It is ignored, so the request need not wait.
     5. A pinned range overlaps a held or promised range; only the first overlap is reported.

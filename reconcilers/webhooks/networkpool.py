@@ -287,7 +287,7 @@ def _list_spans(blocks: Iterable[AddressRange]) -> list[Span]:
 def _list_holders(
     old: NetworkPool | None, view: AllocationsView, claimed_kinds: Container[str] = ()
 ) -> Iterator[HeldRange]:
-    """Yield each range of a pool that is held or promised, by the name of its holder.
+    """Yield each held or promised range of a pool with its holder, in the order of holders.
 
     If the stored pool cannot be read, its promises are not known, and left out. Nobody makes new
     promises in such a pool. An older promise may be written after the edit; then the condition
@@ -337,6 +337,7 @@ class _LeftOut:
         if self.reserved is not None:
             reserved = quote_value(self.reserved.label)
             if self.reserved.field == (poolgeometry.EXCLUDE_EDGES,):
+                # The label of an edge is its address; the note says which edge it is.
                 reserved = f"{self.reserved.note} {reserved}"
             message = f"cannot reserve {reserved}: {self.holder} has address {self.address} in it"
         else:

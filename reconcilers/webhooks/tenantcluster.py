@@ -76,7 +76,7 @@ def review_provider_change(
     if old is None:
         return Verdict()  # nothing is known to compare with, and the edit may be the repair
     if before.key == after.key:
-        return Verdict()
+        return Verdict()  # the same ProviderConfig, perhaps written in another way
     if before.key is None and not before.unknown_reason:
         return Verdict()  # without a ProviderConfig the cluster got no addresses
     referenced_names = [
@@ -84,7 +84,7 @@ def review_provider_change(
     ]
     holders = sorted({*referenced_names, *(key.name for key in allocations)})
     if not holders:
-        return Verdict()
+        return Verdict()  # the cluster has no addresses yet
     message = (
         f"cannot change from ProviderConfig {before.key or '(not known)'} to"
         f" {after.key or '(none)'} while the"
@@ -143,8 +143,8 @@ def _list_provider_warnings(new: TenantCluster, provision: Provision) -> Iterato
         )
         return
     if provision.config is None:
-        # Without a key the cluster names no ProviderConfig and there is no default: it may be
-        # meant to have no addresses.
+        # Without a key, the cluster names no ProviderConfig, and there is no default. Perhaps the
+        # cluster should have no addresses, so there is no warning.
         if provision.key is not None:
             yield (
                 f"spec.providerConfigRef: ProviderConfig {provision.key} does not exist; the"

@@ -199,6 +199,7 @@ class PoolValidator(_Validator):
                     return verdict
             return review(await self._reader.live(old.metadata.key))
         except UnreadableHoldings as unreadable:
+            # The allocations that can be read may still refuse the deletion.
             unknown = "; ".join(filter(None, [unknown, str(unreadable)]))
             return review(self._reader.read_cached(old.metadata.key))
 
@@ -371,7 +372,7 @@ class ClusterValidator:
             return Provision(unknown.key, None, str(unknown))
         reference = cluster.spec.providerConfigRef
         if reference is None:
-            # The spec names no ProviderConfig that could be read live.
+            # The default counts, or none: the spec has no name by which to read one live.
             key = config.metadata.key if config is not None else None
             return Provision(key, config, refusal_reason=self._describe_refusal(key))
         key = Key(reference.namespace or self._default_namespace, reference.name)

@@ -89,7 +89,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
         """Return whether a pass over the pool may do something about a change."""
         allocation = change.new or change.old
         pool = pools.cache.get(allocation.pool_key) if allocation is not None else None
-        # If the pool is not Ready, any change of an allocation may be the one that repairs it.
+        # If the pool is not Ready, any change of an allocation may repair it.
         serves = pool is not None and is_true(pool.status.conditions, READY)
         return not serves or concerns_pool(change, shared.client.field_manager)
 
@@ -121,7 +121,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
                 delay=spec_at_once(settings.pool.gather),
                 unreadable=lambda pool: [pool],
             ),
-            # A pass that only reports overlaps comes after those that hand out ranges.
+            # A pass that only reports overlaps comes after the passes that hand out ranges.
             KeyWatch(shared.overlaps.of_kind(NETWORK_POOL.kind), LOW_PRIORITY),
             Watch(
                 allocations,
@@ -309,7 +309,7 @@ def add_tenantclusters(
                 has_owner,
                 unreadable=UnreadableOwners(informers.allocations.cache).list_to_reconcile,
             ),
-            # Only changes of the spec: the capacity in the status changes with every range.
+            # Only changes of the spec count: the capacity in the status changes with every range.
             Watch(
                 informers.providers, find_users, generation_changed, unreadable=find_users_by_key
             ),

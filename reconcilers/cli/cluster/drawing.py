@@ -118,6 +118,7 @@ def _choose_columns(picture: PoolFamily, form: Form) -> int:
         return WIDE if form == "wide" else COLUMNS
     first, size = picture.first_and_size
     longest = max(len(picture.address(first)), len(picture.address(first + size - 1)))
+    # The addresses of rows stand beside them if that leaves NARROWEST cells, else above them.
     beside = room - longest - len(GAP)
     fitting = find_power_of_two_within(beside if beside >= NARROWEST else room - len(GAP))
     return max(NARROWEST, min(COLUMNS, fitting))

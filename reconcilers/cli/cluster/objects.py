@@ -181,7 +181,7 @@ def in_cluster(where: ReadingScope, activity: str, work: Callable[[Any], Awaitab
         from controller.config import open_transport
 
         async with AsyncExitStack() as stack:
-            with hide_progress():  # an exec plugin may ask something on the terminal
+            with hide_progress():  # an exec plugin of the kubeconfig may ask on the terminal
                 transport = await stack.enter_async_context(
                     open_transport(where.kubeconfig, where.context, user_agent="butler-ipam")
                 )
@@ -201,7 +201,9 @@ def _read_files(where: ReadingScope) -> Objects:
     Raises:
         CommandProblem: the files have no object of butler-ipam.
     """
-    from reconcilers.cli.reading.findings import Findings  # with all that validates a file
+    from reconcilers.cli.reading.findings import (
+        Findings,
+    )  # slow: with all modules that validate files
     from reconcilers.cli.reading.manifests import ReadManifest, read_manifests
     from reconcilers.integrations import views
     from reconcilers.integrations.core.platforms import NetworkPools

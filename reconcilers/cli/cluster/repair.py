@@ -60,9 +60,9 @@ def read_report(path: Path) -> RepairReport:
     manifests = [*read_objects([str(path)], findings, recursive=False)]
     validations = [Validation(plain_schema(RepairReport), raw.body) for raw in manifests]
     for raw, validation in zip(manifests, validations, strict=True):
-        unknown = ((at, f"this field is unknown{hint}") for at, hint in validation.unknown)
-        for at, fault in [*validation.faults, *unknown]:
-            findings.error(raw.at(at), f"{format_path(at)}: {fault}")
+        unknown = ((field, f"this field is unknown{hint}") for field, hint in validation.unknown)
+        for field, fault in [*validation.faults, *unknown]:
+            findings.error(raw.at(field), f"{format_path(field)}: {fault}")
     for finding in findings:
         say(finding.severity, finding.sentence)
     if findings.wrong or len(manifests) != 1:

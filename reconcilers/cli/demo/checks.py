@@ -22,10 +22,12 @@ from reconcilers.reporting.wording import count_addresses
 def _require_condition(
     whose: str, conditions: Sequence[Condition], condition_type: str, status: str
 ) -> Condition:
-    """Return a condition of an object.
+    """Return the condition of a type if it has the expected status.
 
     Args:
         whose: the object, for the message.
+        conditions: all conditions of the object.
+        status: the expected status.
 
     Raises:
         NotSeenYet: the object has no condition of that type, or one with another status.
@@ -43,7 +45,7 @@ def _require_condition(
 
 @of_view
 def pool_in_use(view: PlatformView, name: str, used: int) -> list[str]:
-    """Check that a pool serves, with `used` addresses handed out."""
+    """Check that a pool is Ready, with `used` addresses handed out."""
     status = view.pool(name).status
     _require_condition(
         f"NetworkPool {name}", status.conditions, condition_type=READY, status="True"
@@ -191,7 +193,11 @@ def has_both_ranges(view: PlatformView, cluster: Key, balancers: str, nodes: str
 
 @of_view
 def phase(view: PlatformView, cluster: Key, expected_phase: str, saying: str = "") -> list[str]:
-    """Check the phase of a cluster, and that its condition Ready contains `saying`."""
+    """Check the phase of a cluster, and the message of its condition Ready.
+
+    Args:
+        saying: a text that the message must contain.
+    """
     tenant_cluster = existing(view.clusters, cluster)
     ready = find(tenant_cluster.status.conditions, READY)
     message = ready.message if ready else "nothing said yet"

@@ -46,7 +46,7 @@ ELECTION = ManagerOptions(
 
 
 def describe_scaled_times() -> list[str]:
-    """Return the times that the demo shortens, one line each: its time, and the default."""
+    """Return a line for each time that the demo shortens: its time, and the default."""
     demo_settings, default_settings = _SETTINGS.tenant, TenantSettings()
     lines = [
         f"{getattr(demo_settings, name):g} s, not {getattr(default_settings, name):g} s, {period}"

@@ -236,8 +236,9 @@ KUBECONFIG_MARK = "# Written by butler-ipam; it is replaced at the next start.\n
 def kubeconfig_path(asked_path: Path | None, data: Path | None, name: str) -> Path:
     """Return the path of a kubeconfig to write.
 
-    It is the path that the user named, else a file beside the data, else a file in a new private
-    folder that is deleted at exit.
+    1. The path that the user named.
+    2. Else a file in the folder of the data.
+    3. Else a file in a new private folder, which is deleted at exit.
 
     Args:
         asked_path: the path that the user named; None if none was named.

@@ -1,8 +1,8 @@
 """Faults of the input of a plan that concern several objects, as sentences with their place.
 
-An error does not resolve itself: a pool that contradicts itself, a request that its pool could
-never serve, a reference to an absent object, held ranges that overlap or lie outside their pool. A
-full pool is no error; it is an outcome of the plan.
+An error does not resolve itself. Errors are pools that contradict themselves, requests that their
+pool could never serve, and references to absent objects. So are held ranges that overlap, or lie
+outside their pool. A full pool is no error; it is an outcome of the plan.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -131,7 +131,7 @@ async def _run_controllers(
     async with anyio.create_task_group() as group:
         group.start_soon(manager.run)
         yield
-        group.cancel_scope.cancel()
+        group.cancel_scope.cancel()  # a manager runs until it is cancelled
 
 
 async def _wait_for_rest(server: PlanServer, clock: VirtualClock, seconds: float) -> bool:

@@ -147,7 +147,7 @@ def _list_platform_drafts(
 ) -> Iterator[Draft]:
     """Yield the objects of other platforms, in the order of the input."""
     number = _find_last_number(manifests) + len(manifests.unreadable_bodies)
-    for at, manifest in enumerate(manifests.others, 1):
+    for offset, manifest in enumerate(manifests.others, 1):
         resource = platformobjects.resource_of(manifest, integrations)
         meta = {
             n: value for n, value in (manifest.get("metadata") or {}).items() if value is not None
@@ -156,7 +156,8 @@ def _list_platform_drafts(
             continue  # a server would reject it, and nothing can refer to it
         own_namespace = str(meta.get("namespace") or namespace) if resource.namespaced else ""
         placed = {**meta, "namespace": own_namespace} if own_namespace else meta
-        created = (now + timedelta(microseconds=number + at)).isoformat()
+        # An object counts as created after all objects before it in the input.
+        created = (now + timedelta(microseconds=number + offset)).isoformat()
         filled = {"creationTimestamp": created, **placed}
         if not is_stored(filled):
             filled.pop("resourceVersion", None)
@@ -169,7 +170,7 @@ def _list_platform_drafts(
             Key(own_namespace, meta["name"]),
             manifest=printed,
             body=body,
-            number=number + at,
+            number=number + offset,
         )
 
 

@@ -346,6 +346,7 @@ def _build_change_table(
 
     A block without a change is a row only with -o wide, or if sizes of tenants are asked for.
     """
+    # All blocks were measured for the same sizes.
     sizes = list(changed[0].after.fits) if changed else []
     columns: list[TableColumn[BlockChange]] = [
         TableColumn("NAMESPACE", lambda change: change.pool.metadata.namespace),

@@ -51,9 +51,10 @@ class PlanServer:
         self.api.serve(SECRET, status=False)
 
     def store_drafts(self) -> None:
-        """Store all objects but the TenantClusters, and the objects that a platform implies.
+        """Store all objects of the input but the TenantClusters, and the objects that they imply.
 
-        Objects with a resourceVersion come first, because the server counts on from the newest.
+        An implied object is named by another platform's objects; a plan assumes that it exists.
+        Objects with a resourceVersion come first, because the server continues with higher ones.
         """
         drafts = [draft for draft in self.drafts if not draft.asks_later]
         for draft in drafts:

@@ -325,7 +325,7 @@ class MetalLBStandIn:
 
 
 async def _try(write: Callable[[], Awaitable[None]]) -> ControllerError | None:
-    """Await a write; return the error if it fails, so that the others are written."""
+    """Await a write. Return its error, so that the other writes are tried; None if it succeeds."""
     try:
         await write()
     except ControllerError as error:
