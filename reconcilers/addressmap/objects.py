@@ -85,9 +85,9 @@ class Objects:
         return limits_in(namespace, {resource.full_name}, self.all_not_read)
 
     def may_exist(self, resource: Resource[Any], key: Key) -> bool:
-        """Return whether an object that was not read may exist.
+        """Return whether an object may exist although it is not among the decoded objects.
 
-        It may if it cannot be decoded, or if the user may not read its list.
+        True if it could not be decoded, or if the user may not read the list of its kind.
         """
         is_unreadable = (resource.kind, key) in self.unreadable
         return is_unreadable or bool(self.limits_of(resource, key.namespace))

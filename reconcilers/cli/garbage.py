@@ -68,9 +68,10 @@ class Freezer:
 
 @contextmanager
 def short_collections() -> Iterator[None]:
-    """Freeze the loaded objects, and later those that long collections leave; undo it at the end.
+    """Keep garbage collections short during the context.
 
-    Modules and classes are loaded by now and stay for the life of the process.
+    All present objects are frozen: modules and classes stay for the life of the process. Later,
+    all objects that are left after a long collection are frozen. At the end, all is thawed.
     """
     note, thresholds = Freezer().note, gc.get_threshold()
     gc.freeze()

@@ -157,7 +157,11 @@ def _select_pools(objects: Objects, names: Sequence[str], datacenter: str) -> li
 
 
 def _select_families(pool: PoolPicture, family: str | None) -> list[PoolFamily]:
-    """Return the families of a pool; with `family` ("4" or "6"), only that one if it has it."""
+    """Return the families of a pool.
+
+    Args:
+        family: "4" or "6" to select this family; None for all.
+    """
     return [block for block in pool.families if family is None or str(block.family) == family]
 
 

@@ -48,9 +48,9 @@ class Work:
             click.echo(TAKEN_BACK, err=True, nl=False)
 
     def line(self, seconds: float) -> str:
-        """Return the line that replaces the last one, cut to the terminal.
+        """Return the line of progress, cut to the width of the terminal.
 
-        It has a bar if the steps are counted.
+        The line has a bar if the steps are counted.
 
         Args:
             seconds: how long the work has taken so far.

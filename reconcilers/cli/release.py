@@ -278,10 +278,10 @@ def _is_due(allocation: IPAllocation, tenant: TenantCluster) -> bool:
 
 
 def _find_obstacle(allocation: IPAllocation) -> str:
-    """Return the obstacle that the release of an allocation waits for; empty without one.
+    """Return the obstacle to the release of an allocation; empty if there is none.
 
-    The controller writes it to condition Ready: for example, a load balancer that still announces
-    an address of the range.
+    The controller writes the obstacle to condition Ready. An example is a load balancer that still
+    announces an address of the range.
     """
     ready = find(allocation.status.conditions, READY)
     if ready is None or ready.reason != "WaitingForTenant":

@@ -365,7 +365,7 @@ def whois(
 
 
 def _describe_unknown(address: str, where: ReadingScope, objects: Objects) -> str:
-    """Return a sentence about an address that is in no pool which was read, and where it may be.
+    """Return a sentence: no pool that was read has an address; where else to look for it.
 
     Args:
         address: the address, CIDR or range.

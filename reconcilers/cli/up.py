@@ -167,7 +167,7 @@ def _describe_platform(
 def _add_last_applied(document: Manifest) -> Manifest:
     """Return a manifest with the annotation last-applied-configuration.
 
-    With it, a later `kubectl apply` treats the object as one that it applied itself.
+    A later `kubectl apply` then treats the object as if kubectl had applied it before.
     """
     meta = {"annotations": {}, **document["metadata"]}
     last_applied = json.dumps(

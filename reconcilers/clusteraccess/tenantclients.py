@@ -197,7 +197,10 @@ class TenantClients:
         await self._disconnect(access)
 
     async def _disconnect(self, access: TenantAccess) -> None:
-        """Retire the connection of an access, if it has one; close it once no caller uses it."""
+        """Retire the connection of a tenant, and close it once no caller uses it.
+
+        Do nothing if there is no connection.
+        """
         connection = access.connection
         if connection is not None:
             self._retire(access, connection)

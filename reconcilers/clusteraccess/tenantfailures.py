@@ -52,8 +52,8 @@ class TenantUnavailable(ControllerError):
 def find_failed_webhook(error: ControllerError) -> str:
     """Return the name of the webhook that an API server reports as failed; empty if none failed.
 
-    The rest of the server's message is dropped: it has ports that change with each try, and a
-    condition with them would be written each time.
+    The rest of the server's message is dropped. It has ports that change with each try, so a
+    condition with them would be written after each try.
     """
     match = _WEBHOOK.search(str(error)) if isinstance(error, ServerFailure) else None
     if match is None:
@@ -66,6 +66,6 @@ def find_failed_webhook(error: ControllerError) -> str:
 def describe_without_port(error: ControllerError) -> str:
     """Return type and message of an error, without the local address of a connection.
 
-    The local port changes with each try, and a condition with it would be written each time.
+    The local port changes with each try, so a condition with it would be written after each try.
     """
     return f"{type(error).__name__}: {_LOCAL_END.sub('', str(error))}"

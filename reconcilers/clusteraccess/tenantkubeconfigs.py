@@ -45,8 +45,9 @@ async def read_kubeconfig(management: Client, tenant: TenantCluster) -> bytes:
 def make_strict_opener(settings: TenantSettings) -> OpenTransport:
     """Return a function that makes a transport from a kubeconfig.
 
-    That function raises ConfigurationError for a kubeconfig that is malformed or unsafe: one that
-    reads files, runs programs, or has a proxy or no certificate check without its setting.
+    That function raises ConfigurationError for a malformed or unsafe kubeconfig. Unsafe means that
+    the kubeconfig reads files or runs programs. A proxy, or no check of the server's certificate,
+    is unsafe, too, unless the settings allow it.
     """
 
     def open_transport(kubeconfig: bytes) -> Transport:

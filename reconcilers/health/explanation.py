@@ -101,7 +101,7 @@ def _explain_tenant_lines(tenant: TenantCluster, objects: Objects) -> Iterator[s
 
     1. Its allocations that cannot be read.
     2. The demand by its ProviderConfig, and the supply of the pools.
-    3. Each of its allocations.
+    3. Each of its allocations; from its status if the user may not read all allocations.
     4. Conditions that are False, and the last rejected write.
     """
     unreadable = find_unreadable_members(tenant, objects)
@@ -336,8 +336,8 @@ def _describe_reason(allocation: IPAllocation) -> str:
 def _explain_allocation_lines(allocation: IPAllocation, objects: Objects) -> Iterator[str]:
     """Yield the sentences about an allocation.
 
-    1. When and for which cluster it was requested, how many addresses, and of which pool.
-    2. If the pool cannot be read: that is the last sentence.
+    1. When and for which cluster it was requested. If its pool cannot be read, only that follows.
+    2. How many addresses it needs, and the place of the pool among those that were tried.
     3. Without a range: why it waits, the supply of the pool, and older requests.
     4. With a range: the recorded choice, the block around it, and whether it is being released.
     """

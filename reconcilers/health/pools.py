@@ -122,9 +122,10 @@ def _find_pools_without_room(
 
 
 def _list_other_pool_findings(views: Views) -> Iterator[Finding]:
-    """Yield findings about other platforms' pools that are not ready, or full while requests wait.
+    """Yield findings about other platforms' pools.
 
-    A pool that is not ready is left out if the audit has a finding about it.
+    1. The pool is not ready, and the audit has no finding about it.
+    2. The pool is full, and requests wait for it.
     """
     reported = {(trouble.subject, trouble.key) for trouble in views.troubles}
     for pool in views.pictures:

@@ -205,10 +205,11 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         if not active and not cidr.first <= first <= cidr.last:
             continue  # a gap outside the CIDR
         extent = _extent_of(AddressRange(first, beyond - 1, cidr.family), active.values())
-        edge = first in {cidr.first, cidr.last + 1}
-        if pending is not None and not edge and _joins(pending, extent):
-            whole = AddressRange(pending.range.first, extent.range.last, cidr.family)
-            pending = replace(pending, range=whole)
+        # Extents are not joined across an end of the CIDR.
+        is_cidr_edge = first in {cidr.first, cidr.last + 1}
+        if pending is not None and not is_cidr_edge and _joins(pending, extent):
+            joined_range = AddressRange(pending.range.first, extent.range.last, cidr.family)
+            pending = replace(pending, range=joined_range)
             continue
         if pending is not None:
             yield pending
@@ -218,9 +219,9 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
 
 
 def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
-    """Return the extent of a range: its state follows from the layers that cover it.
+    """Return the extent of a range: its state follows from the layers that cover all of it.
 
-    An object that holds the range by several layers counts once.
+    An object with several layers counts as one holder.
     """
     by_object = {
         (layer.content.key, layer.content.kind): layer.content

@@ -68,7 +68,7 @@ class PoolHolders:
     waiting: Sequence[PoolRequest] = ()
 
     def tenants(self) -> Iterator[str]:
-        """Yield the tenants that hold addresses or wait, some of them repeatedly."""
+        """Yield the tenant of each holder and of each request; a tenant may be repeated."""
         yield from (entry.holder.tenant for entry in self.held_addresses)
         yield from (request.tenant for request in self.waiting)
 
@@ -248,7 +248,7 @@ def _is_within(
 
 @dataclass(frozen=True)
 class PoolPicture:
-    """A pool of any kind: what it offers, what is held of it, and what waits.
+    """A pool of any kind: its addresses, their holders, and the waiting requests.
 
     Args:
         name: its kind, namespace and name.
@@ -314,7 +314,7 @@ class PoolPicture:
         return replace(self, families=families, not_read=(*self.not_read, *not_read))
 
     def tenants(self) -> Iterator[str]:
-        """Yield the tenants that hold addresses or wait, some of them repeatedly."""
+        """Yield the tenant of each holder and of each request; a tenant may be repeated."""
         for family in self.families:
             yield from (entry.holder.tenant for entry in family.held_addresses)
         yield from (request.tenant for request in self.waiting)

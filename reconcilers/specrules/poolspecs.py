@@ -68,7 +68,7 @@ def find_pool_faults(spec: NetworkPoolSpec, max_addresses: int) -> list[Remark]:
 def _find_block_faults(
     block_path: Path, block: NetworkPoolSpec, max_addresses: int
 ) -> Iterator[Remark]:
-    """Yield the faults of one block: those of parsing, or else that the block is too large.
+    """Yield the faults of one block. If it has no other fault, it may be too large.
 
     Args:
         block_path: the field that holds the block: `spec` or `spec.secondary`.

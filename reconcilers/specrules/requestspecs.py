@@ -103,7 +103,7 @@ def find_impossibility(
 ) -> Remark | None:
     """Return why a pool could not serve a request even if it were empty; None if it could.
 
-    A family that the pool lacks is no such reason, because a second family can be added to a pool.
+    None, too, if the pool lacks a family, because a second family can be added to a pool.
 
     Args:
         allocation: the request.
@@ -168,9 +168,9 @@ def _find_family_impossibility(
 def _find_size_impossibility(
     allocation: IPAllocation, count: int, pool: NetworkPool, layout: Layout
 ) -> Remark | None:
-    """Return why one family of a pool has no room for a number of addresses even if it is empty.
+    """Return why one family of a pool is too small for a request, even if the pool is empty.
 
-    None if it has room. With a prefix length, the addresses have to be one aligned block, a CIDR.
+    None if it is large enough. A request with a prefix length needs a CIDR: an aligned block.
     """
     prefix, largest, noun = allocation.spec.prefixLength, layout.longest, "addresses in a row"
     if prefix is not None:

@@ -50,9 +50,9 @@ def review_tenant(tenant: TenantCluster) -> Verdict:
 
 
 def _find_selector(tenant: TenantCluster) -> ServiceSelector | None:
-    """Return the selector of Services in the spec; None if there is none.
+    """Return the selector of Services in the spec; None if the spec has none.
 
-    It is returned even if the cluster's load balancer is not Cilium, which alone uses it.
+    Only Cilium uses the selector. It is returned for clusters with another load balancer, too.
     """
     addon = tenant.spec.addons.loadBalancer if tenant.spec.addons is not None else None
     return addon.cilium.serviceSelector if addon is not None and addon.cilium is not None else None
@@ -140,8 +140,7 @@ def _find_family_faults(networking: Networking) -> Iterator[Cause]:
 def parse_manual_pool(tenant: TenantCluster) -> AddressRange | str | None:
     """Return the load-balancer pool that a user wrote into the spec.
 
-    None if the spec has no such pool. If it is no range of addresses, return a sentence that says
-    why.
+    None if the spec has no such pool. A sentence that says why if the pool cannot be parsed.
     """
     manual = tenant.networking.loadBalancerPool
     return None if manual is None else read_range(manual.start, manual.end)

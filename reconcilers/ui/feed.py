@@ -62,8 +62,10 @@ class Feed:
         """The number of current readers."""
         self._watched = watched
         self._clock = clock
+        # Whether any object, and which pools, have changed since the newest state.
         self._has_changed = True
         self._dirty: set[PoolName] = set()
+        # The pools in the newest state, their documents, and the numbers of tenants' looks.
         self._names: list[PoolName] = []
         self._messages: dict[int, str] = {}
         """Encoded messages that lead to the newest state, by the number of the reader's state."""
@@ -71,6 +73,7 @@ class Feed:
         self._numbers: dict[str, int] = {}
         self._tenants = TenantDocuments()
         self._not_read = watched.all_not_read()
+        # Set after a change, and by a new reader: then `run` computes a state.
         self._stale = anyio.Event()
         watched.on_change(self._note_change)
 

@@ -74,7 +74,10 @@ def make_application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
         return web.Response(body=_compress_page(), headers=headers)
 
     async def stream_updates(request: web.Request) -> web.StreamResponse:
-        """Answer with a stream of messages; refuse it by the guard, or with too many readers."""
+        """Answer with a stream of messages.
+
+        Refuse a user whom the guard refuses, and any user if there are too many readers.
+        """
         authorization = request.headers.get("Authorization", "")
         refusal = await guard(request.method, request.path, authorization)
         if refusal is None and feed.readers >= MOST_READERS:

@@ -40,8 +40,8 @@ async def serve_local_page(
 ) -> AsyncIterator[str]:
     """Serve the page by plain HTTP on this machine during the context, and yield its URL.
 
-    The URL has a random token. Programs of other users on this machine reach the port, too;
-    without the token they would read with the rights of the user who started this.
+    The URL has a random token, because programs of other users on this machine reach the port,
+    too. Without the token, they could read with the rights of the user who serves the page.
 
     Args:
         transport: a connection to the API server, with the rights that decide what is shown.

@@ -195,7 +195,7 @@ class PageInformers:
         return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
 
     def all_not_read(self) -> list[NotRead]:
-        """Return the lists that the user may not read, that fail, or that are not complete yet."""
+        """Return all lists that the user may not read, that fail, or that are not complete yet."""
         return [*self._not_read(), *(self.others.not_read() if self.others is not None else ())]
 
     def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:

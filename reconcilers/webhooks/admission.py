@@ -57,8 +57,8 @@ def make_handler(
 ) -> Handler[bytes]:
     """Return the handler of admission requests about one kind.
 
-    It takes the objects' bytes, so that an object that cannot be decoded can still be compared
-    with the stored one.
+    The handler takes the objects as bytes. So it can compare an object with the stored object,
+    even if one of the two cannot be decoded.
 
     Args:
         resource: the kind.

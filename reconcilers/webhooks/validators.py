@@ -339,14 +339,17 @@ class ClusterValidator:
         return Verdict((*verdict.causes, *change.causes), verdict.warnings)
 
     def _list_cached_members(self, cluster: TenantCluster) -> list[Key]:
-        """Return a cluster's cached allocations, and unreadable ones that may belong to it."""
+        """Return the keys of a cluster's allocations in the cache.
+
+        Allocations that cannot be read, and may belong to the cluster, are included.
+        """
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [allocation.metadata.key for allocation in members(self._allocations, cluster)]
         unreadable = list_unreadable_members(self._allocations, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 
     async def _list_members(self, cluster: TenantCluster) -> list[Key]:
-        """Return a cluster's allocations and unreadable ones that may belong to it, read live."""
+        """Return the same keys as `_list_cached_members`, but from a live list."""
         page = await self._client.list(IP_ALLOCATION)
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [
@@ -364,7 +367,8 @@ class ClusterValidator:
     async def _find_provision(self, cluster: TenantCluster) -> Provision:
         """Return the ProviderConfig that counts for a cluster, read live if the cache lacks it.
 
-        If it is absent or unreadable, the provision has no object, but says so.
+        If the ProviderConfig is absent or unreadable, `config` is None; `unknown_reason` says why
+        it is unreadable.
         """
         try:
             config = await self._providers.find_for_tenant(cluster)

@@ -148,7 +148,7 @@ def add_gauges(shared: Shared) -> None:
     is_leading = False
 
     async def lead() -> None:
-        """Note that this process leads, while the manager runs this service of the leader."""
+        """Set `is_leading` while this runs; the manager runs it only in the leader."""
         nonlocal is_leading
         is_leading = True
         try:

@@ -290,7 +290,7 @@ def add_tenantclusters(
     def find_users_by_key(config: Key) -> Iterable[Key]:
         """Return the clusters that an unreadable ProviderConfig may serve.
 
-        Any ProviderConfig may be the default, so clusters that name none are among them.
+        Clusters that name no ProviderConfig are included: this one may be the default.
         """
         return [
             cluster.metadata.key

@@ -111,7 +111,7 @@ def report_not_read(objects: Objects) -> None:
 def report_unreadable(objects: Objects, resource: Resource[Any], namespace: str) -> None:
     """Warn about objects that a table leaves out because they cannot be decoded.
 
-    Objects in files are not reported here: they were reported when the files were read.
+    Objects in files were reported when the files were read, and are not reported again.
 
     Args:
         objects: the objects that were read.

@@ -59,8 +59,8 @@ def _select_pool(
     """Return the one pool that a name selects.
 
     Raises:
-        CommandProblem: in this order: several pools have the name; no readable pool has it, but
-            an unreadable one; no pool has it, and the message names the most similar one.
+        CommandProblem: several pools have the name, or only an unreadable pool has it, or no pool
+            has it. In the last case the message names the most similar pool.
     """
     # Several pictures may be of one pool, such as those of an IPAMPool's datacenters.
     candidates = list(dict.fromkeys(pool.name for pool in pools if _has_name(pool.name, name)))

@@ -207,6 +207,7 @@ class LeaderLoss:
         await declare(*self._requests[:half])(view)
         await view.until(self._check_begun)
         leader, next_leader = self._roles(view)
+        # From now on, the API server calls the webhooks of the replica that stays.
         await webhooks.redirect(view.management.client, await next_leader.webhook_port())
         await leader.cut_off()
         self._lost, self._served = leader.name, len(self._done(view))

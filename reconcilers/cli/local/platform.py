@@ -73,10 +73,12 @@ class Replica:
         """Its clients of tenants."""
 
     async def run(self) -> None:
-        """Work until cancelled; a replica that was cut off ends when it loses the lease.
+        """Run the controllers until cancelled.
+
+        A replica that was cut off also ends when it loses the lease.
 
         Raises:
-            LeaderLost: it lost the lease in another way.
+            LeaderLost: the replica lost the lease, although it was not cut off.
         """
         try:
             await self._manager.run()

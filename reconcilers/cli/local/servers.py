@@ -48,10 +48,10 @@ def collect_less_often() -> None:
 
 
 def envtest() -> ModuleType:
-    """Return the package `envtest`, imported now.
+    """Import the package `envtest`, and return it.
 
     Raises:
-        CommandProblem: this installation lacks the package, or a package that it imports.
+        CommandProblem: the package, or a package that it imports, is not installed.
     """
     try:
         import envtest as found
@@ -164,7 +164,7 @@ async def api_server(
 
 
 def servers_source() -> str:
-    """Return whether the API servers that are started here are real, and where they are from.
+    """Return "embedded", or "real" with the programs of the API servers, for the output.
 
     Raises:
         PlaneError: a variable of the environment names a file that does not exist.
@@ -207,7 +207,7 @@ async def api_servers(
     ended = anyio.Event()
 
     async def hold(name: str, crds: Definitions, *, task_status: TaskStatus[None]) -> None:
-        """Run one server until the context ends; report it as started once it serves."""
+        """Run one server until the context ends; call `started` once the server answers."""
         with anyio.CancelScope() as scope:
             async with api_server(name, crds, data / name if data else None) as server:
                 servers[name] = server

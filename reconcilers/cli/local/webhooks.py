@@ -56,8 +56,8 @@ async def put_in_force(server: ApiServer, port: int, clock: Clock) -> None:
     """Configure the API server to call the webhooks at `port`; wait until it calls them.
 
     Raises:
-        CommandProblem: it does not call them within PATIENCE.
-        ControllerError: it rejected the configuration, or did not answer.
+        CommandProblem: the API server does not call the webhooks within PATIENCE.
+        ControllerError: the API server rejected the configuration, or did not answer.
     """
     await apply(server.transport, build_configuration(lambda name: {"url": _url(name, port)}))
     obstacle = "no webhook was asked"

@@ -123,7 +123,7 @@ class Audit:
             self._error(manifest, parse_path(cause.field), cause.message)
 
     def _absent(self, kind: str, key: Key) -> str:
-        """Return a text that names an object that cannot be used: it is absent, or has errors."""
+        """Return the name of an object, and why it cannot be used: it is absent, or has errors."""
         if (kind, key) in self._read.refused:
             return f"{kind} {key}, which is in the input but wrong, see above"
         return f"{kind} {key}, which is not in the input"
@@ -211,6 +211,7 @@ class Audit:
             key=lambda holding: (holding.range.family, holding.range.first, holding.range.last),
         )
         for holding in held_ranges:
+            # A range must lie in the pool's ranges, and hold no reserved address.
             if not any(layout.could_ever_pin(holding.range) for layout in layouts):
                 problem = (
                     f"{holding.range.text} lies outside what NetworkPool {key} may hand out; it is"
@@ -248,7 +249,7 @@ class Audit:
 def _find_overlaps(
     held_ranges: Sequence[RangeBefore],
 ) -> Iterator[tuple[RangeBefore, RangeBefore]]:
-    """Yield each range that overlaps an earlier one, with the earlier range that ends last.
+    """Yield each range that overlaps an earlier range, with the earlier range that ends last.
 
     Args:
         held_ranges: sorted by family and first address.

@@ -61,8 +61,8 @@ async def _run(manifests: Manifests, clock: VirtualClock, settings: Settings) ->
 
     1. Pools without a journal get one, on a server of their own.
     2. All objects but the TenantClusters are stored.
-    3. The TenantClusters are stored one by one, the oldest first, so that older ones are served
-       first.
+    3. The TenantClusters are stored one by one, the oldest first, so that older clusters are
+       served first.
     """
     drafts = list_drafts(
         manifests, settings.integration, namespace=settings.namespace, now=clock.now()

@@ -93,7 +93,7 @@ def describe_unknown_kind(api_version: str, kind: str) -> str:
     """Return a sentence about an apiVersion and kind that are neither ours nor known.
 
     1. One of our kinds in another version or group.
-    2. A kind that looks like a known one: the sentence asks whether that is meant.
+    2. A kind with a name similar to a known kind: the sentence asks whether that is meant.
     3. Any other kind.
     """
     from reconcilers.api import crd

@@ -275,9 +275,9 @@ def _find_number_faults(value: float, schema: Schema) -> Iterator[str]:
 
 @lru_cache(maxsize=64)
 def _compile_pattern(pattern: str) -> re.Pattern[str]:
-    r"""Return a compiled pattern with the meaning that it has in Go, which API servers use.
+    r"""Return a compiled pattern with the meaning that it has in Go, because API servers use Go.
 
-    There, `\d` means ASCII digits, and `$` does not match before a final newline.
+    In Go, `\d` means ASCII digits, and `$` does not match before a final newline.
     """
     return re.compile(
         pattern.removesuffix("$") + r"\Z" if pattern.endswith("$") else pattern, re.ASCII

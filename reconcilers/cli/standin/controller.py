@@ -101,10 +101,10 @@ def assign_addresses(
 def _find_kept_pool(
     service: Service, shown_addresses: Sequence[AddressRange], pools: Sequence[Pool]
 ) -> Pool | None:
-    """Return the pool of the addresses that a Service shows; None if it may not keep them.
+    """Return the pool of a Service's current addresses; None if it must not keep the addresses.
 
-    It may keep them if one pool has all of them, and they agree with the pool and the addresses
-    that the Service asks for.
+    A Service keeps its addresses if one pool has all of them. They must also agree with the pool
+    and the addresses that the Service requests.
     """
     pool = next(
         (pool for pool in pools if all(address in pool for address in shown_addresses)), None
@@ -127,9 +127,9 @@ def _first_annotation(service: Service, annotations: tuple[str, ...]) -> str:
 
 
 def _parse_requested(service: Service) -> list[AddressRange] | None:
-    """Return the addresses that a Service asks for; empty if it asks for none.
+    """Return the addresses that a Service requests; empty if it requests none.
 
-    None if they cannot be parsed.
+    None if an address cannot be parsed.
     """
     requested = _first_annotation(service, WANTED_ADDRESSES) or service.spec.loadBalancerIP
     return (
@@ -241,7 +241,7 @@ class MetalLBStandIn:
         return SETTLED
 
     def _configure(self, declared: Sequence[AddressPool]) -> None:
-        """Use the declared pools if they are valid; else keep the last ones and report that."""
+        """Use the declared pools if they are valid; else report it, and keep the earlier pools."""
         try:
             self._sound = configuration(declared)
         except InvalidConfig as error:
@@ -301,7 +301,7 @@ class MetalLBStandIn:
             await self._client.patch(SERVICE, Version.from_object(service), origin)
 
     async def _set_status(self, service: Service, assignment: ServiceAssignment) -> Service:
-        """Write the addresses of a Service, which differ from those that it shows.
+        """Write the new addresses of a Service to its status, and record events about the change.
 
         Returns:
             The Service as it was written.

@@ -167,8 +167,8 @@ def _add(
 ) -> list[AddressRange]:
     """Return the new addresses of a Service.
 
-    A Service that requests addresses gets those that are free. Another Service gets one address of
-    each family of which it keeps none.
+    If a Service requests addresses, it gets the free addresses among them. Else it gets one
+    address of each family in which it keeps no address.
     """
     giving = [pool for pool in pools if pool.gives and pool.selects(service)]
     if requested := _parse_requested(service):
