@@ -1,8 +1,8 @@
 """Faults of a cluster's objects, as findings that people review and programs read.
 
-An error is a broken promise: two allocations hold one address, a range is outside the addresses
-that its pool may hand out, or an allocation's owner is gone. A warning is a fault that controllers
-repair by themselves, or a value that is allowed and likely to be a mistake.
+An error breaks a rule that tenants rely on: two allocations hold one address, a range is outside
+the addresses that its pool may hand out, or an allocation's owner is gone. A warning is a fault
+that controllers repair by themselves, or a value that is allowed and likely to be a mistake.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

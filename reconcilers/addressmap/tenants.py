@@ -1,4 +1,7 @@
-"""The addresses of each tenant, and the number of its look in pictures."""
+"""The addresses of each tenant, and the number of its look in pictures.
+
+A *holding* is all allocations of one tenant. A *look* is the colour and the pattern of a tenant.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

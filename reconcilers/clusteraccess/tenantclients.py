@@ -5,8 +5,8 @@ request fails in a way that new credentials or a new address could repair; then 
 again. So rotated credentials are picked up, and the Secret is not read for each request. A tenant
 that does not answer is retried less and less often.
 
-The identity of a client's cluster is read once. A guard decides by it whether the client may be
-used: nothing is written to a cluster that is not the TenantCluster's own.
+The identity of a client's cluster is read once. By this identity, a *guard* decides whether the
+client may be used: nothing is written to a cluster that is not the TenantCluster's own.
 """
 
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,7 @@
-"""The findings about objects that wait or fail, and the state of each area."""
+"""The findings about objects that wait or fail, and the state of each area.
+
+An *area* is a group of findings that `status` shows on one line.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,6 +1,7 @@
 """States of the live page, computed after changes, and messages with the changes for each reader.
 
-No state is computed while there is no reader. Computing states takes at most about a tenth of the
+A *reader* is a page that is open in a browser. A *state* is all data of the page at one time. No
+state is computed while there is no reader. Computing states takes at most about a tenth of the
 time, because the process has other work. Only pools that a change concerns are computed again. If
 nothing changed, only the page's time and its failures are renewed.
 

@@ -1,7 +1,8 @@
 """The four controllers: the objects that each watches, and which keys a change enqueues.
 
-With --shards, a pool and its allocations belong to one shard, the shard of the pool's key. A
-TenantCluster and a ProviderConfig belong to the shard of their own key.
+A *pass* reconciles one object. A *shard* is a part of all keys, on which one replica works. With
+--shards, a pool and its allocations belong to the shard of the pool's key. A TenantCluster and a
+ProviderConfig belong to the shard of their own key.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,4 +1,7 @@
-"""Builds the reconciler of TenantClusters with its collaborators."""
+"""Builds the reconciler of TenantClusters with its collaborators.
+
+A *record* is what a process remembers of one TenantCluster.
+"""
 
 from dataclasses import dataclass
 

@@ -1,6 +1,7 @@
 """The story of the demo: a YAML file as steps, with what each of its words does.
 
-story.yaml is the story with MetalLB in tenants, cilium.yaml the one with Cilium's LB-IPAM.
+story.yaml is the story with MetalLB in tenants, cilium.yaml the story with Cilium's LB-IPAM. A
+*word* of the story names a function: an action below `do`, or a check below `see`.
 """
 
 import json

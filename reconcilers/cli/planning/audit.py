@@ -1,4 +1,6 @@
-"""Faults of the input of a plan that concern several objects, as sentences with their place.
+"""Faults of the input of a plan that concern several objects.
+
+A fault is a sentence with its *place*: the file and the line, or the document.
 
 An error does not resolve itself. Errors are pools that contradict themselves, requests that their
 pool could never serve, and references to absent objects. So are held ranges that overlap, or lie

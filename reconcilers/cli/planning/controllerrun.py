@@ -1,4 +1,7 @@
-"""Runs the controllers on the API server of a plan until they rest, in virtual time."""
+"""Runs the controllers on the API server of a plan until they rest, in virtual time.
+
+The controllers *rest* when no object has changed for some time.
+"""
 
 import gc
 from collections.abc import AsyncIterator, Iterator, Sequence

@@ -3,6 +3,9 @@
 Metadata and spec come from the input, the status from the run. Parts of the status that depend on
 objects that a plan does not read keep their values of the input: credentials, and the clusters of
 tenants.
+
+The *journal* of a pool is a part of its status. It has the ranges that are promised to requests,
+and the *revisions*: resourceVersions up to which requests must have been read.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

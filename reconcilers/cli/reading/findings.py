@@ -1,4 +1,4 @@
-"""Findings about the input, and the places in files that they are about."""
+"""Findings about the input of a command, each with its place: a file, and a line or a document."""
 
 import re
 from collections.abc import Mapping
