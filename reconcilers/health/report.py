@@ -187,14 +187,14 @@ def _build_area_state(
 
     Args:
         area: its name.
-        findings: all findings.
+        findings: the findings of all areas.
         total: the number of its objects, as text; empty if the area shows no number.
         not_read: the lists of its kind that the user may not read; empty if there are none.
     """
     of_area = [finding for finding in findings if find_area(finding) == area]
     counts = ", ".join(_list_counts(of_area))
     if not_read:
-        # No findings about the readable objects: the other objects may have some.
+        # The unread objects may have findings, so the state is known only if others have some.
         state: State = find_gravest_state(of_area) if of_area else "unknown"
         return AreaState(
             area, state, "; ".join(filter(None, [counts, f"you may not read {not_read}"]))

@@ -99,7 +99,7 @@ class Feed:
 
     @contextmanager
     def reading(self) -> Iterator["FeedReader"]:
-        """Yield a new reader of states; states are computed while a reader is in its context.
+        """Yield a new reader of states; states are computed while there is such a context.
 
         The reader begins with the newest state if that is current. It may be stale, because no
         state is computed while there is no reader. Then the reader begins with the next state.

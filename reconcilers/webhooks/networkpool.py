@@ -81,7 +81,7 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
     Args:
         new: the pool as it would be.
         old: the stored pool; None if it cannot be read.
-        view: its allocations; None only if no address is given up (`gives_up_addresses`).
+        view: the pool's allocations; None if the edit gives up no address (`gives_up_addresses`).
         spaces: what pools of all kinds hand out.
         max_addresses: the largest IPv4 pool, in addresses.
         claimed: the pool's addresses that no IPAllocation holds, with their holders.

@@ -129,10 +129,10 @@ _AT_ONCE = Way()
 
 
 async def wait_for_key() -> None:
-    """Wait until a key is pressed on the terminal; input from before the call does not count."""
+    """Wait until a key is pressed on the terminal. Earlier input does not count."""
     terminal_attributes = termios.tcgetattr(sys.stdin)
     try:
-        # Without line mode, any key suffices; setcbreak also drops the input from before.
+        # Without line mode, any key suffices. setcbreak also drops earlier input.
         tty.setcbreak(sys.stdin)
         click.echo(click.style("    press any key ", dim=True), nl=False)
         await anyio.wait_readable(sys.stdin)

@@ -132,7 +132,7 @@ def is_established(definition: Applied) -> bool:
 
 
 async def wait_established(transport: Transport, clock: Clock, definitions: Definitions) -> None:
-    """Wait until all of these definitions are established in a tenant."""
+    """Wait until all definitions are established: the API server has accepted their kinds."""
     needed = [Key("", definition["metadata"]["name"]) for definition in definitions]
     informer = Informer(DEFINITION, transport, clock)
     done = anyio.Event()

@@ -182,13 +182,14 @@ async def platform(
     """Run a platform for the time of the context.
 
     Args:
-        tenants: which tenants there are.
-        clock: for everything that waits.
+        tenants: the tenants to start.
+        clock: the time, by which controllers and load balancers wait.
         replicas: the settings of each replica, by its name. The first one starts first, and leads.
         data: the folder in which the API servers keep their objects; None keeps them in memory.
-        options: of the controllers' managers, for their election.
+        options: the options of each replica's manager, such as those of leader election.
         provider: the load balancer of tenants, as a TenantCluster names it.
     """
+    # All replicas have the same namespace.
     namespace = next(iter(replicas.values())).namespace
     balancer = BALANCERS[provider]()
     definitions = await balancer.read_definitions()

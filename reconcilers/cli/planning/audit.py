@@ -183,7 +183,10 @@ class Audit:
         add_finding(manifest, impossible.path, impossible.message)
 
     def _check_range(self, manifest: ReadManifest[IPAllocation]) -> None:
-        """Add an error if the status of an allocation has a range that cannot be parsed."""
+        """Add an error if the status of an allocation has a range that cannot be parsed.
+
+        Such an allocation counts as one without a range.
+        """
         status = manifest.object.status
         written = status.startAddress or status.endAddress or status.cidr
         if written and statusranges.find_held_range(manifest.object) is None:
