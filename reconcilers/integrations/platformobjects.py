@@ -1,4 +1,8 @@
-"""The kinds of other platforms, as `plan` stores their objects on its API server."""
+"""The properties of other platforms' kinds that `plan` needs to store their objects.
+
+`plan` runs the controllers against an API server in memory, which it fills from manifests. An
+object is *implied* if `plan` takes it to exist because a manifest names it.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,19 +24,22 @@ def is_fenced_pool(resource: Resource[Object]) -> bool:
 
 
 def has_content(resource: Resource[Object]) -> bool:
-    """Return whether the spec of objects of a kind has the addresses that they hold."""
+    """Return whether objects of a kind have the addresses that they hold in their spec.
+
+    Other kinds have them in the status, or in objects that are created for them.
+    """
     platforms = platforms_of_groups({resource.group})
     return any(resource in platform.content_kinds for platform in platforms)
 
 
 def is_implied(resource: Resource[Object]) -> bool:
-    """Return whether objects of a kind are taken to exist where others name them."""
+    """Return whether `plan` takes objects of a kind to exist if a manifest names them."""
     platforms = platforms_of_groups({resource.group})
     return any(resource in platform.implied_kinds for platform in platforms)
 
 
 def find_finalizer(resource: Resource[Object]) -> str | None:
-    """Return the finalizer that requests of a kind have from the beginning; None for none."""
+    """Return the finalizer that `plan` gives to objects of a kind; None if they need none."""
     platforms = platforms_of_groups({resource.group})
     return next(
         (
@@ -70,14 +77,14 @@ def resource_of(body: Body, platforms: Sequence[str]) -> Resource[Object]:
 
 
 def fill_defaults(body: Body) -> Body:
-    """Return a manifest as other controllers of its platform leave it."""
+    """Return a manifest with the fields that other controllers of its platform fill in."""
     for platform in candidate_platforms([body]):
         body = platform.fill_defaults(body)
     return body
 
 
 def implied_objects(bodies: Sequence[Body]) -> Iterator[tuple[Resource[Object], Body]]:
-    """Yield the objects that manifests name, and that are taken to exist, each once."""
+    """Yield kind and manifest of each object that is implied by manifests, each once."""
     seen: set[tuple[str, Key]] = set()
     for platform in candidate_platforms(bodies):
         for kind, body in platform.implied_objects(bodies):

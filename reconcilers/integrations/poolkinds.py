@@ -1,4 +1,4 @@
-"""Which kinds are pools, and which kinds hold addresses of them, of all platforms."""
+"""The kinds of pools of all platforms, and for each the kinds that hold its addresses."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -13,16 +13,16 @@ from reconcilers.pictures.poolpicture import PoolPicture
 
 @cache
 def pool_kinds() -> tuple[Resource[Object], ...]:
-    """Return the kinds of pools of which people may ask by name."""
+    """Return the kinds of pools of all platforms, NetworkPool first."""
     return (NETWORK_POOL, *(kind for platform in list_platforms() for kind in platform.pools))
 
 
 @cache
 def holder_kinds() -> Mapping[str, frozenset[str]]:
-    """Return the kinds that hold addresses of pools or wait for some, as plural and group.
+    """Return the kinds whose objects hold addresses of pools, or wait for some.
 
     Returns:
-        The full names of the holders' kinds, by the kind of the pools.
+        By kind of pools, the full names (plural and group) of the kinds of holders.
     """
     platforms = list_platforms()
     return {
@@ -34,12 +34,12 @@ def holder_kinds() -> Mapping[str, frozenset[str]]:
 
 
 def limits_of_pools(kind: str, namespace: str, not_read: Iterable[NotRead]) -> list[NotRead]:
-    """Return the limits on reading what may hold addresses of pools.
+    """Return the limits that hide objects which may hold addresses of pools.
 
     Args:
-        kind: of the pools.
-        namespace: of the pools; empty for the whole cluster.
-        not_read: everything that may not be read.
+        kind: the kind of the pools.
+        namespace: the namespace of the pools; empty for cluster-scoped pools.
+        not_read: all limits on what the user may read.
     """
     limits = list(not_read)
     return limits_in(namespace, holder_kinds()[kind], limits) if limits else []

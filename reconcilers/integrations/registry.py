@@ -1,8 +1,8 @@
 """The integrations: the one list that commands, metrics, webhooks and controllers read.
 
 A new integration is a package with a `Platform`, and an entry in `_GROUPS`, `_SERVED` and `_load`.
-Its modules are imported when it is asked for: commands that read files meet few platforms, or
-none.
+The modules of an integration are imported when its platform is first used, because most commands
+need few platforms or none.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -31,7 +31,7 @@ _SERVED: Mapping[str, str] = {
     METAL3: "metal3's IPPools and IPClaims",
     VITISTACK: "vitistack's NetworkNamespaces and IPAllocations",
 }
-"""The pools and requests of each integration, as people read them."""
+"""The pools and requests of each integration, in words for users."""
 
 
 def describe_kinds() -> str:
@@ -50,9 +50,9 @@ def list_platforms(names: Collection[str] = INTEGRATIONS) -> list[Platform]:
 
 
 def candidate_platforms(bodies: Iterable[Mapping[str, Any]]) -> list[Platform]:
-    """Return the platforms that some objects may be of, by their API groups.
+    """Return the platforms that may know some of these objects, judged by their API groups alone.
 
-    A group has other kinds than those of its platform, too: see `is_of`.
+    They are only candidates: an API group also has kinds that no platform reads.
     """
     return platforms_of_groups(
         {str(body.get("apiVersion", "")).rpartition("/")[0] for body in bodies}

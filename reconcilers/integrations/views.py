@@ -1,6 +1,7 @@
-"""What all integrations show to people: read from a cluster, or from manifests.
+"""The views of all integrations for commands: read from a cluster, or from manifests.
 
-An integration whose kinds are not served shows nothing.
+Views contain pictures of pools, troubles, and what requests hold of NetworkPools. An integration
+whose kinds are not served has none. The *offers* of a pool are the addresses that it hands out.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,15 +34,14 @@ if TYPE_CHECKING:
 
 
 async def remove(client: "Client", kind: str, at: Version) -> None:
-    """Delete an object of another platform that a person wants gone, as it was when seen.
+    """Delete an object of another platform that a person wants deleted, unless it has changed.
 
     Args:
-        client: for the requests.
-        kind: of the object, as findings name it.
-        at: which one, and its version.
+        kind: the kind of the object, as findings name it.
+        at: the object, and its version when the person saw it.
 
     Raises:
-        Conflict: it changed since.
+        Conflict: the object changed since.
         NotFound: it was deleted already.
         ControllerError: a request failed.
     """
@@ -57,18 +57,18 @@ def is_known(body: Mapping[str, Any]) -> bool:
 async def from_cluster(
     client: "Client", namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
-    """Return the views that integrations give of a cluster, as far as the user may read it.
+    """Return the views of all integrations of a cluster, as far as the user may read it.
 
-    Where only one namespace may be read of a platform, no figure but the total is known of its
-    pools of the whole cluster: nothing tells what other namespaces hold of them.
+    If the user may read only one namespace of a platform, only the total of the platform's
+    cluster-scoped pools is known: objects of other namespaces may hold their addresses.
 
     Args:
-        client: for the lists.
-        namespace: read only this one of a kind that may not be read everywhere; empty for none.
+        namespace: the namespace to read of a kind that may not be read everywhere; empty for none.
+        pools: the NetworkPools, which objects of other platforms may name.
         now: the time.
 
     Raises:
-        ControllerError: the cluster did not answer, or refused.
+        ControllerError: a request failed, other than a LIST that is forbidden to the user.
     """
     platforms = list_platforms()
     lists = {platform.name: ScopedLists(client, namespace) for platform in platforms}
@@ -79,6 +79,7 @@ async def from_cluster(
     platform_views, spaces = [], spaces_of(all_objects)
     for platform in platforms:
         part, limits = _views_of(platform, all_objects), lists[platform.name].not_read
+        # Kinds that may be read everywhere are cut to the namespace, too, so that all agree.
         part = part.within({"", namespace}) if namespace and limits else part
         # Claims of one platform may hold addresses of pools of another.
         pictures = [as_readable(pool, all_objects.not_read) for pool in part.pictures]
@@ -86,7 +87,7 @@ async def from_cluster(
     everything = _with_overlaps(merge_views(platform_views), spaces)
     if not namespace or not everything.not_read:
         return everything
-    # Of pools of the whole cluster nothing is said, as above.
+    # Troubles of cluster-scoped pools are left out: they would depend on what was not read.
     here = everything.within({namespace}).troubles
     return replace(everything, troubles=here)
 
@@ -94,11 +95,12 @@ async def from_cluster(
 def from_manifests(
     bodies: Sequence[Mapping[str, Any]], namespace: str, pools: NetworkPools, now: datetime
 ) -> Views:
-    """Return the views that integrations give of manifests of kinds that are known here.
+    """Return the views of all integrations of manifests.
 
     Args:
-        bodies: the manifests.
-        namespace: of those that name none.
+        bodies: manifests of kinds that some integration reads.
+        namespace: the namespace of manifests that name none.
+        pools: the NetworkPools, which objects of other platforms may name.
         now: the time.
     """
     all_objects = _found_in(bodies, namespace, pools=pools, now=now)
@@ -117,9 +119,10 @@ def outcomes(
     """Return the outcomes of the requests among manifests that waited for addresses.
 
     Args:
-        before: the manifests.
-        after: the same objects, as controllers left them, and those that these created.
-        namespace: of manifests that name none.
+        before: the manifests before the controllers ran.
+        after: all objects after the controllers ran, with those that the controllers created.
+        namespace: the namespace of manifests that name none.
+        pools: the NetworkPools after the controllers ran.
         now: the time.
     """
     was = _found_in(before, namespace, pools=pools, now=now)
@@ -133,7 +136,7 @@ def outcomes(
 
 
 def _views_of(platform: Platform, all_objects: PlatformObjects) -> Views:
-    """Return the views of a platform, and its objects that cannot be decoded as troubles."""
+    """Return the views of a platform, with a trouble for each object that cannot be decoded."""
     objects = all_objects.of(platform.name)
     if objects.empty:
         return Views()
@@ -144,7 +147,7 @@ def _views_of(platform: Platform, all_objects: PlatformObjects) -> Views:
 def _found_in(
     bodies: Sequence[Mapping[str, Any]], namespace: str, pools: NetworkPools, now: datetime
 ) -> PlatformObjects:
-    """Return the objects of the platforms that have some among manifests."""
+    """Return the objects among manifests, by platform."""
     by_platform = {
         platform.name: platform.from_manifests(bodies, namespace, now)
         for platform in candidate_platforms(bodies)
@@ -153,12 +156,16 @@ def _found_in(
 
 
 def _with_overlaps(views: Views, spaces: SpaceIndex) -> Views:
-    """Return views with what pools hand out, and the troubles that follow from that."""
+    """Return views with the index of offers, and a trouble for each overlap of pools."""
     return replace(views, troubles=[*views.troubles, *overlap_troubles(spaces)], spaces=spaces)
 
 
 def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
-    """Return an index of the offers of pools of all kinds."""
+    """Return an index of the offers of pools of all kinds.
+
+    The index also notes pools that cannot be decoded, and kinds of pools that the user may not
+    read, because overlaps with these pools are unknown.
+    """
     spaces, networkpools = SpaceIndex(), all_objects.networkpools
     for networkpool in networkpools.readable:
         name = PoolName(NETWORK_POOL.kind, networkpool.metadata.key)
@@ -185,7 +192,11 @@ def spaces_of(all_objects: PlatformObjects) -> SpaceIndex:
 
 
 def _is_read(not_read: Collection[str], *kinds: str) -> bool:
-    """Return whether the user may read all objects of some kinds."""
+    """Return whether the user may read all objects of all these kinds.
+
+    Args:
+        not_read: the full names of kinds that the user may not read, or not everywhere.
+    """
     return all(kind not in not_read for kind in kinds)
 
 

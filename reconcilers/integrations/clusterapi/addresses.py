@@ -1,9 +1,12 @@
 """What a pool of the in-cluster provider may hand out, in numbers. Pure functions.
 
-A pool hands out blocks of one size: single addresses, or prefixes of one length. Blocks are
-numbered as they lie in the address space, so a block's number is its first address without the
-bits that vary within it, and everything else is the allocator's arithmetic on numbers: free
-blocks are runs, never one by one.
+A *block* is what a pool hands out to one claim: a single address, or a prefix. All blocks of a
+pool have one size. The number of a block is its first address, shifted right by the bits that vary
+within the block. So consecutive blocks have consecutive numbers, and the allocator, which computes
+with runs of numbers, needs no list of single blocks.
+
+A *space* is one set of addresses of a pool: holdings and promises name the space of each range.
+A *hole* is a range within the listed addresses that the pool must not hand out.
 """
 
 from collections.abc import Hashable, Iterable, Iterator
@@ -36,7 +39,7 @@ from reconcilers.promises.journal import PromisedRange
 MOST = 2**63 - 1
 """The largest number that a pool's status shows."""
 OTHER_FAMILY = "other family"
-"""The space of addresses that are not of the family which a pool hands out to claims."""
+"""The name of the space for held addresses of the family that the pool does not hand out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +47,12 @@ class PoolSpace:
     """What a pool may hand out.
 
     Args:
-        layout: in numbers of blocks.
+        layout: the blocks to hand out; its ranges are numbers of blocks, not addresses.
         shift: how many bits of an address vary within a block; 0 for single addresses.
-        prefix: what IPAddresses of the pool say in `spec.prefix`.
-        gateway: what they say in `spec.gateway`, as written; empty for nothing.
-        prefixes: whether prefixes are handed out, of which `prefix` is the length.
-        name: of the space in holdings and promises.
+        prefix: the value of `spec.prefix` in IPAddresses of the pool.
+        gateway: the value of `spec.gateway` in IPAddresses of the pool; empty for none.
+        prefixes: True if a block is a prefix of length `prefix`; False if it is one address.
+        name: the name of the space in holdings and promises.
     """
 
     layout: Layout
@@ -68,35 +71,47 @@ class PoolSpace:
 
     @property
     def family(self) -> Family:
-        """4 or 6."""
+        """The IP version of the pool: 4 or 6."""
         return self.layout.family
 
     @property
     def total(self) -> int:
-        """How many blocks it may hand out."""
+        """How many blocks the pool may hand out, whether they are held or free."""
         return self.layout.total
 
     def text(self, block: int) -> str:
-        """Return the first address of a block."""
+        """Return the first address of a block, as text.
+
+        Args:
+            block: the number of the block.
+        """
         return address_text(block << self.shift, self.family)
 
     def find_blocks(self, address: str, prefix: int) -> AddressRange | None:
-        """Return the blocks that an IPAddress holds; None if it is no address of this family.
+        """Return the numbers of the blocks that an IPAddress holds.
 
         Args:
             address: its spec.address.
-            prefix: its spec.prefix; how much it holds, where prefixes are handed out.
+            prefix: its spec.prefix, the size of what it holds. A pool of single addresses
+                ignores it, because there it is the length of the subnet.
+
+        Returns:
+            None if the address cannot be parsed, or is of the other family.
         """
         parsed = parse_address(address)
         if parsed is None or parsed[1] != self.family:
             return None
         value, bits = parsed[0], BITS[self.family]
+        # A prefix length that no address of the family has counts as a single address.
         hosts = (1 << bits - prefix) - 1 if self.prefixes and 0 <= prefix <= bits else 0
         first, last = value & ~hosts, value | hosts
         return AddressRange(first >> self.shift, last >> self.shift, self.family)
 
     def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
-        """Return the parts that an IPAddress holds: blocks, or an address of another family."""
+        """Return the parts that an IPAddress holds: blocks, or an address of another family.
+
+        The result is empty if the address cannot be parsed.
+        """
         blocks = self.find_blocks(address, prefix)
         if blocks is not None:
             return (PromisedRange(blocks, self.name),)
@@ -104,15 +119,23 @@ class PoolSpace:
         return () if other is None else (PromisedRange(other, OTHER_FAMILY),)
 
     def outside_of(self, address: str, prefix: int) -> Hashable | None:
-        """Return the part of an IPAddress that the pool may not hand out; None without one."""
+        """Return a value for an IPAddress outside of the pool; None if the pool may hand it out.
+
+        The value is the blocks of the IPAddress, or its text if it has no blocks. It only has to
+        be equal for equal addresses: distinct values are counted as out of range.
+        """
         if self.hands_out(address, prefix):
             return None
         return self.find_blocks(address, prefix) or address
 
     def held_of_other_family(self, address: str) -> AddressRange | None:
-        """Return the address that an IPAddress holds if it is not of this family; None if it is.
+        """Return the address of an IPAddress of the other family, as a range.
 
-        A NetworkPool of two families hands out addresses of the other one to IPAllocations.
+        A NetworkPool of two families hands out addresses of its second family to IPAllocations.
+        So an IPAddress of that family keeps an address from them.
+
+        Returns:
+            None if the address is of this family or cannot be parsed.
         """
         parsed = parse_address(address)
         if parsed is None or parsed[1] == self.family:
@@ -120,10 +143,11 @@ class PoolSpace:
         return AddressRange(parsed[0], parsed[0], parsed[1])
 
     def hands_out(self, address: str, prefix: int) -> bool:
-        """Return whether the pool may hand out what an IPAddress holds, exactly."""
+        """Return whether the pool may hand out exactly the block that an IPAddress holds."""
         blocks = self.find_blocks(address, prefix)
         if blocks is None or (self.prefixes and prefix != self.prefix):
             return False
+        # An address within a prefix, instead of its first address, is not what the pool gives.
         aligned = address_text(blocks.first << self.shift, self.family)
         same = parse_address(aligned) == parse_address(address)
         return same and self.layout.could_ever_pin(blocks)
@@ -139,7 +163,10 @@ class ClaimSpace(Protocol):
 
     @property
     def layouts(self) -> Layouts:
-        """What the pool may hand out, as far as the facts of claims depend on it."""
+        """What the pool may hand out, by space; empty if the facts of claims do not depend on it.
+
+        The *facts* of a claim are what it holds of the pool, and whether it waits.
+        """
         ...
 
     def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
@@ -147,16 +174,18 @@ class ClaimSpace(Protocol):
         ...
 
     def outside_of(self, address: str, prefix: int) -> Hashable | None:
-        """Return the part of an IPAddress that the pool may not hand out; None without one."""
+        """Return a value for an IPAddress outside of the pool; None if it is not outside."""
         ...
 
 
 class FamilySpaces:
     """The spaces of NetworkPools: one of each family, whatever the spec of the pool says.
 
-    An IPAddress holds its address in the space of its family, wherever that lies. So a pool with
-    an invalid spec has holdings as well. All claims of such a pool are in one namespace, and a
-    Cluster must not fill the journal that others need.
+    An IPAddress holds its address in the space of its family, inside or outside of the pool. So a
+    pool with an invalid spec has holdings as well.
+
+    The tenant of a claim is its Cluster, because all claims of a NetworkPool are in one namespace.
+    Limits by tenant keep the claims of one Cluster from filling the journal of the pool.
     """
 
     has_cluster_tenants = True
@@ -170,12 +199,12 @@ class FamilySpaces:
             return ()
         value, family = parsed
         address_range = AddressRange(value, value, family)
-        # Written as ::ffff:a.b.c.d, it is an address of IPv4.
+        # The text ::ffff:a.b.c.d parses as IPv6, but it means the IPv4 address a.b.c.d.
         address_range = address_range.in_family(4) or address_range
         return (PromisedRange(address_range, FAMILY_NAMES[address_range.family]),)
 
     def outside_of(self, address: str, prefix: int) -> Hashable | None:
-        """Return None: the pool compares all that is held with what it may hand out."""
+        """Return None: the pass over the NetworkPool finds addresses outside of it by itself."""
         del address, prefix
         return None
 
@@ -186,8 +215,12 @@ FAMILY_SPACES = FamilySpaces()
 def ip_space(spec: IPPoolSpec) -> PoolSpace:
     """Return the space of a pool of addresses.
 
+    The holes are the excluded addresses, the gateway and, unless the spec allows them, the first
+    and last address of the subnet.
+
     Raises:
-        InvalidPool: the spec has no addresses, or something in it cannot be read.
+        InvalidPool: the spec has no addresses, something in it cannot be read, or the addresses
+            are of two families or outside of one subnet.
     """
     listed = parse_entries(spec.addresses)
     if not listed:
@@ -201,6 +234,7 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
         raise InvalidPool(["provided addresses are of mixed IP families"])
     if not 0 <= spec.prefix <= BITS[family]:
         raise InvalidPool(["provided prefix is not valid"])
+    # With prefix 0 the subnet is the whole family, so any addresses may be listed.
     subnet = subnet_of(lowest_address, spec.prefix, family)
     if not all(subnet.contains(addresses) for addresses in listed):
         raise InvalidPool(["provided address belongs to a different subnet than others"])
@@ -211,10 +245,11 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
 
 
 def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
-    """Return the space of a pool of prefixes.
+    """Return the space of a pool of IPv6 prefixes; the gateway reserves nothing.
 
     Raises:
-        InvalidPool: the spec has no prefixes, or something in it cannot be read.
+        InvalidPool: the spec has no prefixes, something in it cannot be read or is not IPv6, or
+            a listed prefix is smaller than the prefixes to hand out.
     """
     listed = parse_entries(spec.prefixes)
     if not listed:
@@ -233,21 +268,26 @@ def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
 
 
 def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:
-    """Return the subnet that an address lies in, by the length of its prefix."""
+    """Return the addresses of the subnet of an address.
+
+    Args:
+        address: any address of the subnet, as a number.
+        prefix: the prefix length of the subnet.
+    """
     hosts = (1 << BITS[family] - prefix) - 1
     return AddressRange(address & ~hosts, address | hosts, family)
 
 
 def smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
-    """Return the smallest CIDR that has both of two addresses."""
+    """Return the smallest CIDR that contains two addresses."""
     return subnet_of(first, BITS[family] - (first ^ last).bit_length(), family)
 
 
 def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
-    """Read a list of addresses, ranges and CIDRs.
+    """Parse a list of addresses, ranges and CIDRs.
 
     Raises:
-        InvalidPool: one is none of these; names every one.
+        InvalidPool: some entries cannot be parsed; the message names all of these entries.
     """
     parsed, wrong = [], []
     for entry in texts:
@@ -261,6 +301,11 @@ def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
 
 
 def _parse_gateway(gateway: str) -> AddressRange:
+    """Return the gateway as a range of one address.
+
+    Raises:
+        InvalidPool: it cannot be parsed.
+    """
     try:
         return AddressRange.parse(gateway, gateway)
     except MalformedText:
@@ -268,10 +313,10 @@ def _parse_gateway(gateway: str) -> AddressRange:
 
 
 def parse_entry(entry: str) -> AddressRange:
-    """Read an address, a range or a CIDR, whose host bits are masked away.
+    """Parse an address, a range (first-last) or a CIDR; host bits of a CIDR are masked away.
 
     Raises:
-        MalformedText: the text is none of these; blanks are none of its parts.
+        MalformedText: the text is none of these, or contains blanks.
     """
     start, dash, end = entry.partition("-")
     if dash:
@@ -287,15 +332,16 @@ def parse_entry(entry: str) -> AddressRange:
 def _layout(
     listed: Iterable[AddressRange], holes: Iterable[AddressRange], family: Family, shift: int = 0
 ) -> Layout:
-    """Return the blocks that lie in what is listed as a whole, and touch no hole.
+    """Return the layout of the blocks that lie completely in `listed` and touch no hole.
 
     Args:
-        listed: of this family.
-        holes: of any.
-        family: of the pool.
+        listed: the addresses of the spec, all of this family.
+        holes: addresses that are not handed out; holes of the other family are ignored.
         shift: how many bits of an address vary within a block.
     """
     whole = AddressRange(0, (1 << BITS[family] - shift) - 1, family)
+    # The first address is rounded up, the last one down: a block that a range contains only in
+    # part is not handed out. A range smaller than a block becomes an empty span, dropped below.
     inside = [
         (-(-first >> shift), ((last + 1) >> shift) - 1)
         for first, last in union(_spans(listed, family))
@@ -314,13 +360,13 @@ def _spans(ranges: Iterable[AddressRange], family: Family) -> Iterator[Span]:
 
 
 def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
-    """Return the blocks of a space that a range of addresses touches."""
+    """Return the numbers of the blocks that a range of addresses touches."""
     shift = space.shift
     return AddressRange(addresses.first >> shift, addresses.last >> shift, addresses.family)
 
 
 def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
-    """Return the addresses of a range of blocks."""
+    """Return the addresses of a range of blocks; `blocks_of` is the inverse."""
     shift = space.shift
     last = (blocks.last + 1 << shift) - 1
     return AddressRange(blocks.first << shift, last, blocks.family)

@@ -1,5 +1,8 @@
 """IPAddresses, the answers to claims: created, adopted, repaired and removed.
 
+An IPAddress *answers* a claim if the claim's status can name it: it has the claim's name and pool,
+and a valid address. To *adopt* an IPAddress is to add the owners and finalizer that it lacks.
+
 A promise is an entry in the journal of a pool: an address that the pool reserved for a claim. It
 is kept once the claim's `status.addressRef` is written. The IPAddress alone does not keep it,
 because a create has no precondition: a replica that froze before its create may send it late. Then
@@ -145,11 +148,12 @@ def is_left_over(address: IPAddress) -> bool:
 
 
 def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
-    """Return whether an IPAddress comes from a restored backup and is being deleted.
+    """Return whether an IPAddress is being deleted and this claim is not its owner.
 
-    A restore gives each object another uid. So the uids in the owner references of a restored
-    IPAddress belong to no object, and the garbage collector deletes the IPAddress. Our finalizer
-    keeps it until it is recreated, because the machine still uses its address.
+    A restore from a backup causes this: it gives each object another uid. So the owner reference
+    of a restored IPAddress has the uid of the claim before the restore, and the garbage collector
+    deletes the IPAddress. Our finalizer keeps it until it is recreated, because a machine still
+    uses its address. An earlier claim of the same name has the same effect.
     """
     owner = controlling_claim(address)
     is_owner = owner is not None and owner.uid == claim.metadata.uid
@@ -299,7 +303,7 @@ class Answers:
         owner_references: tuple[OwnerReference, OwnerReference],
         claim: IPAddressClaim,
     ) -> IPAddress:
-        """Replace an IPAddress that is being deleted by one that stays, with the same address."""
+        """Replace an IPAddress that is being deleted by a new one with the same address."""
         spec = address.spec
         reason = "it is being deleted; its claim gets another with its address"
         body = body_of(claim, *owner_references, spec_of(spec.address, spec.prefix, spec.gateway))
@@ -324,6 +328,7 @@ class Answers:
     def _owners(
         self, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Object]
     ) -> tuple[OwnerReference, OwnerReference]:
+        """Return the owner references that the IPAddress needs: its claim, then its pool."""
         return owners(claim, self._caches.claim_kind, pool=pool, pool_kind=pool_kind)
 
     async def remove(self, address: IPAddress, reason: str) -> None:

@@ -1,8 +1,11 @@
 """The kinds of Cluster API's IPAM contract, as far as they are read and written here.
 
-IPAddressClaim, IPAddress and Cluster are Cluster API's, whose CustomResourceDefinitions they need.
-The four kinds of pools are those of its in-cluster provider, whose objects work unchanged: group,
-version, fields, finalizers and annotations are the same, because objects outlive their provider.
+IPAddressClaim, IPAddress and Cluster are kinds of Cluster API, which installs their
+CustomResourceDefinitions. The four kinds of pools are those of its in-cluster provider. Group,
+version, fields, finalizers and annotations are the same here, so that existing objects of that
+provider work unchanged.
+
+An *outline* is the part of an object that is decoded when the whole object cannot be decoded.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,15 +31,15 @@ CLAIM_FINALIZER = f"{GROUP}/ReleaseAddress"
 ADDRESS_FINALIZER = f"{GROUP}/ProtectAddress"
 POOL_FINALIZER = f"{GROUP}/ProtectPool"
 SKIP_DELETE_CHECK = f"{GROUP}/skip-validate-delete-webhook"
-"""Annotation of a pool: its deletion is not refused though addresses of it are in use."""
+"""Annotation of a pool: it may be deleted even if its addresses are in use."""
 
 CORE_GROUP = "cluster.x-k8s.io"
 PAUSED = f"{CORE_GROUP}/paused"
-"""Annotation of a Cluster, claim or pool, with any value: nothing is done about it."""
+"""Annotation of a Cluster, claim or pool: controllers leave it alone, whatever the value."""
 CLUSTER_LABEL = f"{CORE_GROUP}/cluster-name"
 MOVE_HIERARCHY_LABEL = "clusterctl.cluster.x-k8s.io/move-hierarchy"
 DELETE_FOR_MOVE = "clusterctl.cluster.x-k8s.io/delete-for-move"
-"""Annotation that `clusterctl move` leaves as the only one on what it deletes at the source."""
+"""Annotation that `clusterctl move` puts on the objects that it deletes in the source cluster."""
 
 PROVIDER_LABEL = "cluster.x-k8s.io/provider"
 PROVIDER = "ipam-butler-ipam"
@@ -223,6 +226,7 @@ class NameRef:
 
 
 def _is_cluster(owner: OwnerReference) -> bool:
+    """Return whether an owner reference names a Cluster of Cluster API, in any version."""
     return owner.kind == "Cluster" and owner.apiVersion.partition("/")[0] == CORE_GROUP
 
 
@@ -255,10 +259,12 @@ class IPAddressClaim:
 
     @property
     def cluster(self) -> Key | None:
-        """The Cluster it is for; None if for none.
+        """The Cluster that the claim is for; None if the claim names no Cluster.
 
-        By its spec or, in older objects, its label; else the Cluster that owns it: in a move that
-        one is paused, and the claim's IPAddress comes after the claim.
+        The first of these that exists decides: the name in the spec, the label (older objects have
+        only the label), the owner of kind Cluster. The owner counts because of `clusterctl move`:
+        it recreates the claim before the IPAddress, while the Cluster is paused. Without the owner
+        the claim would be served, and get another address.
         """
         name = self.spec.clusterName or self.metadata.labels.get(CLUSTER_LABEL, "")
         if not name:
@@ -313,7 +319,7 @@ class Cluster:
 
     @property
     def paused(self) -> bool:
-        """Whether nothing may be done about it or what belongs to it."""
+        """Whether controllers must leave the Cluster and its claims alone."""
         return self.spec.paused or is_paused(self.metadata.annotations)
 
 
@@ -331,7 +337,7 @@ class PoolOutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class PoolOutline:
-    """The part of a claim or an IPAddress that can be decoded where the whole cannot: its pool."""
+    """The pool of a claim or an IPAddress, for objects that cannot be decoded completely."""
 
     metadata: ObjectMeta
     spec: PoolOutlineSpec
@@ -366,9 +372,15 @@ KINDS: tuple[Resource[Object], ...] = (CLAIMS, ADDRESSES, CLUSTERS, *POOLS)
 
 
 def pool_key(ref: PoolRef, namespace: str) -> Key | None:
-    """Return the pool that a claim or an address of `namespace` names; None for a foreign kind.
+    """Return the key of the pool that a claim or an IPAddress names.
 
-    A NetworkPool, as an InClusterIPPool or InClusterPrefixPool, is one of the same namespace.
+    A namespaced pool is in the namespace of the claim; a global pool has an empty namespace.
+
+    Args:
+        namespace: the namespace of the claim or IPAddress.
+
+    Returns:
+        None if the pool is of a kind that is not served here.
     """
     if (ref.apiGroup, ref.kind) == (names.GROUP, "NetworkPool"):
         return Key(namespace, ref.name)

@@ -1,7 +1,10 @@
 """What is wrong among Cluster API's pools, claims and IPAddresses, as findings for people.
 
-Errors break a promise: two objects hold one address, an addressRef leads to nothing. Warnings are
-what controllers mend by themselves, or what is allowed and yet likely to be a slip.
+An error is a state that must not occur: two objects hold one address, or an addressRef names an
+IPAddress that does not exist. A warning is a state that controllers correct by themselves, or an
+allowed state that is probably a mistake.
+
+A *record* is the address that the status of a claim states, so that the claim holds it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +34,7 @@ from reconcilers.spaces.offers import PoolName
 
 _HOLDERS = frozenset(kind.full_name for kind in (CLAIMS, ADDRESSES))
 STUCK_AFTER = timedelta(minutes=10)
-"""As long as a deletion may take before it is worth a look."""
+"""A deletion that takes longer than this is reported."""
 
 
 def audit(
@@ -43,11 +46,11 @@ def audit(
     """Yield everything that is wrong at the time `now`.
 
     Args:
-        caches: the objects.
+        caches: all objects.
         pools: the pools with their contents.
-        now: the time.
-        not_read: what the user may not read, NetworkPools included; an object that may be among
-            it is not missing, and figures that may count it are not compared.
+        now: the time, for deletions that take too long.
+        not_read: the kinds that the user may not read, NetworkPools included. An object of such a
+            kind is not reported as missing, and status counts that include it are not checked.
     """
     for contents in pools:
         yield from _pool(contents, not_read)
@@ -57,7 +60,8 @@ def audit(
 
 
 def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
-    """Yield the CIDRs of a pool that have host bits set; none of a NetworkPool's."""
+    """Yield the CIDRs of a pool that have host bits set; nothing for a NetworkPool."""
+    # The audit of NetworkPools has rules of its own.
     if isinstance(contents.pool, NetworkPool):
         return
     for warning in host_bit_warnings(contents.pool.spec):
@@ -72,10 +76,17 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
 
 
 def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
-    """Yield the troubles of one pool: shared or stray addresses, status."""
+    """Yield the troubles of one pool.
+
+    For all pools these are addresses that several objects hold, and addresses outside of the pool.
+    The others are only for pools of the in-cluster provider: an invalid spec, addresses of the
+    other family, and a status that differs from the contents.
+    """
     pool, kind, key = contents.pool, contents.kind.kind, contents.pool.metadata.key
+    # The audit of NetworkPools reports their spec and status, and IPAllocations of both families.
     own = not isinstance(pool, NetworkPool)
     if contents.space is None or contents.holdings is None:
+        # Without a valid spec there are no blocks to compare.
         if own:
             yield invalid_pool(PoolName(kind, key), contents.fault, contents.pool)
         return
@@ -131,14 +142,15 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
             seen=seen,
             removable=True,
         )
+    # If the user may not read all claims and IPAddresses, the counts here are too low.
     if isinstance(pool, NetworkPool) or limits_in(key.namespace, _HOLDERS, not_read):
         return
-    said, counts = pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
-    if said is not None and said != counts:
+    in_status, counts = pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
+    if in_status is not None and in_status != counts:
         wrong = [
-            f"{field.name} is {getattr(said, field.name)}, not {getattr(counts, field.name)}"
+            f"{field.name} is {getattr(in_status, field.name)}, not {getattr(counts, field.name)}"
             for field in fields(counts)
-            if getattr(said, field.name) != getattr(counts, field.name)
+            if getattr(in_status, field.name) != getattr(counts, field.name)
         ]
         sentence = f"its status drifted: {'; '.join(wrong)}; a running controller corrects it"
         yield Trouble(
@@ -149,7 +161,10 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
 def _pool_may_exist(
     caches: ClaimCaches, obj: IPAddressClaim | IPAddress, not_read: Sequence[NotRead]
 ) -> bool:
-    """Return whether the pool that a claim or an IPAddress names exists, or may exist."""
+    """Return whether the pool that a claim or an IPAddress names exists, or may exist.
+
+    It may exist if it cannot be decoded, or if the user may not read it.
+    """
     kind = kind_of(obj.spec.poolRef)
     return (
         caches.pool_of(obj) is not None
@@ -168,6 +183,7 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
     """Yield the troubles of claims, in order of their keys."""
     for claim in sorted(caches.claims, key=lambda claim: claim.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
+        # Another provider serves the claim.
         if kind is None:
             continue
         since = claim.metadata.deletionTimestamp
@@ -218,8 +234,10 @@ def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Tro
             Key(key.namespace, address.spec.claimRef.name),
             kind_of(address.spec.poolRef),
         )
+        # Another provider's, or its claim is gone and a grace period runs, as it should.
         if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
+        # With a claim, or one that may exist, the troubles of the claim tell everything.
         if (
             claim_key in caches.claims
             or claim_key in caches.claims.unreadable
@@ -231,6 +249,7 @@ def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Tro
             yield Trouble(
                 "UnknownPool", "warning", subject=ADDRESS, key=key, sentence=sentence, seen=address
             )
+        # Without the finalizer a person created the IPAddress, and needs no claim for it.
         if ADDRESS_FINALIZER in address.metadata.finalizers:
             sentence = (
                 f"its IPAddressClaim {claim_key} does not exist; its address stays in use until"

@@ -1,7 +1,10 @@
 """What the reconcilers of this integration read: caches, and what they say about one claim.
 
 A claim is left alone while its Cluster is paused or missing, or while it or its pool is paused.
-All reconcilers ask here, so that no event of some other object serves a paused one.
+All reconcilers ask this module before they serve a claim. So a paused claim is not served because
+another object changed.
+
+The *facts* of a claim are what the claim and its IPAddress hold of a pool, and whether it waits.
 """
 
 from collections.abc import Iterable, Mapping
@@ -118,7 +121,7 @@ def pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolO
 
 
 def promised_address(promise: Promise) -> AddressRange:
-    """Return the range that is promised to a claim: a promise to a claim has just one."""
+    """Return the address range of a promise to a claim; such a promise has exactly one range."""
     [part] = promise.ranges
     return part.range
 
@@ -137,10 +140,10 @@ def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
 
 
 def geometry_of(pool: api.Pool) -> PoolSpace:
-    """Return the space of a pool.
+    """Return the space of a pool: the addresses or prefixes that it may hand out.
 
     Raises:
-        InvalidPool: it cannot be read.
+        InvalidPool: its spec cannot be read.
     """
     return ip_space(pool.spec) if isinstance(pool, api.IPPool) else prefix_space(pool.spec)
 
@@ -151,14 +154,17 @@ def gateway_of(pool: ServedPool) -> str:
 
 
 def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
-    """Return the holder that a claim or an IPAddress speaks of: an IPAddress, of its claim."""
+    """Return the identity of a holder: of the claim, or of the claim that an IPAddress is for.
+
+    An IPAddress has the key of its claim.
+    """
     return Holder(api.CLAIM_KIND, obj.metadata.key)
 
 
 def claim_facts(
     claim: IPAddressClaim | None, address: IPAddress | None, space: ClaimSpace
 ) -> Facts | None:
-    """Return the facts of a claim and the IPAddress of its name for a pool; None without both.
+    """Return the facts of a claim and the IPAddress of its name for a pool; None if both are None.
 
     Args:
         claim: the claim, if it names the pool.
@@ -167,6 +173,8 @@ def claim_facts(
     """
     if claim is None and address is None:
         return None
+    # `place` is the position in the pool's queue. Claims with equal `row` get equal refusals, so
+    # that one of them is asked for all; None makes a row of its own.
     parts: dict[PromisedRange, None] = {}
     place, row, outside = None, None, None
     if claim is not None:
@@ -176,7 +184,8 @@ def claim_facts(
             parts.update(dict.fromkeys(space.parts_of(record.address, record.prefix)))
         if created is not None and waits(claim):
             place = created, holder_of(claim)
-            # What a claim gets depends on its pool alone, unless an address is its own already.
+            # A claim that already has an address is asked for that address, and may be refused
+            # for a reason of its own. All others of a tenant would be refused alike.
             if address is None and restored is None:
                 tenant = claim_tenant(claim, space)
                 row = TenantRow(tenant, (api.CLAIM_KIND, shown_reason(claim)))
@@ -358,7 +367,7 @@ class ClaimCaches:
         return f"{name} is being deleted" if pool.metadata.terminating else ""
 
     def standing(self, claim: IPAddressClaim) -> ClaimStanding:
-        """Return whether something may be done about a claim, by its Cluster and itself.
+        """Return whether controllers may serve or release a claim, by its Cluster and annotations.
 
         A missing Cluster stops a claim, unless the claim is being deleted: its machines may be
         gone already, and nothing would ever release the address. A Cluster that cannot be decoded

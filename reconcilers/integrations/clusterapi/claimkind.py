@@ -1,7 +1,10 @@
-"""IPAddressClaims as requests of a pool, of whichever kind.
+"""IPAddressClaims as requests of pools, for NetworkPools and pools of the in-cluster provider.
 
-They are found, served, refused, voided and fenced, and their IPAddresses are looked after. What a
-kind of pools adds is what it may hand out, and what its status reports.
+This module builds the objects that a pass over a pool uses for claims: one that reads and writes
+them, one that takes addresses for them, and the clean-up of their IPAddresses. Each kind of pools
+adds the space that it hands out and the status that it reports.
+
+A *refusal* is the reason why a claim gets no address. It is written to the claim's status.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,16 +44,14 @@ ContractReading = ClaimsReading[PoolSpace]
 
 @dataclass(frozen=True, slots=True)
 class ClaimParts:
-    """What claims of pools of all kinds share.
+    """The objects that passes over pools of all kinds with claims share.
 
     Args:
-        client: for the requests.
         reader: reads claims and IPAddresses.
-        recorder: takes the events.
-        leftovers: takes away IPAddresses that no promise and no claim names.
-        restored: the claims that may still get an IPAddress from a restore.
-        clock: the time.
-        settings: intervals, and how much is done at once.
+        recorder: records events.
+        leftovers: deletes IPAddresses that no promise and no claim names.
+        restored: the claims whose IPAddress a restore from backup may still recreate.
+        settings: intervals, and how many writes run at once.
     """
 
     client: Client
@@ -68,7 +69,7 @@ class ContractClaims(Generic[PoolT]):
 
     Args:
         pools: the kind of the pools.
-        parts: what claims of pools of all kinds share.
+        parts: the reader and writers that all kinds of pools share.
     """
 
     def __init__(self, pools: Resource[PoolT], parts: ClaimParts) -> None:
@@ -111,8 +112,8 @@ class ContractClaims(Generic[PoolT]):
             pool: as it was read.
             settled: its journal, without the promises that are over.
             reading: of the pool.
-            closed: why the pool hands out no further address; empty if it does.
-            observed: ranges that another allocator gave, and that no request holds.
+            closed: why the pool hands out no further address; empty if it still does.
+            observed: ranges that another allocator has handed out, and that no request holds.
         """
         return ClaimTaker(
             self._parts.caches,
@@ -127,16 +128,21 @@ class ContractClaims(Generic[PoolT]):
         )
 
     def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[IPAddressClaim]]:
-        """Return the refusals of all claims that wait for a pool which serves no claim."""
+        """Return a refusal for each claim that waits for a pool which serves no claim.
+
+        Args:
+            why: why the pool serves no claim, for the message.
+        """
+        # A paused pool leaves its claims alone, so their statuses are not written either.
         if is_paused(pool.metadata.annotations):
             return []
         return self.requests.refusals_of_waiting(pool, why)
 
     async def refuse_waiting(self, pool: PoolT, why: str) -> float | None:
-        """Write on each claim that waits for a pool why the pool serves no claim.
+        """Write to each claim that waits for a pool why the pool serves no claim.
 
         Returns:
-            In how many seconds to write the claims whose write was refused; None without such.
+            Seconds until writes that the API server rejected are retried; None if there are none.
         """
         return await self.requests.writes.refuse(self.refusals_of_waiting(pool, why), pool)
 
@@ -149,15 +155,18 @@ class ContractClaims(Generic[PoolT]):
         refusals: Sequence[AskerRefusal[IPAddressClaim]],
         due: Sequence[AskerRefusal[IPAddressClaim]],
     ) -> float | None:
-        """Write refusals, and delete IPAddresses that stand in the way of claims.
+        """Write refusals, and delete leftover IPAddresses that have the name of a waiting claim.
 
         Args:
             pool: as it was written last.
+            view: the claims that the pass has read.
             promises: the open promises of the pool.
-            due: those of `refusals` that may be written now.
+            refusals: all refusals of this pass.
+            due: the refusals to write now; the others are shown already, or wait for a retry.
 
         Returns:
-            In how many seconds another pass is due; None for no such time.
+            Seconds until another pass is due: for a rejected write, a leftover IPAddress, or a
+            claim that waits for a restore. None if no further pass is due.
         """
         await self.requests.writes.refuse(due, pool)
         waits = (

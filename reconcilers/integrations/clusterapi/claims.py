@@ -1,17 +1,23 @@
 """One pass over one IPAddressClaim, and over the IPAddress of its name.
 
-claim no longer exists              release an IPAddress that was made for it
-pool of no kind of ours             leave the claim alone
-being moved by clusterctl           leave the claim alone
-Cluster missing or paused           leave the claim alone until that changes
-claim being deleted                 release its address, then remove the finalizer
-no finalizer                        add it, before anything is allocated
-no address, pool missing or going   report that in the claim's status
-has its address                     recreate or repair its IPAddress
+caches may be of an older etcd        retry after the next LIST
+claim or its IPAddress unreadable     release nothing until a person corrects the object
+claim no longer exists                release an IPAddress that was made for it
+pool of a kind not served here        leave the claim alone
+being moved by clusterctl             leave the claim alone
+claim or its Cluster paused           leave the claim alone until that changes
+Cluster missing, claim not deleted    leave the claim alone until the Cluster exists
+claim being deleted                   release its address, then remove the finalizer
+no finalizer                          add it, before anything is allocated
+IPAddress of an earlier claim         release that IPAddress
+IPAddress restored from a backup      record its address on the claim
+no address, pool missing or going     report that in the claim's status
+has its address                       recreate or repair its IPAddress
 
 The first row that applies decides. Addresses are handed out by the passes over pools (`pools.py`).
-A pool may have a grace period: an address that a claim released rests for so long, which means
-that its IPAddress stays and no claim gets the address.
+
+A pool may have a grace period, during which a released address *rests*: its IPAddress stays, and
+no claim gets the address. The *record* of a claim is the address that its status states.
 """
 
 from collections.abc import Callable
@@ -110,7 +116,10 @@ class ClaimReconciler:
         GoneAddresses(source_of(caches), lines, logged=caches.logged)
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Reconcile one claim and the IPAddress of its name."""
+        """Reconcile one claim and the IPAddress of its name, by the table of this module.
+
+        If an object has changed since the cache showed it, the pass repeats with the live claim.
+        """
         # etcd may have been restored: the caches may show objects that no longer exist.
         if not self._caches.history_confirmed:
             return Again(RETRY)
@@ -140,7 +149,7 @@ class ClaimReconciler:
         return await self._client.find(self._caches.claim_kind.metadata_only, key) is not None
 
     async def _reconcile(self, claim: IPAddressClaim) -> Outcome:
-        """Bring one claim forward: delete, add the finalizer, wait, or keep its address."""
+        """Apply the first row of the module's table that fits an existing, readable claim."""
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` removes finalizers itself, and the address lives on elsewhere.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
@@ -155,6 +164,7 @@ class ClaimReconciler:
         record = record_of(claim)
         if record is None:
             return await self._waiting(claim, pool)
+        # What cannot be decoded is neither repaired nor recreated, and such a pool may be paused.
         left_alone = self._hides_address(meta.key) or self._caches.pool_is_unreadable(claim)
         if pool is not None and not left_alone and not is_paused(pool.metadata.annotations):
             return await self._keep_answer(claim, record, pool=pool, kind=kind)
@@ -169,7 +179,8 @@ class ClaimReconciler:
     ) -> Outcome:
         """Recreate or repair the IPAddress of a claim that has its address.
 
-        An IPAddress of the claim's name that belongs to another claim or pool is left alone.
+        An existing IPAddress of the claim's name that belongs to another claim or pool is left
+        alone. The outcome is Blocked only if such an IPAddress prevents the recreation.
         """
         address = self._caches.addresses.get(claim.metadata.key)
         if address is None or is_restored(address, claim):
@@ -179,6 +190,7 @@ class ClaimReconciler:
                 return Blocked("NotOurs")
         elif not why_not(address, claim):
             await self._answers.repair(address, claim, pool=pool, pool_kind=kind)
+            # The IPAddress is complete again, so the claim need not record its address any more.
             if RESTORED_ADDRESS in claim.metadata.annotations:
                 await self._annotate(claim, None)
         return SETTLED
@@ -202,10 +214,12 @@ class ClaimReconciler:
             return None
 
     async def _waiting(self, claim: IPAddressClaim, pool: ServedPool | None) -> Outcome:
-        """Report in the claim's status why its pool serves no claim.
+        """Handle a claim without an address; the pass over its pool gives it one.
 
-        First, an IPAddress of the claim's name is handled: one of an earlier claim is released,
-        and the address of a restored one is recorded on this claim.
+        The first step that applies ends the pass:
+        1. Release the IPAddress of an earlier claim of this name.
+        2. Record the address of a restored IPAddress on the claim.
+        3. Report in the claim's status that its pool is missing, unreadable or being deleted.
         """
         key = claim.metadata.key
         address = None if self._hides_address(key) else self._caches.addresses.get(key)
@@ -217,6 +231,7 @@ class ClaimReconciler:
                 await self._record_restored(claim, address)
                 return SETTLED  # the answer to that write wakes the pool
         problem = self._caches.why_pool_absent(claim)
+        # The pass over the pool serves the claim, or reports why it does not.
         if not problem:
             return SETTLED
         finding = ready_of_refused(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
@@ -242,10 +257,14 @@ class ClaimReconciler:
         await self._client.patch(self._caches.claim_kind, version, patch)
 
     async def _of_earlier_claim(self, address: IPAddress, claim: IPAddressClaim) -> Outcome | None:
-        """Release the IPAddress of an earlier claim of this name; None if it is this claim's.
+        """Release the IPAddress of an earlier claim of this name, at once or after its rest.
 
         An IPAddress that can answer this claim is not released: a machine has its address, and
         the pass over the pool gives the address to this claim.
+
+        Returns:
+            The outcome of the pass; None if the IPAddress is not one of an earlier claim, so that
+            the pass goes on.
         """
         # Its own pool, not the claim's: that pool's grace period counts.
         pool = self._caches.pool_of(address)
@@ -315,11 +334,11 @@ class ClaimReconciler:
         return await self._client.find(self._caches.address_kind, key)
 
     def _rests(self, since: datetime, pool: ServedPool | None) -> float:
-        """Return how many more seconds an address rests; zero or less for no more.
+        """Return how many more seconds an address rests; zero or less if its rest is over.
 
         Args:
             since: when the address was released.
-            pool: the pool, whose grace period counts; no pool has none.
+            pool: the pool, for its grace period; None, a missing pool, has no grace period.
         """
         # A grace period delays the next claim; a pool that goes gives no claim an address.
         if pool is None or pool.metadata.terminating:
@@ -330,9 +349,9 @@ class ClaimReconciler:
     async def _without_claim(self, key: Key) -> Outcome:
         """Release an IPAddress that was made for a claim that no longer exists.
 
-        A claim may go without ever having shown a deletionTimestamp: the API server can remove
-        it in spite of a finalizer that was added while it was being deleted. One that was moved to
-        another cluster still has its address there.
+        A claim may vanish without a pass over its deletion: the API server can remove a claim in
+        spite of a finalizer that was added while the claim was being deleted. The IPAddress of a
+        claim that was moved to another cluster is not released: the address is in use there.
         """
         address = self._caches.addresses.get(key)
         if address is None or not self._may_be_released(address):
@@ -340,12 +359,15 @@ class ClaimReconciler:
         pool, uid = self._caches.pool_of(address), address.metadata.uid
         if is_held_back(address):
             return await self._held_back(address, pool)
+        # The garbage collector may have removed the deleted claim from the owners.
         owner = controlling_claim(address) or self._orphaned.get(uid)
         if await self._was_moved(address, owner.uid if owner is not None else ""):
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
+        # A restore from a backup may create the IPAddress before its claim.
         if (seconds_left := seconds_of_restore(address.metadata, self._clock.now())) > 0:
             return Again(seconds_left)
+        # The owner may have another name than the IPAddress; then its own pass looks again.
         if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
         await self._release(address, pool, since=self._clock.now(), why="its claim is gone")
@@ -363,8 +385,8 @@ class ClaimReconciler:
     async def _rest_of(
         self, address: IPAddress, since: datetime, pool: ServedPool | None
     ) -> float:
-        """Return how many more seconds an IPAddress rests; zero or less for no more."""
-        # To end a rest cannot be undone: the live pool decides that, as the cache may be stale.
+        """Return how many more seconds an IPAddress rests; zero or less if its rest is over."""
+        # The end of a rest cannot be undone. So the live pool decides it: the cache may be stale.
         cached = self._rests(since, pool)
         return cached if cached > 0 else self._rests(since, await self._read_pool(address))
 
@@ -380,7 +402,11 @@ class ClaimReconciler:
         return await self._client.find(kind, pool_key(kind, address))
 
     def _may_be_released(self, address: IPAddress) -> bool:
-        """Return whether an IPAddress is, or was, of a claim of ours, and is not paused."""
+        """Return whether an IPAddress without claim may be released.
+
+        It may if it was made for a claim on a pool of a served kind, and if neither its pool nor
+        its Cluster stops the release.
+        """
         is_of_claim = is_made_for_claim(address) or is_held_back(address)
         is_of_claim = (
             is_of_claim or address.metadata.uid in self._orphaned or is_left_over(address)
@@ -389,12 +415,12 @@ class ClaimReconciler:
         return is_ours and not self._caches.address_stopped(address)
 
     async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:
-        """Return whether the claim of an IPAddress was moved to another cluster, with its address.
+        """Return whether the claim of an IPAddress was moved to another cluster; record the move.
 
         `clusterctl move` deletes IPAddresses together with their claims, except those of
         cluster-scoped pools. Three signs tell of a move: the IPAddress has the annotation of a
         move, its Cluster is gone as well, or the watch showed the move of the claim. The last
-        sign is kept in memory only, so it is written to the IPAddress as the annotation.
+        sign is in memory only, so this method writes it to the IPAddress as the annotation.
 
         Args:
             claim_uid: of the claim that owned the IPAddress; empty if unknown.
@@ -420,7 +446,8 @@ class ClaimReconciler:
         if claim is None or DELETE_FOR_MOVE not in claim.metadata.annotations:
             return
         kind = kind_of(claim.spec.poolRef)
-        if kind is not None and not kind.namespaced:  # the others are taken away with their claims
+        # Of namespaced pools `clusterctl move` deletes the IPAddresses together with the claims.
+        if kind is not None and not kind.namespaced:
             self._moved.add(claim.metadata.uid)
 
     def _note_orphan(self, change: Change[IPAddress]) -> None:
@@ -442,7 +469,10 @@ class ClaimReconciler:
             self._orphaned[new.metadata.uid] = old_owner
 
     async def _held_back(self, address: IPAddress, pool: ServedPool | None) -> Outcome:
-        """Remove an IPAddress that rests, once its time is over."""
+        """Remove an IPAddress whose rest is over; else return when its rest ends.
+
+        An IPAddress without the time of its release does not rest, and stays.
+        """
         released_at = address.metadata.annotations.get(RELEASED_AT)
         if released_at is None:
             return SETTLED

@@ -1,6 +1,7 @@
-"""What an IPAddressClaim gets of its pool: the lowest free block, or the IPAddress that exists.
+"""Choose the address of an IPAddressClaim: the one it already has, or the lowest free block.
 
-Passes over pools carry it out, and `plan` shows it without a cluster.
+A *block* is what a pool hands out to one claim: a single address, or a prefix. The choice is only
+a promise: the pass over the pool writes it to the pool's journal, and then to the claim.
 """
 
 from collections.abc import Sequence
@@ -84,13 +85,13 @@ class ClaimTaker:
         return shows(asker, finding)
 
     def take(self, asker: IPAddressClaim) -> Taken | None:
-        """Take the address to promise to a claim; None if it must not be served now.
+        """Take the address to promise to a claim; None if the claim must not be served now.
 
-        If an IPAddress of the claim's name exists, that is its address. Otherwise it is the lowest
-        free block.
+        The first of these that exists is its address: the address of the IPAddress of the claim's
+        name, the address that the claim recorded before a restore, the lowest free block.
 
         Args:
-            asker: one without an address.
+            asker: a claim without an address in its status.
 
         Raises:
             Refused: no block is free, the pool hands out none, or the IPAddress cannot be used for
@@ -102,7 +103,11 @@ class ClaimTaker:
         return Taken((PromisedRange(addresses_of(self._space, blocks), self._space.name),))
 
     def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
-        """Return the blocks to promise to a claim; None if it must not be served now."""
+        """Return the blocks to promise to a claim; None if the claim must not be served now.
+
+        Raises:
+            Refused: the claim gets no address; the message says why.
+        """
         key = claim.metadata.key
         # Something is paused, or the claim's Cluster is missing: neither promise nor refusal.
         if self._caches.standing(claim) is ClaimStanding.STOP:

@@ -1,6 +1,11 @@
 """The addresses that claims and IPAddresses hold of each pool, for views and audits.
 
 They are computed from the objects, because a pool's own status may be stale.
+
+Addresses are in blocks of the pool: a block is what the pool hands out to one claim. For each of
+its holders a block has a state: "held", "promised" (only the journal has it), or "resting"
+(released, but a grace period runs). The state of the block as a whole can also be "shared", held
+by several, or "outside", not in the pool's ranges.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -44,7 +49,7 @@ CLAIM, ADDRESS = "IPAddressClaim", "IPAddress"
 ALL_SIZES = 1 << 130
 """Views show pools of any size; only controllers limit the size of a pool."""
 Holders = Mapping[AddressRange, tuple[str, tuple[Key, ...]]]
-"""By blocks of a pool's space: the state, and whose they are."""
+"""By blocks of a pool's space: the state of the block, and the keys of its holders."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +84,10 @@ class PoolContents:
 
     @cached_property
     def states(self) -> Mapping[AddressRange, Mapping[Key, str]]:
-        """What is held, by blocks: held, promised or resting for each of its holders."""
+        """The held blocks, each with the state for each of its holders.
+
+        A promise counts until its claim has the address on record.
+        """
         states: dict[AddressRange, dict[Key, str]] = {}
         if self.space is None:
             return {}
@@ -97,10 +105,10 @@ class PoolContents:
 
     @cached_property
     def held_of_other_family(self) -> Mapping[Key, Collection[AddressRange]]:
-        """What is held of the family that claims get no addresses of, by the key of the holder.
+        """The held addresses of the family that the pool does not hand out to claims, by holder.
 
-        A NetworkPool may have that family, for IPAllocations. Other pools lack it, so that such
-        addresses are strays.
+        A NetworkPool may hand out that family to IPAllocations. Other pools do not have it, so
+        such an address is outside of the pool.
         """
         ranges: dict[Key, dict[AddressRange, None]] = {}
         for key, _, part in self._parts:
@@ -110,7 +118,10 @@ class PoolContents:
 
     @cached_property
     def _parts(self) -> Sequence[tuple[Key, str, PromisedRange]]:
-        """What claims hold, and after that what IPAddresses do, each with key and state."""
+        """The ranges that claims hold, then those of IPAddresses: key of holder, state, range.
+
+        The order matters: for a key with both, the state of the IPAddress overwrites the claim's.
+        """
         if self.space is None:
             return ()
         parts = [
@@ -125,6 +136,11 @@ class PoolContents:
         return parts
 
     def _state(self, blocks: AddressRange, by: Mapping[Key, str]) -> str:
+        """Return the state of blocks as a whole.
+
+        Args:
+            by: the state for each holder.
+        """
         assert self.space is not None, "it has blocks"
         if len(by) > 1:
             return "shared"
@@ -140,6 +156,7 @@ class PoolContents:
 
 
 def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
+    """Return the held ranges of facts; empty without facts."""
     return () if facts is None else facts.ranges
 
 
@@ -172,6 +189,11 @@ def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[Po
 
 
 def _space(pool: ServedPool) -> PoolSpace:
+    """Return the addresses that a pool of any kind may hand out to claims.
+
+    Raises:
+        InvalidPool: its spec is invalid.
+    """
     if isinstance(pool, NetworkPool):
         return network_pool_space(pool, ALL_SIZES)
     return geometry_of(pool)
@@ -183,6 +205,10 @@ def _contents(
     claims: Mapping[Key, IPAddressClaim],
     addresses: Mapping[Key, IPAddress],
 ) -> PoolContents:
+    """Return a pool with what claims and IPAddresses hold of it.
+
+    A pool with an invalid spec has a fault, but neither space nor holdings.
+    """
     try:
         space = _space(pool)
     except InvalidPool as invalid:

@@ -1,4 +1,4 @@
-"""Which kinds of Cluster API's contract are served, each in the newest version that is."""
+"""Which kinds of Cluster API's IPAM contract are served, each in its newest served version."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -17,11 +17,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class ContractKinds:
-    """The kinds that are served; a kind is None where it is not.
-
-    Args:
-        addresses: IPAddresses.
-    """
+    """The served kinds of IPAddressClaims, IPAddresses and Clusters; None for one not served."""
 
     claims: Resource[IPAddressClaim] | None = None
     addresses: Resource[IPAddress] | None = None
@@ -29,7 +25,11 @@ class ContractKinds:
 
 
 async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
-    """Return the kinds that are served, as discovery says."""
+    """Return the kinds that are served, by asking the API server.
+
+    Args:
+        look: asks for single kinds; the caller then checks that all answers are certain.
+    """
     versions = api.CONTRACT_VERSIONS
     return ContractKinds(
         claims=await look.first_served(map(api.claims, versions)),
@@ -39,9 +39,10 @@ async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
 
 
 def pick_contract_kinds(served_kinds: Collection[Resource[Object]]) -> ContractKinds:
-    """Return the kinds among those that are served."""
+    """Return the kinds of the contract that a collection of served kinds contains."""
 
     def pick(versions: Iterable[Resource[T]]) -> Resource[T] | None:
+        """Return the first served version of a kind; None if no version is served."""
         return next((kind for kind in versions if kind in served_kinds), None)
 
     versions = api.CONTRACT_VERSIONS

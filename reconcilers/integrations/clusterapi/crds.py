@@ -1,7 +1,7 @@
 """CustomResourceDefinitions of the four kinds of pools, for clusters that do not have them.
 
-Where the in-cluster provider's are installed they are used as they are: they differ from these in
-the status, which has no conditions there, and have no rules.
+If the in-cluster provider's definitions are installed, they are used unchanged. They differ from
+these in two points: their status has no conditions, and they have no validation rules.
 """
 
 from collections.abc import Iterator
@@ -53,8 +53,8 @@ KINDS: tuple[CrdKind, ...] = tuple(
     )
     for resource in POOLS
 )
-"""The kinds of pools. By their labels `clusterctl move` takes their objects along: it looks only
-at kinds that have the first one."""
+"""The kinds of pools, labelled for `clusterctl move`. It looks only at kinds with the first label,
+and moves objects of kinds with the second label."""
 
 
 def crds() -> Iterator[Schema]:

@@ -1,7 +1,9 @@
 """Metrics of pools of claims and of claims that wait, read from the caches at each scrape.
 
-No number is stored between scrapes, so none can be stale. The leader shows the metrics; with
-shards, the replica that holds shard 0 does.
+No number is stored between scrapes, so none can be stale. Only one replica exports the metrics:
+the leader or, with shards, the replica that holds shard 0.
+
+A metric family is one metric name with its values for all label sets.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -49,7 +51,8 @@ POOL_GAUGES: tuple[tuple[str, str, Callable[[PoolCounts], int]], ...] = (
 
 
 UNKNOWN_TOGETHER = {"butler_claim_pool_used", "butler_claim_pool_free"}
-"""What is not shown of a pool while an object that may hold some of it cannot be decoded."""
+"""Gauges that are left out for a pool while an object that may hold its addresses cannot be
+decoded: such an object may change these numbers."""
 
 
 class ClaimGauges(Collector):
@@ -79,6 +82,11 @@ class ClaimGauges(Collector):
             yield from self._of_claims()
 
     def _of_pools(self) -> Iterator[Metric]:
+        """Yield the metric family of each pool gauge, from the counts in the pools' statuses.
+
+        A pool without counts is left out. So are the gauges of UNKNOWN_TOGETHER for a pool with
+        unreadable holders.
+        """
         for name, description, value in POOL_GAUGES:
             family = GaugeMetricFamily(name, description, labels=LABELS)
             for kind in POOLS:
@@ -97,7 +105,10 @@ class ClaimGauges(Collector):
         return bool(find_unreadable(check))
 
     def _of_claims(self) -> Iterator[Metric]:
-        """Yield the number and the greatest age, in seconds, of waiting claims by pool."""
+        """Yield two metric families by pool: the number of waiting claims, and the greatest age.
+
+        The age is in seconds. Paused claims do not count: a person decided that they wait.
+        """
         now = self._clock.now()
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:
@@ -124,5 +135,9 @@ class ClaimGauges(Collector):
 
 
 def _waits(claim: IPAddressClaim) -> bool:
+    """Return whether a claim on a pool of a served kind has no address and is not being deleted.
+
+    A claim without our finalizer counts, too: no controller may have looked at it yet.
+    """
     is_of_ours = kind_of(claim.spec.poolRef) is not None
     return is_of_ours and not claim.metadata.terminating and record_of(claim) is None

@@ -1,4 +1,4 @@
-"""What log lines say of IPAddressClaims that give their address back."""
+"""The fields of log lines about IPAddressClaims and IPAddresses that release an address."""
 
 from collections.abc import Callable, Mapping
 
@@ -17,7 +17,7 @@ from reconcilers.reporting.releaselog import GONE, holder_fields
 def release_fields(
     claim: Key, pool: PoolRef, address: str, prefix: int, reason: str
 ) -> dict[str, str]:
-    """Return the fields of a log line about an address that a claim gives back."""
+    """Return the fields of a log line about an address that a claim releases."""
     addresses = [f"{address}/{prefix}"]
     return holder_fields(
         f"IPAddressClaim {claim}", addresses, pool=f"{pool.kind} {pool.name}", reason=reason
@@ -25,7 +25,7 @@ def release_fields(
 
 
 class ContractGoneLines:
-    """What the lines say of claims and IPAddresses that others removed.
+    """Fields of the lines about claims and IPAddresses that other programs or people removed.
 
     Args:
         works_on: returns whether this replica works on the shard of a pool; None for all shards.
@@ -36,7 +36,10 @@ class ContractGoneLines:
         self._works_on = works_on
 
     def recorded_address(self, claim: IPAddressClaim) -> Key | None:
-        """Return the key of a claim that records an address: its IPAddress has the same."""
+        """Return the key of the IPAddress whose address a claim records; None without record.
+
+        An IPAddress has the name of its claim.
+        """
         return None if record_of(claim) is None else claim.metadata.key
 
     def describe_claim(self, gone: IPAddressClaim) -> Mapping[str, str] | None:

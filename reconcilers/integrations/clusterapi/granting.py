@@ -1,6 +1,6 @@
-"""What passes over pools write to IPAddressClaims, and the IPAddresses that they write before.
+"""How passes over pools write IPAddressClaims and their IPAddresses.
 
-`core/claimwrites.py` has the order of the writes.
+`core/claimwrites.py` has the order of the writes: first the IPAddress, then the claim's status.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,13 @@ def make_claim_writes(
     async def ensure_address(
         claim: IPAddressClaim, promise: Promise, pool: PoolT, space: PoolSpace
     ) -> IPAddress:
-        """Create or adopt the IPAddress of a promise; raise if it has another address."""
+        """Create or adopt the IPAddress of a promise, and return it.
+
+        Raises:
+            AddressInTheWay: an IPAddress of the claim's name cannot answer the claim, or has
+                another address than the promise.
+            ControllerError: a request failed.
+        """
         promised = promised_address(promise)
         spec = spec_of(promised.start_text, space.prefix, space.gateway)
         address = await answers.ensure(claim, pool, pools, spec)
@@ -105,7 +111,7 @@ def make_claim_writes(
         return address
 
     async def void(claim: IPAddressClaim) -> IPAddressClaim:
-        """Write the claim, so that earlier promises, which name its resourceVersion, are void."""
+        """Write the claim and return it, so that promises to earlier versions of it are void."""
         # The server gives an unchanged object no new resourceVersion. The time in the message,
         # to the microsecond, makes every such write a change.
         now, pool = clock.now(), claim.spec.poolRef

@@ -1,7 +1,10 @@
 """Which claims hold which addresses of a NetworkPool, by name: for refusals and conditions.
 
-A claim holds the address on record in its annotations, the address of the IPAddress that names it,
-and the address that the pool's journal promises it.
+A claim holds up to three addresses, which are usually the same:
+
+    its record       the address in its status; while its IPAddress is recreated, in an annotation
+    its IPAddress    the address of the IPAddress that names the claim
+    its promise      the address that the pool's journal reserves for the claim
 """
 
 from collections.abc import Container, Iterable
@@ -44,13 +47,19 @@ R = TypeVar("R", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class _ClaimsRead:
-    """The claims of a pool, and the revision up to which they were read."""
+    """The claims of a pool, in the form in which promises are settled.
+
+    Args:
+        position: the revision up to which the claims were read.
+        unreadable: the claims that exist and cannot be decoded.
+    """
 
     position: int
     claims: dict[Key, IPAddressClaim]
     unreadable: Container[Key]
 
     def find(self, holder: Holder) -> IPAddressClaim | None:
+        """Return the claim of a holder; None if it was not read."""
         return self.claims.get(holder.key)
 
 
@@ -75,6 +84,7 @@ def held_ranges(
     holdings: set[HeldRange] = set()
 
     def note(holder: str, address_text: str) -> None:
+        """Add the address of a holder to the holdings."""
         try:
             holdings.add(HeldRange(holder, AddressRange.parse(address_text, address_text)))
         except AllocatorError:
@@ -88,6 +98,7 @@ def held_ranges(
         key, claim_name = address.metadata.key, address.spec.claimRef.name
         holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
         note(holder, address.spec.address)
+    # A promise that is over holds nothing, or its claim's record holds the address.
     journal = STATUS_JOURNALS.read(pool)
     claims_read = _ClaimsRead(position, by_key, unreadable)
     for promise in settle(journal, CLAIM_KIND, claims_read).promises:
@@ -111,6 +122,7 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     look = ServedKindsLook(client)
     claim_kind = await look.first_served(map(api.claims, CONTRACT_VERSIONS))
     address_kind = await look.first_served(map(api.addresses, CONTRACT_VERSIONS))
+    # A kind that only seems absent may have objects that hold addresses.
     if claim_kind is None or address_kind is None:
         look.check_complete()
     if claim_kind is None and address_kind is None:
@@ -149,8 +161,10 @@ async def _list_served(client: Client, kind: Resource[R] | None, namespace: str)
 
 
 def _claim(key: Key) -> str:
+    """Return the name of a claim as a holder, for refusals and conditions."""
     return f"IPAddressClaim {key}"
 
 
 def _order(holding: HeldRange) -> tuple[int, int, str]:
+    """Return a sort key: by family, first address and name of the holder."""
     return holding.range.family, holding.range.first, holding.holder

@@ -1,7 +1,8 @@
-"""IPAddresses that stand in the way of the claim that they were made for.
+"""Leftovers: IPAddresses that no claim uses, but that have the name of a waiting claim.
 
-Each has the name that the claim's own IPAddress needs. `core/leftoveraddresses.py` says when one
-is deleted.
+The IPAddress of a claim must have the claim's name. So the claim gets no address until the
+leftover of that name is deleted. `core/leftoveraddresses.py` says how leftovers come about, and
+when one is deleted.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,11 +38,10 @@ from reconcilers.promises.journal import Promise
 
 
 class Leftovers:
-    """Takes away IPAddresses that stand in the way of the claim that they were made for.
+    """Deletes leftover IPAddresses that block waiting claims.
 
     Args:
         client: for live reads and deletions.
-        clock: the time.
     """
 
     def __init__(self, client: Client, caches: ClaimCaches, clock: Clock) -> None:
@@ -57,12 +57,13 @@ class Leftovers:
         refusals: Iterable[AskerRefusal[IPAddressClaim]],
         promises: Iterable[Promise],
     ) -> float | None:
-        """Delete what has blocked an address for longer than the grace period.
+        """Delete the leftovers of a pool's claims that nothing has named for a minute.
 
         Args:
-            view: what one pass over it has read.
+            kind: the kind of the pool.
+            view: the claims that the pass over the pool has read.
             refusals: of claims, by that pass.
-            promises: the open promises of the pool before it.
+            promises: the open promises of the pool before that pass.
 
         Returns:
             Seconds until the next check; None if no IPAddress is in the way.
@@ -73,7 +74,7 @@ class Leftovers:
             if address is None:
                 continue
             if not _may_go(address, claim):
-                # The grace period counts from the last time that the IPAddress was needed.
+                # The minute counts from the last time that the IPAddress was needed.
                 self._leftovers.note_named(address)
                 continue
             is_unused = partial(self._is_unused, address, claim, kind)

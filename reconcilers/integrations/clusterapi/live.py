@@ -1,6 +1,6 @@
-"""Pools of claims, kept current by watches, to be shown.
+"""Keep the views of pools of claims current by watches.
 
-Clusters are not watched: the label of a claim says whose it is.
+Clusters are not watched: views show only their names, which claims have.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -38,7 +38,7 @@ _BY_POOL = {SPACE_INDEX: space_of}
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the pools of claims; None where claims or IPAddresses are not served."""
+    """Return the live views of pools of claims; None if claims or IPAddresses are not served."""
     contract = pick_contract_kinds(served_kinds)
     claim_kind, address_kind = contract.claims, contract.addresses
     if claim_kind is None or address_kind is None:
@@ -46,6 +46,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     claims = source.informer(claim_kind, _BY_POOL)
     addresses = source.informer(address_kind, _BY_POOL)
     pools = {kind.kind: source.informer(kind, {}) for kind in api.POOLS if kind in served_kinds}
+    # A kind of pools that is not served has an empty cache: it has no pools.
     by_kind: dict[str, PoolCache] = {kind.kind: Cache(kind) for kind in api.POOLS}
     by_kind |= {kind: informer.cache for kind, informer in pools.items()}
     by_kind[NETWORK_POOL.kind] = source.networkpools
@@ -59,9 +60,11 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     )
 
     def names() -> list[PoolName]:
+        """Return the pools of the in-cluster provider's kinds, in order."""
         return [name for kind in api.POOLS for name in names_of(kind.kind, by_kind[kind.kind])]
 
     def show(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        """Return the views of the wanted pools, with what claims hold of NetworkPools."""
         return views_of_contents(list(pools_of(caches, is_wanted)), not_read)
 
     return Live(
@@ -76,5 +79,6 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
 
 def _name_pool(obj: IPAddressClaim | IPAddress) -> Iterable[PoolName]:
+    """Return the pool that a claim or an IPAddress names; empty for a kind not served here."""
     kind = kind_of(obj.spec.poolRef)
     return () if kind is None else (PoolName(kind.kind, pool_key(kind, obj)),)

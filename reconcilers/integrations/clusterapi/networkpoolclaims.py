@@ -1,8 +1,11 @@
-"""IPAddressClaims as requests of NetworkPools, for the passes over these.
+"""IPAddressClaims as requests of NetworkPools, for the passes over NetworkPools.
 
-A NetworkPool has one journal, one pass and one Holdings for IPAllocations and claims. Finalizer,
-status and deletion of the pool are its own kind's. A pause, by the annotation of Cluster API,
-concerns claims only: they get nothing, and IPAllocations are served all the same.
+A NetworkPool has one journal, one pass and one Holdings for IPAllocations and claims. The modules
+of NetworkPools manage its finalizer, status and deletion; this module knows only claims. Cluster
+API's pause annotation on a NetworkPool stops claims only: IPAllocations are still served.
+
+The *journal* of a pool lists its promises: addresses that are reserved for requests. A *fence*
+voids all promises that an earlier, lost journal may have contained.
 """
 
 from collections.abc import Iterable, Sequence
@@ -62,17 +65,19 @@ ClaimOrAddress = TypeVar("ClaimOrAddress", IPAddressClaim, IPAddress)
 
 
 def named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
-    """Return the NetworkPool that a claim or an IPAddress names."""
+    """Return the NetworkPool that a claim or an IPAddress names; empty for other kinds."""
     if kind_of(obj.spec.poolRef) != NETWORK_POOL:
         return ()
     return (pool_key(NETWORK_POOL, obj),)
 
 
 class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolReading], PoolClaims):
-    """The claims of all NetworkPools, as their caches show them while they are served.
+    """The claims of all NetworkPools, while the API server serves IPAddressClaims.
+
+    A *view* holds the claims and IPAddresses that one pass has read.
 
     Args:
-        parts: what claims of pools of all kinds share.
+        parts: the caches, reader and writers that all kinds of pools with claims share.
     """
 
     def __init__(self, parts: ClaimParts) -> None:
@@ -237,12 +242,15 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
 
 def _pool_of(pool: Key) -> ClaimPool:
-    """Return a NetworkPool as readers of claims name it."""
+    """Return the name by which readers of claims know a NetworkPool."""
     return ClaimPool(NETWORK_POOL, pool)
 
 
 def _view_of(claims: ClaimView | None) -> ContractView:
-    """Return the claims of a pool as this integration has read them."""
+    """Return the claims of a pool, with the type that this integration's readers give them.
+
+    NetworkPools know the view only as a ClaimView.
+    """
     assert isinstance(claims, ClaimSpaceView), "only this integration reads claims"
     return claims
 
@@ -250,16 +258,17 @@ def _view_of(claims: ClaimView | None) -> ContractView:
 def _claims_of(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReading:
     """Return the reading of the claims of a pool, with the space that the pool offers to claims.
 
+    Claims get addresses of the first family only.
+
     Args:
-        pool: the pool; its spec was parsed.
-        reading: of the pool, with claims.
+        reading: of the pool, with claims and the parsed spec.
     """
     space, view = space_of_layout(pool, reading.geometry[0]), _view_of(reading.view.claims)
     return ClaimsReading(space, view.holdings, {CLAIM_KIND: view})
 
 
 def _source_of(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
-    """Return a cache of claims or IPAddresses as a source of the holdings of NetworkPools."""
+    """Return a source of NetworkPools' holdings that reads a cache of claims or IPAddresses."""
 
     def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
         return cache.by_index(SPACE_INDEX, space_name(NETWORK_POOL, pool))
@@ -271,12 +280,12 @@ def _source_of(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
 
 
 class DiscoveredClaims(ClaimService):
-    """Whether claims of NetworkPools are served, for a process that serves them when they come.
+    """Tells passes over NetworkPools whether the API server serves claims.
 
-    Absence is believed of a pool with an entry for claims only while the entry does not change.
-
-    Args:
-        clock: the time.
+    The kinds of claims can appear or vanish while the process runs. The journal of a NetworkPool
+    has an entry for claims if the pool was ever read with claims. For such a pool the kinds count
+    as absent only after the entry has not changed for a while. While it changes, another replica
+    serves claims.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -291,10 +300,12 @@ class DiscoveredClaims(ClaimService):
     def served_from(self, pool: NetworkPool) -> PoolClaims | None:
         if not self.known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
+        # Claims without IPAddresses, or the reverse, show only a part of what is held.
         if self.incomplete:
             raise Behind(UNKNOWN_RETRY, self.incomplete)
         key = pool.metadata.key
         entry = None if self.pool_claims is not None else find_entry(pool)
+        # Claims are served, or no replica has ever served claims from this pool.
         if entry is None:
             self._absent.forget(key)
             return self.pool_claims

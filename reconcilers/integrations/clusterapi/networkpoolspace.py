@@ -8,10 +8,10 @@ from reconcilers.integrations.clusterapi.addresses import PoolSpace
 
 
 def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
-    """Return the single addresses that a NetworkPool may hand out.
+    """Return the single addresses that a NetworkPool may hand out to claims.
 
     Args:
-        max_addresses: of the largest pool that is accepted.
+        max_addresses: the size of the largest pool that is accepted.
 
     Raises:
         InvalidPool: its spec cannot be parsed.
@@ -20,10 +20,10 @@ def network_pool_space(pool: NetworkPool, max_addresses: int) -> PoolSpace:
 
 
 def space_of_layout(pool: NetworkPool, layout: Layout) -> PoolSpace:
-    """Return the single addresses that a NetworkPool may hand out.
+    """Return the single addresses that a NetworkPool may hand out, from its parsed spec.
 
     Args:
-        layout: what its spec declares of its first family.
+        layout: what its spec declares for its first family; claims get no address of the second.
     """
     bits = 32 if layout.family == 4 else 128
     prefix = bits - (layout.cidr.size - 1).bit_length()

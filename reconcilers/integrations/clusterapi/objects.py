@@ -24,7 +24,7 @@ from reconcilers.integrations.core.objects import from_bodies as from_bodies_of
 from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"
-"""The reason where nobody shows it."""
+"""The reason for NetworkPools that cannot be decoded. It is not shown to users."""
 _INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
 
 
@@ -33,11 +33,12 @@ def caches_of(
     networkpools: Iterable[NetworkPool] = (),
     unreadable_pools: Collection[Key] = (),
 ) -> ClaimCaches:
-    """Return objects as reconcilers read them.
+    """Return caches with these objects, as reconcilers read them.
 
     Args:
-        objects: of the kinds of Cluster API; without Clusters where they may not be read.
-        networkpools: which claims may name, too.
+        objects: the objects of Cluster API's kinds. If the user may not read Clusters, they have
+            no entry for Clusters, and the caches count the kind as not served.
+        networkpools: the NetworkPools, because claims can name them.
         unreadable_pools: the NetworkPools that could not be decoded.
     """
     unreadable = {(NETWORK_POOL.kind, key): UNREADABLE for key in unreadable_pools}
@@ -55,24 +56,30 @@ def caches_of(
 
 
 async def read(lists: ScopedLists) -> ObjectsByKind:
-    """Read all objects as far as they may be read; none if claims or IPAddresses are not served.
+    """Read all objects that the user may read; none if claims or IPAddresses are not served.
+
+    The result names the kinds that the user may not read.
 
     Args:
-        lists: for the lists.
+        lists: sends the LISTs, in the namespaces that the user may read.
 
     Raises:
-        ControllerError: the cluster did not answer, or refused.
+        ControllerError: a request failed, other than a LIST that is forbidden to the user.
     """
     objects = ObjectsByKind()
 
     async def find_served(versions: Iterable[Resource[Object]]) -> Resource[Object] | None:
+        """Return the first version of a kind that is served; None if none is."""
         for resource in versions:
             if await lists.client.is_served(resource):
                 return resource
         return None
 
     async def list_kind(resource: Resource[Object] | None, kind: str) -> None:
-        """Add the objects of a kind; leave the kind out if the user may not read it."""
+        """Add the objects of a kind; leave the kind out if the user may not read it.
+
+        A kind that is not served (None) gets an empty list: it has no objects.
+        """
         if resource is None:
             objects.by_kind[kind] = []
             return
@@ -87,7 +94,8 @@ async def read(lists: ScopedLists) -> ObjectsByKind:
     claim_kind = await find_served(map(api.claims, versions))
     if address_kind is None or claim_kind is None:
         return ObjectsByKind()
-    # IPAddresses first: the claim of each was there before it.
+    # IPAddresses first: each is created after its claim, so the later LIST of claims has the
+    # claim. In the other order a new IPAddress would seem to have no claim.
     await list_kind(address_kind, ADDRESSES.kind)
     await list_kind(claim_kind, CLAIMS.kind)
     await list_kind(await find_served(map(api.clusters, versions)), CLUSTERS.kind)
@@ -97,18 +105,17 @@ async def read(lists: ScopedLists) -> ObjectsByKind:
 
 
 async def remove(client: Client, kind: str, at: Version) -> None:
-    """Delete a claim or an IPAddress that a person wants deleted; an IPAddress is let go, too.
+    """Delete a claim or an IPAddress that a person wants deleted.
 
-    No controller removes the finalizer of an IPAddress without a claim. One that has a claim is
-    created again with its address.
+    From an IPAddress our finalizer is removed as well, because no controller removes it from an
+    IPAddress without a claim. If it has a claim, a controller recreates it with its address.
 
     Args:
-        client: for the requests.
-        kind: of the object.
-        at: which one, and as it was when the person saw it.
+        kind: "IPAddressClaim" or "IPAddress".
+        at: the object, and its version when the person saw it.
 
     Raises:
-        Conflict: it changed since.
+        Conflict: the object changed since.
         NotFound: it was deleted already.
         ControllerError: a request failed.
     """
@@ -126,14 +133,14 @@ async def remove(client: Client, kind: str, at: Version) -> None:
 def from_bodies(
     bodies: Iterable[Mapping[str, Any]], namespace: str, now: datetime
 ) -> ObjectsByKind:
-    """Return the objects of manifests; what a server fills in is filled in.
+    """Return the objects of manifests, with the fields that a server fills in.
 
     Objects without a creationTimestamp count as created now, in the order of the manifests.
-    Where no Cluster is among them, those that claims name are taken to be there.
+    If no manifest is a Cluster, each Cluster that a claim names counts as existing.
 
     Args:
-        bodies: of any kinds; others are passed over.
-        namespace: of those that name none.
+        bodies: manifests; those of other kinds are ignored.
+        namespace: the namespace of manifests that name none.
         now: the time.
     """
     objects = from_bodies_of(bodies, KINDS, namespace=namespace, now=now)

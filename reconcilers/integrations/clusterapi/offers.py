@@ -1,4 +1,7 @@
-"""What pools of Cluster API hand out, in the form in which pools of all kinds are compared."""
+"""The offers of Cluster API's pools: the addresses that each pool hands out.
+
+Offers of pools of all kinds have one form, so that overlaps between pools are found.
+"""
 
 from collections.abc import Iterator
 
@@ -12,7 +15,7 @@ from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 
 
 def offers_of(kind: Resource[Object], pool: Pool) -> tuple[PoolOffer, ...]:
-    """Return the offers of a pool; none if its spec cannot be served.
+    """Return the offers of a pool; empty if its spec is invalid.
 
     Args:
         kind: of the pool; not NetworkPool, which has its own rules.

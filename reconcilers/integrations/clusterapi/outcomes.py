@@ -1,4 +1,7 @@
-"""What became of the claims among manifests, once controllers have worked on them."""
+"""The outcomes of claims for `plan`: which address each claim got, or why it got none.
+
+`plan` runs the controllers on manifests, and compares the claims before and after.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -33,8 +36,10 @@ def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[P
 
 
 def _reason(claim: IPAddressClaim, caches: ClaimCaches) -> str:
-    """Return why a claim has no address: its condition, or why nothing is done about it."""
+    """Return why a claim has no address: its condition Ready, or why controllers skip it."""
     stopped = caches.why_stopped(claim)
+    # The condition does not tell why, or it is older than the pause that stops the claim now.
+    # The reason of an absent pool is in the condition, so the condition counts there.
     ready = find(claim.status.conditions, READY)
     if ready is None or ready.status == TRUE or (stopped and not caches.why_pool_absent(claim)):
         return f"{POOL_NOT_READY}: {stopped or 'its pool hands out nothing'}"

@@ -1,4 +1,8 @@
-"""The picture of a pool of claims, and what claims hold of a NetworkPool."""
+"""The picture of a pool of claims, and what claims hold of a NetworkPool.
+
+A *picture* is what commands and pages draw: the CIDR of a pool with the holder of each address.
+The addresses are computed in blocks: a block is what the pool hands out to one claim.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -37,8 +41,8 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
 
     Args:
         contents: the pool with its contents.
-        not_read: what the user may not read; a claim whose IPAddress may be among it is not known
-            to wait.
+        not_read: the kinds that the user may not read. A claim that names an IPAddress of such a
+            kind is not shown as waiting.
     """
     pool = contents.pool
     assert not isinstance(pool, NetworkPool), "the picture of a NetworkPool has IPAllocations"
@@ -65,7 +69,10 @@ def holders_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
 
 
 def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
-    """Return the pictures of pools, and what claims hold of NetworkPools."""
+    """Return the pictures of pools, and what claims hold of NetworkPools.
+
+    NetworkPools get no picture here: theirs also contains IPAllocations.
+    """
     network_pools = [pool for pool in contents if pool.kind == NETWORK_POOL]
     return Views(
         [picture_of(pool, not_read) for pool in contents if pool.kind != NETWORK_POOL],
@@ -77,7 +84,14 @@ def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRe
 
 
 def _family(contents: PoolContents, offers: str) -> PoolFamily:
-    """Return the addresses or prefixes that a pool offers, with what is held of them."""
+    """Return the addresses or prefixes that a pool offers, with what is held of them.
+
+    The pool has no CIDR in its spec. The result has the smallest CIDR that contains all usable
+    addresses and, if the gateway is in the pool's subnet, the gateway.
+
+    Args:
+        offers: the addresses or prefixes of the spec, as text.
+    """
     space, holdings = contents.space, contents.holdings
     if space is None or holdings is None:
         return PoolFamily(offers, offers, fault=contents.fault)
@@ -106,14 +120,17 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
 
 
 def _capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
-    """Return the capacity of a pool, in what it hands out; promised addresses count as held."""
+    """Return the capacity of a pool, in blocks; promised blocks count as held."""
     states = contents.states.items()
     promised = [blocks for blocks, by_holder in states if "promised" in by_holder.values()]
     return capacity_with(holdings.space(), promised)
 
 
 def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:
-    """Yield the addresses that claims and IPAddresses hold, of either family."""
+    """Yield the addresses that claims and IPAddresses hold, of either family.
+
+    Yield nothing for a pool with an invalid spec, because its blocks are unknown.
+    """
     if contents.space is None:
         return
     for blocks, states in contents.states.items():
@@ -125,6 +142,12 @@ def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:
 
 
 def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
+    """Return the holder of an address, as a picture shows it.
+
+    Args:
+        key: the key of the claim, or of an IPAddress without a claim.
+        state: "held", "promised" or "resting".
+    """
     claim, source = contents.claims.get(key), contents.holder(key)
     return AddressHolder(
         CLAIM if claim is not None else ADDRESS,
@@ -138,12 +161,12 @@ def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
 
 
 def _tenant(claim: IPAddressClaim | None, key: Key) -> str:
-    """Return the cluster of a claim, or else the holder itself."""
+    """Return the Cluster of a claim; without claim or Cluster, the key of the holder."""
     return str((claim.cluster if claim is not None else None) or key)
 
 
 def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[PoolRequest]:
-    """Yield the claims without an address."""
+    """Yield the claims that wait for an address, with the reason why they wait."""
     holding = {key for states in contents.states.values() for key in states}
     holding.update(contents.held_of_other_family)
     families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
@@ -151,6 +174,7 @@ def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Po
         if key in holding or record_of(claim) is not None or claim.metadata.terminating:
             continue
         address_key = Key(key.namespace, claim.address_name)
+        # The claim may have its address: the user may not read the IPAddress that it names.
         if claim.address_name and is_left_out(ADDRESSES, address_key, not_read):
             continue
         ready = find(claim.status.conditions, READY)

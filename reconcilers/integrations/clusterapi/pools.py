@@ -108,7 +108,12 @@ class InClusterPoolKind(
 
     @override
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
-        """Return the pool with finalizer, and an outcome if the pass ends here; else None."""
+        """Prepare a pass: add the finalizer, report an invalid spec, or handle the deletion.
+
+        Returns:
+            The pool as it was written last, and the outcome of the pass; the outcome is None if
+            the pass goes on. It ends for a deleted, invalid or paused pool.
+        """
         if pool.metadata.terminating:
             return pool, await self._reconcile_deleted(pool)
         with writing_pool():
@@ -136,7 +141,8 @@ class InClusterPoolKind(
 
     @override
     def tenants(self, reading: ContractReading) -> TenantOf:
-        # All requests of a pool with a namespace are in it: there are no tenants to tell apart.
+        # The tenant of a claim is its namespace. All claims of a namespaced pool are in one
+        # namespace, so its pool has no tenants to tell apart.
         return no_tenant if self.kind.namespaced else tenant_of_namespace
 
     @override
@@ -205,11 +211,11 @@ class InClusterPoolKind(
     async def _write_status(
         self, pool: PoolT, space: PoolSpace, ready: ConditionFinding | None = None
     ) -> None:
-        """Write a pool's figures and conditions.
+        """Write a pool's counts, from the caches, and its conditions.
 
         Args:
             space: what it may hand out.
-            ready: its condition Ready; None for the one of a pool that serves.
+            ready: its condition Ready; None for that of a pool with a valid spec.
         """
         name = self._claims.name_of(pool)
         holdings = self._parts.reader.read_cached(name, space).holdings
@@ -237,6 +243,7 @@ class InClusterPoolKind(
         try:
             await self._write_status(pool, geometry_of(pool), waiting)
         except InvalidPool:
+            # Without a valid spec there are no counts to write.
             await self._write_ready(pool, waiting)
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 

@@ -31,7 +31,8 @@ from reconcilers.spaces.sharing import OVERLAPPING
 def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     """Return the counts of a pool for its status, cut to the largest integer that fits.
 
-    Addresses outside the pool's ranges count as out of range, not as used.
+    All counts are in blocks, which are single addresses or prefixes. An IPAddress outside of the
+    pool's ranges counts as used and as out of range.
     """
     return PoolCounts(
         total=min(space.total, MOST),
@@ -42,7 +43,7 @@ def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
 
 
 def readiness(space: PoolSpace) -> ConditionFinding:
-    """Return the Ready condition of a pool that can be served from."""
+    """Return the Ready condition of a pool with a valid spec: False if its space is empty."""
     if not space.total:
         return ConditionFinding(
             READY, False, reason="NoCapacity", message="nothing in this pool may be handed out"
@@ -81,14 +82,15 @@ class PoolStatuses:
         holdings: Holdings,
         ready: ConditionFinding | None = None,
     ) -> None:
-        """Write the whole status of a pool whose spec is sound.
+        """Write counts and conditions of a pool with a valid spec; report new overlaps as events.
 
         Args:
             pool: as it was read.
             space: what it may hand out.
             holdings: what claims and IPAddresses hold of it.
-            ready: its condition Ready; None for the one of a pool that serves.
+            ready: its condition Ready; None to use `readiness`.
         """
+        # None while it is not known which pools overlap: the condition then stays as it is.
         overlapping = self._spaces.finding(offers_of(kind, pool))
         others = [overlapping] if overlapping is not None else []
         counts = counts_of(space, holdings)
@@ -97,7 +99,10 @@ class PoolStatuses:
             self._report(kind, pool, overlapping)
 
     def _report(self, kind: Resource[Pool], pool: Pool, overlap: ConditionFinding) -> None:
-        """Record an event when other pools begin to overlap with one."""
+        """Record an event when a pool begins to overlap with others; note when that ends.
+
+        While the overlap lasts, no further event is recorded.
+        """
         if overlap.status:
             self._overlaps.report(kind, pool, reason="PoolsOverlap", message=overlap.message)
         else:
@@ -111,13 +116,13 @@ class PoolStatuses:
         ready: ConditionFinding,
         *others: ConditionFinding,
     ) -> None:
-        """Write a pool's status if it differs.
+        """Write a pool's status if it differs; record an event if Ready changes.
 
         Args:
             pool: as it was read.
-            counts: what it is to say; None to leave the counts alone.
+            counts: the counts to write; None leaves the counts of the status unchanged.
             ready: Ready, as this pass found it.
-            *others: its other conditions that are known.
+            *others: further conditions; a condition that is not among them stays unchanged.
 
         Raises:
             Conflict: the pool changed meanwhile.
@@ -156,10 +161,10 @@ def patch_of(
 
     Args:
         pool: as it was read.
-        counts: what it is to say; None to leave the counts alone.
-        findings: its conditions that are known.
-        now: the time.
-        conditions: whether its definition has conditions.
+        counts: the counts to write; None leaves the counts of the status unchanged.
+        findings: the conditions to write; other conditions stay unchanged.
+        now: the time, for conditions that change.
+        conditions: False if the definition of the kind has no conditions, so that none is written.
     """
     patch: dict[str, Any] = {}
     status = pool.status

@@ -1,7 +1,10 @@
 """Read claims and IPAddresses of the pools that IPAddressClaims name.
 
-An IPAddress belongs to the claim of its own name. What a pass has read is decided by
-`reconcilers/integrations/core/claimreading.py`.
+An IPAddress belongs to the claim of its own name. Whether a pass reads the caches or sends LISTs
+is decided by `reconcilers/integrations/core/claimreading.py`.
+
+A *promise* is an entry of a pool's journal: an address that the pool reserves for a claim. The
+*facts* of a claim are what the claim and its IPAddress hold of a pool, and whether it waits.
 """
 
 from collections.abc import Iterable, Sequence
@@ -66,7 +69,8 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def find_address(self, addresses: Iterable[IPAddress], promise: Promise) -> IPAddress | None:
-        # A claim without a record may have been served: a person can wipe its status.
+        # The owner reference decides, not the claim: a person can wipe the claim's status, and
+        # the IPAddress of the kept promise still holds the address.
         for address in addresses:
             owner = controlling_claim(address)
             if owner is not None and owner.uid == promise.uid:
@@ -81,13 +85,14 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         claim: IPAddressClaim | None,
         addresses: Sequence[IPAddress],
     ) -> Facts | None:
+        # Claim and IPAddress of one name can name different pools. Each counts for its own pool.
         address = next((address for address in addresses if pool_of(address) == pool), None)
         is_of_pool = claim is not None and pool_of(claim) == pool
         return claim_facts(claim if is_of_pool else None, address, space)
 
 
 def source_of(caches: ClaimCaches) -> ContractSource:
-    """Return IPAddressClaims with their IPAddresses, as a reader reads them."""
+    """Return the source from which a reader gets IPAddressClaims and their IPAddresses."""
     return ContractSource(caches.claims, caches.addresses)
 
 
@@ -102,9 +107,9 @@ def make_reader(
 
     Args:
         client: for lists.
-        clock: the time.
-        patience: seconds to wait for a cache before the server is read.
-        check_interval: seconds between two checks of what is kept of a pool.
+        patience: seconds to wait for a cache that lags before a LIST is sent.
+        check_interval: seconds between two checks that the stored holdings of a pool agree with
+            the caches.
     """
     source = ReadSource(source_of(caches))
     return ClaimReader(

@@ -1,11 +1,12 @@
-"""What is refused of pools, in the words of Cluster API's in-cluster provider. Pure functions.
+"""Which writes of pools are refused, with the messages of Cluster API's provider. Pure functions.
 
-    created, updated   a spec that cannot be read, or contradicts itself
-    updated            that; a spec without an address that is in use and that the old one had
-    deleted            a pool of which addresses are in use
+    created   a spec that cannot be read, or contradicts itself
+    updated   the same; and a spec that no longer contains an address in use
+    deleted   a pool with addresses in use
 
-An address that lay outside before the edit is no fault of the edit, unlike in that provider: a
-pool with one can still be mended. What only touches metadata is never asked about.
+An address in use that lay outside of the old spec as well does not block an edit. The in-cluster
+provider refuses such an edit; here, a pool with such an address can still be corrected. Edits of
+metadata alone are not validated.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -40,9 +41,10 @@ _LENGTH = "spec.allocationPrefixLength"
 
 
 def faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
-    """Return the faults of a pool's spec."""
+    """Return the faults of a pool's spec, by field."""
     if isinstance(spec, PrefixPoolSpec):
         return [*_prefix_faults(spec)]
+    # The subnet can be checked only if all entries can be read.
     return [*_ip_faults(spec)] or [*_subnet_faults(spec)]
 
 
@@ -57,7 +59,10 @@ def immutable(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec
 
 
 def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
-    """Yield warnings about values that are allowed and likely to be a mistake."""
+    """Yield warnings about values that are allowed but probably a mistake.
+
+    These are CIDRs with host bits, a pool of /128 prefixes, and a gateway inside such a pool.
+    """
     yield from host_bit_warnings(spec)
     if not isinstance(spec, PrefixPoolSpec) or spec.allocationPrefixLength != BITS[6]:
         return
@@ -78,7 +83,7 @@ def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
 
 
 def host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
-    """Yield the entries that are CIDRs with host bits set, with their fields."""
+    """Yield a warning, with its field, for each CIDR of a spec that has host bits set."""
     lists = (
         {"prefixes": spec.prefixes, "excludedPrefixes": spec.excludedPrefixes}
         if isinstance(spec, PrefixPoolSpec)
@@ -100,15 +105,18 @@ def space_of(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:
 
 
 def gives_up(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec | None) -> bool:
-    """Return whether a new spec may lack something that the old one handed out.
+    """Return whether a new spec may lack blocks of the old spec.
 
     Args:
         new: a spec that can be read.
-        old: the one before; None if it cannot be read, so that it is unknown what it lacks.
+        old: the spec before the edit; None if it could not be decoded. Without a readable old
+            spec the answer is True, because it is unknown what the old spec handed out.
     """
     before, after = _space_or_none(old), space_of(new)
+    # Blocks of different size or family cannot be compared by their numbers.
     if before is None or before.shift != after.shift or before.family != after.family:
         return True
+    # A block survives if it is completely in the new layout, so that clipping does not cut it.
     return any(
         after.layout.clip((block.first, block.last)) != [(block.first, block.last)]
         for block in before.layout.blocks
@@ -120,11 +128,12 @@ def left_out(
     old: IPPoolSpec | PrefixPoolSpec | None,
     in_use: Iterable[tuple[str, int]],
 ) -> str:
-    """Return the refusal of an edit that leaves out what is in use; empty if it does not.
+    """Return why an edit is refused that leaves out addresses in use; empty if it is allowed.
 
     Args:
         new: a spec that can be read.
-        old: the one before; None if it cannot be read.
+        old: the spec before the edit; None if it could not be decoded. Then every address in use
+            must be in the new spec.
         in_use: address and prefix of each IPAddress that names the pool.
     """
     before, after = _space_or_none(old), space_of(new)
@@ -144,15 +153,16 @@ def left_out(
 
 
 def may_be_deleted_in_use(pool: Pool) -> bool:
-    """Return whether a pool may be deleted though addresses of it are in use.
+    """Return whether a pool may be deleted although its addresses are in use.
 
-    A user said so by an annotation, or `clusterctl move` deletes it at the source: what is in use
-    was moved along, or is looked after by the finalizers.
+    It may if a user allowed it by an annotation, or if `clusterctl move` deletes the pool in the
+    source cluster. After a move the addresses in use are in the other cluster.
     """
     return not {SKIP_DELETE_CHECK, DELETE_FOR_MOVE}.isdisjoint(pool.metadata.annotations)
 
 
 def _space_or_none(spec: IPPoolSpec | PrefixPoolSpec | None) -> PoolSpace | None:
+    """Return the space of a spec; None if there is no spec or it is invalid."""
     try:
         return None if spec is None else space_of(spec)
     except InvalidPool:
@@ -191,7 +201,13 @@ def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
 
 
 def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
-    """Yield the faults in the subnet of a pool whose addresses can all be read."""
+    """Yield the addresses outside of the pool's subnet, or its invalid prefix length.
+
+    The subnet is that of the lowest address.
+
+    Args:
+        spec: of a pool whose addresses can all be read.
+    """
     listed = [(entry, parse_entry(entry)) for entry in spec.addresses]
     family = listed[0][1].family
     if spec.prefix > BITS[family]:
@@ -230,7 +246,11 @@ def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
 
 
 def _prefix_fault(entry: str, length: int) -> str:
-    """Return the fault of a CIDR that prefixes are cut from; empty if it has none."""
+    """Return the fault of an entry of `spec.prefixes`; empty if it is valid.
+
+    Args:
+        length: the length of the prefixes to hand out; an invalid length has its own fault.
+    """
     prefixes = _parse_readable([entry]) if "/" in entry and "-" not in entry else []
     if not prefixes:
         return "provided entry is not a valid IPv6 CIDR"
@@ -245,6 +265,7 @@ def _prefix_fault(entry: str, length: int) -> str:
 
 
 def _entry_faults(field: str, texts: Iterable[str], problem: str) -> Iterator[Cause]:
+    """Yield a fault for each entry of a field that cannot be parsed."""
     for entry in texts:
         if not _parse_readable([entry]):
             yield _invalid(field, entry, problem)
@@ -257,17 +278,21 @@ def _parse_readable(texts: Iterable[str]) -> list[AddressRange]:
         try:
             parsed.append(parse_entry(entry))
         except MalformedText:
-            continue  # told by the faults of its field
+            continue  # `_entry_faults` or `_prefix_fault` reports the entry
     return parsed
 
 
 def _parse_single(address: str) -> AddressRange | None:
+    """Return one address as a range; None if the text cannot be parsed."""
     parsed = parse_address(address)
     return None if parsed is None else AddressRange(parsed[0], parsed[0], parsed[1])
 
 
 def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
-    """Yield the runs of single addresses, as that provider writes them: `first-last`."""
+    """Yield consecutive addresses as ranges, as the in-cluster provider writes them: `first-last`.
+
+    A single address is written as a range, too.
+    """
     ordered = sorted({(address.family, address.first) for address in addresses})
     while ordered:
         family, first = ordered[0]
@@ -280,13 +305,19 @@ def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
 
 
 def _no_gateway(gateway: str) -> Cause:
+    """Return the cause that a gateway is not an IP address."""
     return _invalid(_GATEWAY, gateway, f"ParseAddr({dumps(gateway)}): unable to parse IP")
 
 
 def _mixed_families(field: str, value: str | Sequence[str], subject: str) -> Cause:
+    """Return the cause that addresses are of two families.
+
+    Args:
+        subject: the beginning of the message, with its verb.
+    """
     return _invalid(field, value, f"{subject} of mixed IP families")
 
 
 def _invalid(field: str, value: object, problem: str) -> Cause:
-    """Return the cause for a value, as the API server's own libraries put it."""
+    """Return the cause that a value is invalid, in the format of the Kubernetes API server."""
     return Cause(field, "FieldValueInvalid", f"Invalid value: {dumps(value)}: {problem}")

@@ -1,9 +1,9 @@
-"""What the schema says of pools: their fields, and CEL rules in the words of their provider.
+"""The schema of pools: constraints of their fields, and CEL rules.
 
-The rules say what one object is enough for, so that a cluster without webhooks is safe too. What
-they would cost too much for the API server is left to the webhook: the order of a range's ends,
-and how entries lie to a subnet or a prefix. People search for the messages of Cluster API's
-in-cluster provider, so these are its.
+The rules check what can be checked within one object, so that a cluster without webhooks is safe
+too. Two checks would cost the API server too much, and are left to the webhook: whether a range
+begins before it ends, and whether entries lie in one subnet. The messages are those of Cluster
+API's in-cluster provider, because people search for them.
 """
 
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ from reconcilers.api.fields import (
 )
 
 MOST_ENTRIES = 1024
-"""How many entries a list may have: what rules walk through has to have an end."""
+"""How many entries a list may have: the cost of a CEL rule must have a bound."""
 ENTRY_MAX = 91
 """The longest entry: two IPv6 addresses of the longest form with a hyphen between them."""
 CIDR_MAX = 49
@@ -22,13 +22,14 @@ GATEWAY_MAX = 45
 
 
 def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
-    """Return the configuration of a model some of whose fields the schema alone requires.
+    """Return the configuration of a model with fields that the schema requires.
 
-    Objects from before the schema may lack them, and have to stay readable. The API server must
-    not fill them in with the models' defaults.
+    The model itself does not require them, because objects that are older than the schema may lack
+    them and must stay readable. Their defaults are removed from the schema, so that the API server
+    does not fill them in.
 
     Args:
-        fields: what the schema requires.
+        fields: the names of the required fields.
         cel: rules for the object as a whole.
     """
 
@@ -41,7 +42,12 @@ def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
 
 
 def _rule_for_list(name: str, rule: str) -> str:
-    """Return CEL that a rule holds for an optional list of texts, called `x` one by one."""
+    """Return a CEL expression: the list is absent, or a rule holds for each of its entries.
+
+    Args:
+        name: the field with the list.
+        rule: CEL about one entry, `x`.
+    """
     return f"(!has(self.{name}) || self.{name}.all(x, {rule}))"
 
 
@@ -102,7 +108,7 @@ IS_GATEWAY6 = (
 
 
 def _listing(*cel: Rule) -> Any:
-    """Return the marker of a list of texts for which rules hold as a whole."""
+    """Return the schema of a list of texts, with rules for the whole list."""
     return FieldSchema(max_length=MOST_ENTRIES, json_schema_extra=rules(*cel))
 
 

@@ -76,7 +76,7 @@ class ClusterApi(Integration[Served]):
         self._networkpools: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Enqueue, in a controller, NetworkPools whose addresses claims get or release."""
+        """Store the controller in which changes of claims enqueue NetworkPools."""
         self._networkpools = controller
 
     @override
@@ -103,7 +103,7 @@ class ClusterApi(Integration[Served]):
     def _wait_for_second(self, present: Resource[Object], missing: Resource[Object]) -> None:
         """Stop NetworkPools from handing out addresses until both kinds are served.
 
-        Objects of the served kind may hold addresses, and the other kind would tell which.
+        Objects of the served kind may hold addresses. Without the other kind it is unknown which.
         """
         self._log.warning(
             "One of two kinds is not served by the API server: waiting for it",

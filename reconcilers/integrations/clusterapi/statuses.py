@@ -50,7 +50,8 @@ def record_of(claim: IPAddressClaim) -> ClaimRecord | None:
     one, even if finalizers of others keep the claim around.
     """
     if claim.address_name != claim.metadata.name:
-        return None  # empty, or written by a person or another provider: we write the claim's name
+        # No address, or another provider served the claim: we always write the claim's own name.
+        return None
     if claim.metadata.terminating and CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
     ready = find(claim.status.conditions, READY)
@@ -79,7 +80,10 @@ def _parse_record(record: str, pool: PoolRef) -> ClaimRecord | None:
 
 
 def waits(claim: IPAddressClaim) -> bool:
-    """Return whether a claim waits for an address, or for the record of the one that it has."""
+    """Return whether a pool must serve a claim: it has our finalizer and no record of an address.
+
+    This includes a claim whose IPAddress exists already: its status must still record the address.
+    """
     meta = claim.metadata
     return CLAIM_FINALIZER in meta.finalizers and not meta.terminating and record_of(claim) is None
 

@@ -1,7 +1,7 @@
-"""Validates the pools of Cluster API, whose rules are in the integration.
+"""Validates writes of Cluster API's pools; the rules are in `rules.py`.
 
-What is in use is always read from the server: an address is handed out in the moment between two
-writes, and edits that give up addresses are rare.
+The addresses in use are read from the server, not from a cache: an address may have been handed
+out a moment ago. Such a LIST is affordable, because few edits remove addresses from a pool.
 """
 
 from controller.client import Client
@@ -37,7 +37,7 @@ class ClusterApiPoolValidator:
         self._spaces = spaces
 
     async def review_creation(self, new: Pool) -> Verdict:
-        """Validate a new pool."""
+        """Validate a new pool; overlaps with other pools are only a warning."""
         warnings = [*rules.warnings(new.spec)]
         if sentence := self._spaces.sharing(offers_of(self._kind, new)).sentence:
             field = "spec.addresses" if isinstance(new.spec, IPPoolSpec) else "spec.prefixes"
@@ -45,7 +45,13 @@ class ClusterApiPoolValidator:
         return Verdict.from_causes(rules.faults(new.spec), warnings)
 
     async def review_update(self, new: Pool, old: Pool | None) -> Verdict:
-        """Validate an edit; addresses are read only if the pool would lose some."""
+        """Validate an edit: its spec, immutable fields, and the addresses in use.
+
+        The addresses in use are read only if the new spec may lack addresses of the old one.
+
+        Args:
+            old: the pool before the edit; None if it could not be decoded.
+        """
         verdict = await self.review_creation(new)
         before = None if old is None else old.spec
         if before is not None:
@@ -61,7 +67,10 @@ class ClusterApiPoolValidator:
         return Verdict(warnings=verdict.warnings, refusal=rules.left_out(new.spec, before, in_use))
 
     async def review_deletion(self, old: Pool) -> Verdict:
-        """Validate a deletion."""
+        """Refuse a deletion while IPAddresses of the pool exist, unless the pool may be deleted.
+
+        It is refused as well if IPAddresses that may be the pool's cannot be decoded.
+        """
         try:
             if rules.may_be_deleted_in_use(old) or not await self._in_use(old):
                 return NOTHING

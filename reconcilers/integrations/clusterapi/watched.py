@@ -1,7 +1,7 @@
-"""Which changes of claims, IPAddresses, Clusters and pools enqueue what.
+"""Which changes of claims, IPAddresses, Clusters and pools enqueue passes over pools or claims.
 
-Predicates drop what changes nothing for whom a change is mapped to, as most events are of our own
-writes.
+Predicates drop changes that cannot alter the result of a pass. Most events come from our own
+writes, and would cause passes that do nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -67,12 +67,15 @@ class Watched:
         """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
 
         def of_cluster(cluster: Key) -> Iterable[Key]:
+            """Return the pools of the kind that claims of a Cluster name."""
             return {
                 key for claim in self._claims_of(cluster) for key in list_pools_named(kind, claim)
             }
 
         def of_address(address: IPAddress) -> Iterable[Key]:
-            # Its name may block the claim of that name, whose pool may be another one.
+            """Return the pools of the kind that an IPAddress, or the claim of its name, names."""
+            # The claim of its name may wait for another pool, and the IPAddress has the name that
+            # the claim's own IPAddress needs.
             claim = self.caches.claims.get(address.metadata.key)
             waiting = list_pools_named(kind, claim) if claim is not None else ()
             return {*list_pools_named(kind, address), *waiting}
@@ -96,15 +99,21 @@ class Watched:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""
 
         def claims_of_address(address: IPAddress) -> Iterable[Key]:
+            """Return the claims of an IPAddress: by its name, its claimRef and its owner."""
             meta, owner = address.metadata, controlling_claim(address)
             names = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
             return [Key(meta.namespace, name) for name in names if name]
 
         def claims_of_cluster(cluster: Key) -> Iterable[Key]:
+            """Return the claims of a Cluster, and the keys of IPAddresses with its label.
+
+            An IPAddress has the key of its claim, which may no longer exist.
+            """
             addresses = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
             return keys(self._claims_of(cluster), addresses)
 
         def claims_of_pool(kind: Resource[ServedPool], pool: Key) -> Iterable[Key]:
+            """Return the claims that name a pool, and the keys of IPAddresses that name it."""
             space = space_name(kind, pool)
             claims = self.caches.claims.by_index(SPACE_INDEX, space)
             return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
@@ -129,7 +138,7 @@ class Watched:
     def _concerns_answer(self, change: Change[IPAddress]) -> bool:
         """Return whether an IPAddress may have to be repaired or released after a change.
 
-        It need not if it was just created for a claim that exists: it is complete then.
+        An IPAddress that was just created for an existing claim is complete, so it needs no pass.
         """
         address = change.new
         if address is None or change.old is not None or not is_made_for_claim(address):
@@ -138,16 +147,21 @@ class Watched:
         return claim is None or claim.metadata.terminating
 
     def _pools_named_from(self, kind: Resource[ServedPool], key: Key) -> Iterable[Key]:
-        """Return all pools of a kind that an object may name which cannot be decoded."""
+        """Return the pools of a kind that an undecodable claim or IPAddress may name.
+
+        Args:
+            key: the key of the claim or IPAddress, whose namespace limits the pools.
+        """
         pools = (pool.metadata.key for pool in self.caches.pools[kind.kind])
         return [pool for pool in pools if can_name(kind, key.namespace, pool)]
 
     def _claims_of(self, cluster: Key) -> Iterable[IPAddressClaim]:
+        """Return the claims of a Cluster."""
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
 
 
 def list_pools_named(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
-    """Return the pool of that kind that a claim or an IPAddress names."""
+    """Return the pool that a claim or an IPAddress names; empty if it is of another kind."""
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
 
@@ -157,9 +171,9 @@ def keys(*collections: Iterable[Object]) -> set[Key]:
 
 
 def concerns_claim(change: Change[IPAddressClaim]) -> bool:
-    """Return whether anything may have to be done about a claim itself, or its IPAddress.
+    """Return whether a change of a claim needs a pass over the claim.
 
-    Not when only its status changed, unless that lost what the claim has on record.
+    A change of the status alone needs none, except if the claim lost the record of its address.
     """
     old, new = change.old, change.new
     if old is None or new is None or metadata_changed(change):
@@ -174,7 +188,11 @@ def pause_changed(change: Change[Cluster]) -> bool:
 
 
 def serving_changed(change: Change[Object]) -> bool:
-    """Return whether a pool came, went, began to go, was paused, or has another spec."""
+    """Return whether a change of a pool needs passes over its claims.
+
+    It does if the pool was created, recreated or deleted, is being deleted now, was paused or
+    unpaused, or has another spec.
+    """
     old, new = change.old, change.new
     if old is None or new is None:
         return True

@@ -1,4 +1,8 @@
-"""Claims of one kind as requests of pools of one kind."""
+"""Claims of one kind as requests of pools of one kind.
+
+A pass over a pool asks these objects to read claims, to keep promises to them, and to refuse them.
+A *fence* voids all promises that an earlier, lost journal of the pool may have contained.
+"""
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Generic, TypeVar
@@ -51,12 +55,12 @@ class ClaimKind(
 
     Args:
         pools: the kind of the pools.
-        name_pool: returns the name by which readers know a pool.
-        source: the claims and their IPAddresses.
-        reader: reads them; its spaces may tell less than the spaces of the pools.
-        statuses: what the claims show.
-        writes: writes them.
-        is_served: returns whether anything may be done about a claim now.
+        name_pool: returns the identity of a pool that the reader and its indexes use.
+        source: the caches of claims and their IPAddresses.
+        reader: reads the claims. Its space type can be more general than that of the pools.
+        statuses: makes the statuses of claims.
+        writes: writes claims and their IPAddresses.
+        is_served: returns whether a claim may be served now, because nothing paused it.
     """
 
     def __init__(  # noqa: PLR0913 - what is read and written, and what the kind adds
@@ -97,7 +101,11 @@ class ClaimKind(
         return await self.void_all(pool)
 
     async def void_all(self, pool: PoolT) -> Fenced:
-        """Void every promise to claims that was made before the pool was read."""
+        """Void every promise to claims that was made before the pool was read.
+
+        Returns:
+            The revisions of claims and IPAddresses for the pool's new journal.
+        """
         name, fence = self._name_pool(pool), self.writes.fence
         return await self._reader.void_earlier(self._source, name, fence)
 
@@ -113,6 +121,7 @@ class ClaimKind(
         granted: Sequence[Granted[ClaimT]],
     ) -> list[Kept[ClaimT]]:
         kept = await self.writes.keep(granted, pool, reading.space)
+        # An IPAddress may be deleted before a later pass settles its promise.
         self._reader.note_kept(self._name_pool(pool), [entry.promise for entry in kept])
         return kept
 
@@ -123,15 +132,19 @@ class ClaimKind(
         return await self.writes.void_refused(refused, pool)
 
     async def refuse_waiting(self, pool: PoolT, why: str) -> float | None:
-        """Write on each claim that waits for a pool why the pool serves no claim.
+        """Write to each claim that waits for a pool why the pool serves no claim.
 
         Returns:
-            In how many seconds to write the claims whose write was refused; None without such.
+            Seconds until refused writes are retried; None if no write was refused.
         """
         return await self.writes.refuse(self.refusals_of_waiting(pool, why), pool)
 
     def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[ClaimT]]:
-        """Return the refusals of all claims that wait for a pool which serves no claim."""
+        """Return a refusal for each claim that waits for a pool which serves no claim.
+
+        Args:
+            why: why the pool serves no claim, for the message.
+        """
         message = describe_not_ready(self._pools.kind, pool.metadata.name, why)
         problem = ClaimProblem(POOL_NOT_READY, message)
         return [
@@ -149,8 +162,8 @@ class ClaimKind(
     async def blockers(self, pool: PoolT, journal: Journal) -> int:
         """Return how many holders of addresses the deletion of a pool has to wait for.
 
-        The caches may show that there are some; only live LISTs may show that there are none. If
-        none, what the pool may have promised to claims of this kind is void when this returns.
+        A count above 0 may come from the caches. A count of 0 comes only from LISTs, after open
+        promises were voided: no promise to a claim of this kind can take effect any more.
 
         Raises:
             UnreadableHolders: objects that may hold its addresses cannot be decoded.
@@ -174,14 +187,17 @@ def choose_claims(
     room: int,
     limits: Limits,
 ) -> Allotment[ClaimT, Choice[ClaimT]]:
-    """Return the allotment of one pass over a pool that serves claims alone.
+    """Return the allotment of one pass over a pool that serves only claims.
+
+    An allotment is the new promises of the pass, and the claims that it refuses.
 
     Args:
         settled: the journal of the pool, without the promises that are over.
-        askers: the claims of each kind.
+        reading: what the pass read of the pool.
+        askers: for each kind of claims, what takes addresses for them.
         promised: the ranges of open promises, in the spaces that the pool has now.
-        room: the most to promise.
-        limits: which claims may get a promise.
+        room: the highest number of new promises.
+        limits: which tenants may get a promise in this pass.
     """
     with exclude_ranges(reading.holdings, promised):
         choice = choose(reading.holdings, askers, settled.promises, room, limits=limits)

@@ -1,4 +1,4 @@
-"""Why a claim has no address: the reasons, and the sentence."""
+"""Why a claim has no address: the reasons of events and conditions, and their messages."""
 
 from typing import NamedTuple
 
@@ -13,8 +13,8 @@ class ClaimProblem(NamedTuple):
     """Why a claim has no address.
 
     Args:
-        reason: of events, and of the condition Ready of an IPAddressClaim.
-        message: in a sentence, or in the words that readers of the kind look for.
+        reason: a CamelCase word, for events and the condition Ready of an IPAddressClaim.
+        message: a sentence, or the words of the kind's own provider that users search for.
     """
 
     reason: str
@@ -25,8 +25,8 @@ def describe_not_ready(kind: str, pool: str, why: str) -> str:
     """Return the message of claims that wait for a pool which serves no claim.
 
     Args:
-        kind: of the pool.
-        pool: its name.
-        why: it serves none.
+        kind: the kind of the pool.
+        pool: the name of the pool.
+        why: why the pool serves no claim.
     """
     return f"{kind} {pool} is not ready: {why}"

@@ -1,16 +1,22 @@
 """Read claims and their IPAddresses for a pass over a pool: from caches, or by LIST if they lag.
 
-A pool may have claims of several kinds, each with IPAddresses of its own kind. They make one
-reading: one Holdings, and a view for each kind. If the caches of one kind have not read far
-enough, all kinds are read by LIST, claims before IPAddresses: an IPAddress that was created for a
-promise which is over by the first LIST is in the second one, or was deleted.
+A pool may have claims of several kinds, each with IPAddresses of its own kind. Together they make
+one *reading*: one Holdings for all kinds, and a *view* of the claims of each kind. If the caches
+of one kind lag, all kinds are read by LIST.
 
-The position is what the watch of claims delivered; own answers never move it, or a replica could
-believe to have read what it only wrote. The journal has a position of IPAddresses as well: what a
-promise brought about is on record in the claim, but an IPAddress outlives a claim whose finalizer
-a person removed, and a claim whose status was wiped has no record. An IPAddress that was created
-by a person was never promised. But what a LIST showed, of claims or IPAddresses, is not forgotten:
-a cache counts again once it shows that.
+The LIST of claims comes before the LIST of IPAddresses. An IPAddress is created before its promise
+is over. So if a promise is over in the first LIST, its IPAddress is in the second, or was deleted.
+
+The *position* of a cache is the resourceVersion up to which its watch delivered everything. The
+answers to own writes do not move it, because earlier writes of others may still be missing.
+
+The *journal* of a pool lists its promises, the addresses that it reserves for claims. It also has
+*revisions*: the resourceVersions up to which a reader must have read claims and IPAddresses. The
+revision of IPAddresses is necessary because a claim does not always record its address. A person
+can remove the claim's finalizer, so that only the IPAddress is left, or wipe the claim's status.
+
+After a LIST, a cache is used again only once it shows everything that the LIST showed. This covers
+IPAddresses that a person created: no promise, and so no revision, refers to them.
 """
 
 from abc import ABC, abstractmethod
@@ -66,9 +72,10 @@ Address_co = TypeVar("Address_co", bound=Object, covariant=True)
 
 
 class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
-    """What claims of one kind, and IPAddresses of theirs, say by themselves.
+    """Reads the fields of claims of one kind and of their IPAddresses, without any cache.
 
-    A pool is whatever names it in the index SPACE_INDEX of both caches, as text.
+    PoolT is the type that identifies a pool. Its text is the key of the pool in the index
+    SPACE_INDEX of both caches.
 
     Args:
         claims: the kind of claims.
@@ -79,9 +86,9 @@ class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
         self.claims = claims
         self.addresses = addresses
         self.claim_kind = claims.full_name
-        """The kind of claims in promises, and as holders."""
+        """The full name of the kind of claims, as promises and holders name it."""
         self.address_kind = addresses.full_name
-        """The kind of IPAddresses in the revisions of journals."""
+        """The full name of the kind of IPAddresses, as the revisions of journals name it."""
 
     @abstractmethod
     def namespace_of(self, pool: PoolT) -> str:
@@ -97,15 +104,18 @@ class ClaimFields(ABC, Generic[PoolT, ClaimT, AddressT]):
 
     @abstractmethod
     def pool_of_outline(self, outline: Object) -> PoolT | None:
-        """Return the pool that the outline of a claim or an IPAddress names; None as above.
+        """Return the pool that the outline of a claim or an IPAddress names.
 
         Args:
-            outline: of the type that the kind of the object has for outlines.
+            outline: the decodable part of an object that cannot be decoded completely.
+
+        Returns:
+            None for a pool that is not served here.
         """
 
     @abstractmethod
     def claim_of_address(self, address: AddressT) -> Key | None:
-        """Return the claim that an IPAddress is for; None if it is for none."""
+        """Return the claim that an IPAddress is for; None if it belongs to no claim."""
 
     @abstractmethod
     def waits(self, claim: ClaimT) -> bool:
@@ -127,7 +137,7 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
     @property
     @abstractmethod
     def fields(self) -> ClaimFields[PoolT, ClaimT, AddressT]:
-        """What the objects say by themselves."""
+        """The functions that read the fields of these objects."""
 
     @property
     def claim_kind(self) -> str:
@@ -141,11 +151,11 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
 
     @abstractmethod
     def pools_of_address(self, address: AddressT) -> Iterable[PoolT]:
-        """Return the pools that cannot hand out something because of an IPAddress.
+        """Return the pools that an IPAddress concerns.
 
-        These are the pool that it names, and those where its name is in the way. The other
-        direction is `addresses_of_pool`: a pass over a pool reads what concerns the pool, and a
-        change of an IPAddress has the same pools read again.
+        These are the pool that the IPAddress names, and pools that would create an IPAddress of
+        the same name. `addresses_of_pool` is the inverse: what a pass over a pool reads. Both must
+        agree, so that a change of an IPAddress updates the holdings of each pool that reads it.
         """
 
     @abstractmethod
@@ -162,10 +172,10 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
 
     @abstractmethod
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
-        """Return the IPAddress that was created, or adopted, for a promise; None for none.
+        """Return the IPAddress that was created, or adopted, for a promise; None if none was.
 
         Args:
-            addresses: those that are for the claim.
+            addresses: the IPAddresses that are for the claim of the promise.
         """
 
     @abstractmethod
@@ -176,11 +186,13 @@ class ClaimSource(ABC, Generic[PoolT, SpaceT_contra, ClaimT, AddressT]):
         claim: ClaimT | None,
         addresses: Sequence[AddressT],
     ) -> Facts | None:
-        """Return the facts about a claim and its IPAddresses: what they hold of a pool.
+        """Return the facts about a claim and its IPAddresses for a pool.
+
+        The facts are what they hold of the pool, and the claim's place in the queue.
 
         Args:
             space: what the pool may hand out.
-            claim: the claim; None if there is none.
+            claim: the claim; None if the IPAddresses have none.
             addresses: the IPAddresses that are for the claim, of any pool.
 
         Returns:
@@ -196,16 +208,17 @@ def check_readable(
 ) -> None:
     """Raise if claims or IPAddresses that cannot be decoded may hold addresses of a pool.
 
-    An object whose pool cannot be decoded may be of any pool that its namespace can name. Those of
-    a cache are found by its index, so thousands that name other pools cost nothing.
+    If even the pool's name of such an object cannot be decoded, it may be any pool that the
+    object's namespace allows. In a cache the index finds the objects of the pool, so thousands of
+    undecodable objects that name other pools cost no time.
 
     Args:
-        fields: what objects of the kinds say.
+        fields: reads the outlines of objects of the two kinds.
         claims: the claims that cannot be decoded, with the reason.
         addresses: the IPAddresses that cannot be decoded, with the reason.
 
     Raises:
-        UnreadableHolders: some of them may.
+        UnreadableHolders: an undecodable object may hold an address of the pool.
     """
     if not claims and not addresses:
         return
@@ -213,8 +226,10 @@ def check_readable(
     namespace = fields.namespace_of(pool)
 
     def may_concern(key: Key, outline: Object | None) -> bool:
+        """Return whether an object names the pool, or may name it because it has no outline."""
         if outline is not None:
             return fields.pool_of_outline(outline) == pool
+        # An empty namespace stands for all: of the pool, or of an object whose own is unknown.
         return not namespace or key.namespace in {"", namespace}
 
     # The index selects candidates; may_concern decides by the parts that can be decoded.
@@ -226,24 +241,24 @@ def check_readable(
 
 
 def check_source(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT) -> None:
-    """Raise if objects of the caches that cannot be decoded may hold addresses of a pool.
+    """Raise if undecodable objects of a source's caches may hold addresses of a pool.
 
     Raises:
-        UnreadableHolders: some of them may.
+        UnreadableHolders: an undecodable object may hold an address of the pool.
     """
     unreadable = source.claims.unreadable, source.addresses.unreadable
     check_readable(source.fields, pool, *unreadable)
 
 
 def holder_of_claim(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], claim: ClaimT) -> Holder:
-    """Return the holder that a claim is."""
+    """Return the identity of a claim as a holder of addresses."""
     return Holder(source.claim_kind, claim.metadata.key)
 
 
 def holder_of_address(
     source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], address: AddressT
 ) -> Holder:
-    """Return the holder that an IPAddress speaks of: its claim, or itself without a claim."""
+    """Return the holder of an IPAddress's address: its claim, or the IPAddress without a claim."""
     claim = source.fields.claim_of_address(address)
     if claim is None:
         return Holder(source.address_kind, address.metadata.key)
@@ -251,9 +266,10 @@ def holder_of_address(
 
 
 def has_memory(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], journal: Journal) -> bool:
-    """Return whether a journal has a revision of claims, and one of their IPAddresses.
+    """Return whether a journal has a revision of claims and a revision of their IPAddresses.
 
-    Without the second one it is not known which addresses IPAddresses without a claim hold.
+    Without the revision of IPAddresses it is unknown how far to read them, so an IPAddress without
+    a claim could be missed.
     """
     return source.claim_kind in journal.revisions and source.address_kind in journal.revisions
 
@@ -261,10 +277,10 @@ def has_memory(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], journal: Jo
 def lacks_memory(
     source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], view: SpaceView[ClaimT], journal: Journal
 ) -> bool:
-    """Return whether a journal does not record all promises to claims, in the history of now.
+    """Return whether a journal may lack promises to claims, so that the pool needs a fence.
 
-    If a LIST has not got to one of its revisions, that is of another cluster, or of a lost
-    history.
+    It may if it has no revisions, or if even a LIST does not reach one of its revisions. Such a
+    revision comes from another cluster, or from a history of etcd that a restore replaced.
     """
     if not has_memory(source, journal):
         return True
@@ -275,11 +291,11 @@ def lacks_memory(
 
 @dataclass(frozen=True, slots=True)
 class ClaimSpaceView(SpaceView[Claim_co], Generic[Claim_co, Address_co]):
-    """What was read of a space with claims of one kind, and of their IPAddresses.
+    """The claims of one kind and their IPAddresses, as a pass has read them for one pool.
 
     Args:
-        addresses_of: returns the IPAddresses that are for the claim of a key, as they were read
-            with the holdings.
+        addresses_of: returns the IPAddresses that are for the claim with a key, in the state in
+            which the holdings were read.
     """
 
     addresses_of: Callable[[Key], Sequence[Address_co]] = field(kw_only=True)
@@ -291,9 +307,9 @@ class ClaimsReading(Generic[SpaceT]):
 
     Args:
         space: what the pool may hand out.
-        holdings: what claims of all kinds hold, and which wait.
-        views: the claims of each kind, by its full name; all have these holdings. `view_of` has
-            the type of one kind.
+        holdings: the ranges that claims of all kinds hold, and the claims that wait.
+        views: the claims of each kind, by its full name; all views share these holdings.
+            `view_of` returns a view with the type of its kind.
     """
 
     space: SpaceT
@@ -303,10 +319,10 @@ class ClaimsReading(Generic[SpaceT]):
     def view_of(
         self, fields: ClaimFields[PoolT, ClaimT, AddressT]
     ) -> ClaimSpaceView[ClaimT, AddressT]:
-        """Return the claims of one kind.
+        """Return the view of the claims of one kind.
 
         Args:
-            fields: of the kind.
+            fields: identifies the kind, and gives the view its type.
         """
         # The key tells the type: a view is stored under the name of the kind that it was read for.
         return cast("ClaimSpaceView[ClaimT, AddressT]", self.views[fields.claim_kind])
@@ -319,7 +335,7 @@ class ClaimsReading(Generic[SpaceT]):
 
 
 class ClaimHistory(Protocol[PoolT]):
-    """What a reader does for a kind of claims, whatever spaces it reads; see `ClaimReader`."""
+    """The methods of `ClaimReader` that do not depend on the type of the pool's space."""
 
     def check_cached(self, pool: PoolT) -> None:
         """Raise if the caches show objects that cannot be decoded and may be the pool's."""
@@ -356,12 +372,13 @@ class ClaimHistory(Protocol[PoolT]):
 class ClaimReader(Generic[PoolT, SpaceT]):
     """Reads what the claims of pools hold.
 
+    The holdings of each pool are stored between passes, and changes of objects update them.
+
     Args:
-        client: for lists.
-        sources: the kinds of claims.
-        clock: the time.
-        patience: seconds to wait for a cache before the server is read.
-        check_interval: seconds between two checks of what is kept of a pool.
+        client: for LISTs.
+        sources: the caches of each kind of claims.
+        patience: seconds to wait for a cache that lags before a LIST is sent.
+        check_interval: seconds between two checks that stored holdings agree with the caches.
     """
 
     def __init__(
@@ -383,23 +400,31 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             check_interval=check_interval,
         )
         self._created: dict[PoolT, dict[Identity, int]] = {}
-        """By pool: the resourceVersions of the IPAddresses of promises of its journal."""
+        """By pool and promise of its journal: the resourceVersion of the promise's IPAddress.
+
+        0 means that a LIST showed no IPAddress of the promise.
+        """
 
     def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
-        """Return the facts of a holder for a pool, as the caches show it; None for none."""
+        """Return the facts of a holder for a pool, from the caches.
+
+        Returns:
+            None if the holder means nothing to the pool, or is of no kind of claims.
+        """
         for source in self._sources.values():
             if source.is_of(holder):
                 return source.find_facts(pool, holder, space)
         return None
 
     def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
-        """Return the reading that the caches give, however old it is."""
+        """Return a reading from the caches, without a check that they are current enough."""
         holdings = self._kept.holdings(pool, space)
         return ClaimsReading(space, holdings, self._make_cached_views(pool, holdings))
 
     def _make_cached_views(
         self, pool: PoolT, holdings: Holdings
     ) -> Mapping[str, ClaimSpaceView[Object, Object]]:
+        """Return the view of each kind of claims, by its full name, from the caches."""
         known = self._created.get(pool, {})
         return {kind: source.make_view(holdings, known) for kind, source in self._sources.items()}
 
@@ -409,26 +434,25 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         pool: PoolT,
         holdings: Holdings,
     ) -> ClaimSpaceView[ClaimT, AddressT]:
-        """Return the claims of one kind as the caches show them now.
+        """Return the view of the claims of one kind, from the caches.
 
-        A NetworkPool reads its holdings by itself, of IPAllocations and claims together.
+        It is for NetworkPools: their passes read IPAllocations and claims into one Holdings.
 
         Args:
-            source: the kind.
-            holdings: of the pool, of all kinds, as the caches show them.
+            source: the caches of the kind.
+            holdings: those of the pool, with requests of all kinds.
         """
         return ReadSource(source).make_view(holdings, self._created.get(pool, {}))
 
     async def at_least(
         self, pool: PoolT, space: SpaceT, journal: Journal
     ) -> ClaimsReading[SpaceT]:
-        """Return a reading that has read as far as a journal says, or all that there is now.
+        """Return a reading that includes everything up to a journal's revisions.
 
-        It lists, too, if the caches do not show which IPAddresses were created for promises that
-        are over.
+        The reading comes from the caches if `can_read_cached` allows that, else from LISTs.
 
         Raises:
-            Behind: a cache may still get there.
+            Behind: a cache lags, and the pass waits for it before it sends LISTs.
             UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
             ControllerError: a LIST failed.
         """
@@ -438,27 +462,30 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         return await self.read_lists(pool, space, journal)
 
     def check_cached(self, pool: PoolT) -> None:
-        """Raise if the caches show objects that cannot be decoded and may be the pool's.
+        """Raise if undecodable objects in the caches may hold addresses of a pool.
 
         Raises:
-            UnreadableHolders: there are some.
+            UnreadableHolders: an undecodable object may hold an address of the pool.
         """
         for source in self._sources.values():
             source.check(pool)
 
     def can_read_cached(self, pool: PoolT, journal: Journal) -> bool:
-        """Return whether a pass may rely on the caches (`read_cached`), or has to LIST.
+        """Return whether a pass may read the caches (`read_cached`); if not, it must send LISTs.
 
-        It may if the caches have read as far as the journal says, and show for each promise that
-        is over which IPAddress was created for it.
+        It may if two conditions hold. The caches have read up to the journal's revisions. And for
+        each promise that is over by its claim, the IPAddress that was created for it is known, or
+        it is known that there is none. The IPAddresses that the caches show now are noted.
 
         Raises:
-            Behind: a cache may still get there.
+            Behind: a cache lags, and the pass waits for it before it sends LISTs.
         """
         self._note_shown(pool, journal)
         for source in self._sources.values():
             if not source.has_read(self._wait, pool, journal):
                 return False
+        # Settle by the claims alone, then by claims and IPAddresses. The results differ if a
+        # promise is over by its claim, but its IPAddress is unknown. Settling needs no holdings.
         for kind, view in self._make_cached_views(pool, Holdings()).items():
             still_open = settle(journal, kind, view).promises
             if still_open != settle(journal, kind, view, view.effects).promises:
@@ -467,6 +494,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
 
     def note_kept(self, pool: PoolT, promises: Iterable[Promise]) -> None:
         """Note the IPAddresses that were created for promises, before they may be deleted."""
+        # The pass that settles these promises later needs the resourceVersions for the journal.
         created = self._created.setdefault(pool, {})
         for promise in promises:
             source = self._sources[promise.kind]
@@ -479,6 +507,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         known, created = self._created.get(pool, {}), dict[Identity, int]()
         for promise in journal.promises:
             source = self._sources.get(promise.kind)
+            # A promise to a request of another kind, such as an IPAllocation, has no IPAddress.
             if source is None:
                 continue
             cached_revision = source.find_revision(promise)
@@ -492,8 +521,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
     ) -> ClaimsReading[SpaceT]:
         """Return the reading of a pool by LISTs that begin now.
 
-        It is noted how far the LISTs got, and which IPAddresses they show of promises that are
-        over: the caches are used again once they show as much.
+        It also notes what the LISTs show, including the IPAddresses of promises that are over.
+        Later passes use the caches again once they show as much.
 
         Raises:
             UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
@@ -510,6 +539,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             view = listed.view(holdings, created)
             self._wait.note_list((kind, pool), listed.list_claims(pool))
             self._wait.note_list((listed.address_kind, pool), listed.list_addresses(pool))
+            # Of a promise that is over by its claim, the LIST of IPAddresses, which came later,
+            # shows the IPAddress; 0 if there is none.
             still_open = {promise.identity for promise in settle(journal, kind, view).promises}
             for promise in journal.promises:
                 if promise.kind == kind and promise.identity not in still_open:
@@ -523,7 +554,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         """Return the claims of a kind that name a pool, by a LIST that begins now.
 
         Returns:
-            Its revision, and the claims.
+            The revision of the LIST, and the claims.
 
         Raises:
             UnreadableHolders: claims that may name the pool cannot be decoded.
@@ -560,15 +591,24 @@ class ClaimReader(Generic[PoolT, SpaceT]):
     ) -> Fenced:
         """Void every promise to claims of a kind that was made before the pool was read.
 
-        What kept promises left of claims that are gone by now, the LIST of IPAddresses shows.
+        Claims that no longer exist need no write: if a promise to one of them was kept, the LIST
+        of IPAddresses shows its IPAddress.
 
         Args:
-            source: the kind.
-            fence: voids them.
+            source: the caches of the kind.
+            fence: writes each claim once, so that earlier promises to it are void.
+
+        Returns:
+            The revisions of claims and IPAddresses for the pool's new journal.
+
+        Raises:
+            UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
+            ControllerError: a request failed.
         """
         _, listed = await self.list_claims(source, pool)
         claims = await fence.void_earlier(listed)
-        # After the claims, because an IPAddress is created before its claim is written.
+        # An IPAddress is created before its claim is written. So the IPAddress of every promise
+        # that was kept before the fence's writes exists now.
         addresses = await self.list_addresses(source, pool)
         return Fenced(
             {
@@ -584,14 +624,13 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         journal: Journal,
         fence: Fence[ClaimT],
     ) -> int:
-        """Return how many holders of a kind the deletion of a pool has to wait for, by LISTs.
+        """Void open promises of a pool; return how many holders its deletion has to wait for.
 
-        If none, what the pool may have promised to claims of this kind is void when this returns.
+        If the count is 0, no promise of the pool to a claim of this kind can take effect any more.
 
         Args:
-            source: the kind.
-            journal: of the pool.
-            fence: voids promises.
+            source: the caches of the kind.
+            fence: writes each claim once, so that earlier promises to it are void.
 
         Raises:
             UnreadableHolders: objects that may hold its addresses cannot be decoded.
@@ -599,7 +638,8 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         """
         revision, claims = await self.list_claims(source, pool)
         open_to = {promise.uid for promise in journal.promises}
-        # A LIST that has not got there is of another history.
+        # If the LIST ends before the journal's revision, the journal is of another history of
+        # etcd and may lack promises. Then every waiting claim may have one.
         is_known = has_memory(source, journal) and revision >= journal.revisions[source.claim_kind]
         risky = [
             claim
@@ -607,7 +647,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             if source.fields.waits(claim) and (not is_known or claim.metadata.uid in open_to)
         ]
         await fence.void_earlier(risky)
-        # After the claims: what was promised to them is kept by now, or void.
+        # After the fence each promise is void, or was kept and its IPAddress exists.
         addresses = await self.list_addresses(source, pool)
         holders = {holder_of_address(source, address) for address in addresses}
         holders |= {
@@ -671,13 +711,14 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         return self.by_claim.get(claim, [])
 
     def facts(self, pool: PoolT, space: SpaceT) -> Iterator[tuple[Holder, Facts]]:
-        """Yield the facts of the holders of a pool."""
+        """Yield the holders of a pool, each with its facts."""
         source = self.source
         for key in dict.fromkeys([*self.claims, *self.by_claim]):
             addresses = self.addresses_of(key)
             facts = source.facts_of(pool, space, claim=self.claims.get(key), addresses=addresses)
             if facts is not None:
                 yield Holder(source.claim_kind, key), facts
+        # An IPAddress without a claim is a holder of its own.
         for address in self.unclaimed:
             facts = source.facts_of(pool, space, claim=None, addresses=[address])
             if facts is not None:
@@ -686,7 +727,12 @@ class _ListedSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
     def view(
         self, holdings: Holdings, known: Mapping[Identity, int]
     ) -> ClaimSpaceView[Claim_co, Address_co]:
-        """Return the view of the claims."""
+        """Return the view of the claims, for a reading.
+
+        Args:
+            holdings: those of the pool, with claims of all kinds.
+            known: the resourceVersions of IPAddresses of promises that earlier passes read.
+        """
         source = self.source
         find = partial(_find_revision, source, self.addresses_of)
         return ClaimSpaceView(
@@ -731,10 +777,12 @@ async def _list_source(
 
 
 class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
-    """Claims of one kind and their IPAddresses as a reader sees them, whatever their types.
+    """The caches of one kind of claims, in a form that hides the types of the objects.
+
+    So a reader can have sources of several kinds in one collection.
 
     Args:
-        source: of the kind, which alone sees the objects.
+        source: the caches of the kind; only it depends on the types of the objects.
     """
 
     def __init__(self, source: ClaimSource[PoolT, SpaceT, Claim_co, Address_co]) -> None:
@@ -749,34 +797,41 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         return holder.kind in {self.claim_kind, self.address_kind}
 
     def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
-        """Return the facts of a holder for a pool, as the caches show it; None for none.
+        """Return the facts of a holder for a pool, from the caches.
 
         Args:
             holder: a claim, or an IPAddress without a claim.
             space: what the pool may hand out.
+
+        Returns:
+            None if the holder means nothing to the pool.
         """
         source = self._source
         if holder.kind == self.claim_kind:
             claim, addresses = source.claims.get(holder.key), source.addresses_of(holder.key)
             return source.facts_of(pool, space, claim=claim, addresses=addresses)
         address = source.addresses.get(holder.key)
+        # The IPAddress is gone, or belongs to a claim by now, which is then the holder.
         if address is None or source.fields.claim_of_address(address) is not None:
             return source.facts_of(pool, space, claim=None, addresses=[])
         return source.facts_of(pool, space, claim=None, addresses=[address])
 
     def check(self, pool: PoolT) -> None:
-        """Raise if objects of the caches that cannot be decoded may hold addresses of a pool.
+        """Raise if undecodable objects in the caches may hold addresses of a pool.
 
         Raises:
-            UnreadableHolders: some of them may.
+            UnreadableHolders: an undecodable object may hold an address of the pool.
         """
         check_source(self._source, pool)
 
     def has_read(self, wait: CacheWait, pool: PoolT, journal: Journal) -> bool:
-        """Return whether both caches have read up to a journal's revisions; see `CacheWait`.
+        """Return whether both caches have read up to a journal's revisions.
+
+        Args:
+            wait: how long passes wait for caches that lag.
 
         Raises:
-            Behind: a cache may still get there.
+            Behind: a cache lags, and the pass waits for it before it sends LISTs.
         """
         claims, addresses = ((kind, pool) for kind in (self.claim_kind, self.address_kind))
         revisions, source = journal.revisions, self._source
@@ -806,7 +861,7 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         )
 
     def find_revision(self, promise: Promise) -> int | None:
-        """Return the resourceVersion of the IPAddress of a promise in the cache; or None."""
+        """Return the resourceVersion of a promise's IPAddress; None if the cache has none."""
         return _find_revision(self._source, self._source.addresses_of, promise)
 
     def count(self, pool: PoolT) -> int:
@@ -825,24 +880,26 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
         return await _list_source(client, self._source, pool)
 
     def list_holders(self, pool: PoolT, space: SpaceT) -> Iterator[Holder]:
-        """Yield the holders that objects of the caches speak of to a pool."""
+        """Yield the holders of a pool that the caches show; a holder may come twice."""
         for source in self.list_holder_sources():
             yield from source.list_holders(pool, space)
 
     def list_holder_sources(self) -> Sequence[HolderSource[PoolT, SpaceT]]:
-        """Return the claims and the IPAddresses as sources of holdings."""
+        """Return the two caches, of claims and IPAddresses, as sources of holdings."""
         return _sources_of_holdings(self._source)
 
 
 def _sources_of_holdings(
     source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT],
 ) -> tuple[HolderSource[PoolT, SpaceT], HolderSource[PoolT, SpaceT]]:
-    """Return the claims and the IPAddresses of a kind as sources of holdings."""
+    """Return two sources of holdings: the cache of claims, and the cache of IPAddresses."""
 
     def claims_of(pool: PoolT, _: SpaceT) -> Iterable[ClaimT]:
+        """Return the cached claims that name a pool."""
         return source.claims.by_index(SPACE_INDEX, str(pool))
 
     def pools_of_claim(claim: ClaimT) -> Iterable[PoolT]:
+        """Return the pool that a claim names; empty for a pool that is not served here."""
         pool = source.fields.pool_of_claim(claim)
         return () if pool is None else (pool,)
 
@@ -867,6 +924,10 @@ def _find_revision(
     addresses_of: Callable[[Key], Iterable[AddressT]],
     promise: Promise,
 ) -> int | None:
-    """Return the resourceVersion of the IPAddress of a promise; None without one."""
+    """Return the resourceVersion of the IPAddress of a promise; None if it has no IPAddress.
+
+    Args:
+        addresses_of: returns the IPAddresses that are for a claim.
+    """
     address = source.find_address(addresses_of(promise.key), promise)
     return None if address is None else address.metadata.revision

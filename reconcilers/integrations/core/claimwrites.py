@@ -1,12 +1,14 @@
 """Promises become IPAddresses and statuses of claims; refusals become messages on claims.
 
 The IPAddress comes first, because clients read it once the status of a claim names it. The claim
-is written with exactly the resourceVersion that the promise names: on a conflict it has moved on,
-and the promise is settled. Then the IPAddress that was created for it is adopted by the next
-promise, which is of the same address, or it is deleted with the claim.
+is written with exactly the resourceVersion that the promise names. A conflict means that the claim
+has another version, and the promise is over (*settled*). The IPAddress that was created for it
+then serves the next promise, which is of the same address, or is deleted with the claim.
 
-A kind of claims adds what its claims show (`ClaimStatuses`), how the IPAddress of a promise comes
-about, and how a claim is written so that promises to earlier versions are void.
+A promise is *kept* once the claim's status is written, and *void* once it can never be kept.
+
+A kind of claims adds what its claims show (`ClaimStatuses`), how the IPAddress of a promise is
+created, and how a claim is written so that promises to earlier versions are void.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -45,17 +47,17 @@ SpaceT = TypeVar("SpaceT")
 
 
 class AddressInTheWay(Exception):
-    """An IPAddress exists that is not the one of a promise; the message says which."""
+    """An existing IPAddress prevents that of a promise; the message names it and says why."""
 
 
 class ClaimStatuses(Protocol[ClaimT, AddressT_contra]):
     """What claims of one kind show in their statuses."""
 
     failure: str
-    """What a claim shows in front of the reason why its promise could not be kept."""
+    """The beginning of the message of a claim whose promise could not be kept."""
     shows_obstacles: bool
-    """Whether a claim shows that an IPAddress is in the way, although the next pass chooses
-    another address."""
+    """Whether a claim shows that an IPAddress is in the way (`AddressInTheWay`). False for a kind
+    where the next pass chooses another address, so that the claim need not show it."""
 
     @property
     def claims(self) -> Resource[ClaimT]:
@@ -67,7 +69,7 @@ class ClaimStatuses(Protocol[ClaimT, AddressT_contra]):
         ...
 
     def shows(self, claim: ClaimT, problem: ClaimProblem) -> bool:
-        """Return whether nothing has to be written for a claim to show a problem."""
+        """Return whether a claim shows a problem already, so that it need not be written."""
         ...
 
     def status_of_problem(
@@ -88,24 +90,25 @@ class ClaimStatuses(Protocol[ClaimT, AddressT_contra]):
 
 
 EnsureAddress = Callable[[ClaimT, Promise, PoolT, SpaceT], Awaitable[AddressT]]
-"""Returns the IPAddress of a promise to a claim: created, or adopted and repaired.
+"""Returns the IPAddress of a promise to a claim. It is created, or an existing one is adopted.
 
-It raises AddressInTheWay if another IPAddress has its name, ControllerError if a request failed.
+It raises AddressInTheWay if the existing IPAddress cannot be adopted, and ControllerError if a
+request failed.
 """
 
 
 class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
     """Writes what passes over pools of one kind decide about claims of one kind.
 
+    The API server may *refuse* a write for good, by a quota or an admission webhook.
+
     Args:
-        client: for the writes.
         pools: the kind of the pools.
-        statuses: what the claims show.
-        ensure_address: returns the IPAddress of a promise.
+        statuses: makes the statuses of claims.
+        ensure_address: creates or adopts the IPAddress of a promise.
         void: writes a claim once, so that no promise to an earlier version can be kept.
-        recorder: takes the events.
-        clock: the time.
-        settings: writes in flight at once, and when a refused write is tried again.
+        recorder: records events.
+        settings: how many writes run at once, and when a refused write is tried again.
     """
 
     def __init__(  # noqa: PLR0913 - what writes need, and what the kind adds
@@ -142,21 +145,24 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
     async def keep(
         self, granted: Sequence[Granted[ClaimT]], pool: PoolT, space: SpaceT
     ) -> list[Kept[ClaimT]]:
-        """Keep promises, several at once; return what became of each.
+        """Keep promises, several at once; return the result for each, and record events.
+
+        A failed request is a result, not an exception: the other promises are kept all the same.
 
         Args:
             granted: promises to claims of this kind, with the claims.
-            pool: whose promises they are.
-            space: what it may hand out.
+            pool: the pool that made the promises.
+            space: what the pool may hand out.
         """
         reports: list[Reported[ClaimT]] = []
 
         async def keep_promise(promise: Promise, claim: ClaimT) -> Kept[ClaimT]:
+            """Write the IPAddress, then the claim; return the result of the first failed write."""
             kept = partial(Kept, promise, claim)
             try:
                 address = await self._ensure_address(claim, promise, pool, space)
             except AddressInTheWay as error:
-                # The next choice sees the IPAddress.
+                # The promise is voided soon. The next choice takes the IPAddress into account.
                 return kept(WriteResult.REFUSED, str(error), retry_after=RETRY)
             except ControllerError as error:
                 return kept(result_beside_promise(error), str(error))
@@ -182,18 +188,20 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
     async def void_refused(
         self, refused: Sequence[Kept[ClaimT]], pool: PoolT
     ) -> list[WriteResult]:
-        """Void promises whose write was refused for good; show on the claims why.
+        """Void promises whose write was refused for good; show the reason on the claims.
 
         Args:
             refused: the promises, with their claims.
-            pool: whose promises they are.
+            pool: the pool that made the promises.
 
         Returns:
-            What became of each voiding write, in order.
+            The result of each voiding write, in the order of `refused`.
         """
         reports: list[Reported[ClaimT]] = []
 
         async def void_promise(entry: Kept[ClaimT]) -> None:
+            """Write a claim once: with the reason, or unchanged in what it shows."""
+            # Only AddressInTheWay sets `retry_after` (see `keep`).
             is_obstacle = entry.retry_after is not None
             if is_obstacle and not self._statuses.shows_obstacles:
                 await self._void(entry.request)
@@ -205,10 +213,10 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         return results
 
     async def _show_failure(self, entry: Kept[ClaimT]) -> Reported[ClaimT]:
-        """Write on a claim why its promise could not be kept; return what its event says.
+        """Write to a claim why its promise could not be kept; return the claim and its event.
 
-        The time in the message makes the write a change, so it voids the promise. The event goes
-        without the time.
+        The time in the message makes each such write a change, so that it voids the promise. The
+        message of the event has no time, so that repeated events are equal.
         """
         now, failure = self._clock.now(), self._statuses.failure
         problem = ClaimProblem(ALLOCATION_FAILED, failure + refused_message(entry.why, now))
@@ -219,13 +227,13 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         )
 
     async def refuse(self, refusals: Sequence[AskerRefusal[ClaimT]], pool: PoolT) -> float | None:
-        """Write on each claim why it gets nothing, where that differs.
+        """Write to each claim why it gets no address, unless the claim shows that already.
 
-        A claim that has changed meanwhile is left to the next pass. So is a claim whose write is
-        refused: other claims wait for the same pool.
+        A claim that has changed meanwhile is left to the next pass. A write that the API server
+        refuses is retried later: it must not end the pass, because other claims wait for the pool.
 
         Returns:
-            In how many seconds to write the claims whose write was refused; None without such.
+            Seconds until refused writes are retried; None if no write was refused.
         """
         reports: list[Reported[ClaimT]] = []
 
@@ -235,6 +243,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
             written = await self._refused.attempt(
                 claim.metadata, partial(self._client.patch_status, self._claims, claim, status)
             )
+            # Without a write the claim shows the same as before, and needs no event.
             if written is not None:
                 reports.append(
                     (
@@ -251,7 +260,11 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         return self.seconds_until_due(refusals)
 
     def due_refusals(self, refusals: Iterable[AskerRefusal[ClaimT]]) -> list[AskerRefusal[ClaimT]]:
-        """Return the refusals to write: not shown yet, and not refused within a resync."""
+        """Return the refusals to write now.
+
+        These are refusals that their claims do not show yet. A claim is left out for one resync
+        period after the API server refused to write it.
+        """
         return [
             refusal
             for refusal in refusals
@@ -259,5 +272,8 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         ]
 
     def seconds_until_due(self, refusals: Iterable[AskerRefusal[ClaimT]]) -> float | None:
-        """Return in how many seconds to write claims whose write was refused; None without."""
+        """Return the seconds until refused writes of these claims are retried.
+
+        None if none of these claims had a write that was refused.
+        """
         return self._refused.next_in(refusal.asker.metadata for refusal in refusals)

@@ -1,4 +1,8 @@
-"""An integration's objects as a command reads them: from a cluster once, or from manifests."""
+"""An integration's objects as a command reads them: from a cluster once, or from manifests.
+
+A *manifest* (a body) is an object as a user writes it, so it lacks the fields that a server fills
+in. To *decode* is to convert it to the type of its kind.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,13 +28,13 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class ObjectsByKind:
-    """Everything of some kinds that there is.
+    """All objects of some kinds, as far as the user may read them.
 
     Args:
-        by_kind: the objects by kind.
-        unreadable: those that could not be decoded, by kind and key, with the reason.
-        bodies: the manifests that they were read from, by kind and key.
-        not_read: the kinds, or kinds of other namespaces, that the user may not read.
+        by_kind: the objects by kind. A kind that the user may not read has no entry.
+        unreadable: the objects that could not be decoded: by kind and key, the reason.
+        bodies: the manifests of the objects, by kind and key; empty if a cluster was read.
+        not_read: the kinds that the user may not read, in all namespaces or in all but one.
     """
 
     by_kind: dict[str, list[Any]] = field(default_factory=dict)
@@ -40,11 +44,15 @@ class ObjectsByKind:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing of them."""
+        """Whether there are no objects; an object that cannot be decoded counts as an object."""
         return not any(self.by_kind.values()) and not self.unreadable
 
     def cache(self, resource: Resource[T], **more: Any) -> Cache[T]:
-        """Return a cache of the objects of a kind, as a list would have filled it."""
+        """Return a cache with the objects of a kind, as after a LIST.
+
+        Args:
+            **more: further arguments of the cache, such as its indexes.
+        """
         return fill_cache(resource, self.by_kind.get(resource.kind, ()), self.unreadable, **more)
 
 
@@ -54,13 +62,13 @@ def fill_cache(
     unreadable: Mapping[tuple[str, Key], str],
     **more: Any,
 ) -> Cache[T]:
-    """Return a cache of objects, as a list would have filled it.
+    """Return a cache with objects, as after a LIST.
 
     Args:
-        resource: their kind.
+        resource: the kind of the objects.
         objects: the objects that could be decoded.
-        unreadable: those that could not be, of any kind, by kind and key, with the reason.
-        **more: what the cache is made with, its indexes for example.
+        unreadable: the objects of any kind that could not be decoded: by kind and key, the reason.
+        **more: further arguments of the cache, such as its indexes.
     """
     listed = list(objects)
     of_kind = {key: why for (kind, key), why in unreadable.items() if kind == resource.kind}
@@ -75,15 +83,17 @@ def decode_failure(
     metadata: Mapping[str, Any],
     error: Exception,
 ) -> DecodeFailure:
-    """Return why a manifest is not an object of its kind, with the parts that can be decoded.
+    """Return why a manifest cannot be decoded, with the parts that can be decoded.
+
+    These parts are the metadata and the outline, which names the pool of the object.
 
     Args:
-        resource: its kind.
-        body: the manifest.
-        metadata: the manifest's, with what a server fills in.
-        error: why it could not be converted.
+        resource: the kind of the manifest.
+        metadata: the metadata of the manifest, with the fields that a server fills in.
+        error: why the manifest could not be converted.
     """
     outline = decoded = None
+    # If one of the conversions fails, the parts after it stay None.
     with suppress(msgspec.ValidationError):
         decoded = msgspec.convert(metadata, ObjectMeta)
         if resource.outline is not None:
@@ -92,13 +102,15 @@ def decode_failure(
 
 
 async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> ObjectsByKind:
-    """Read all objects of kinds, as far as they may be read; none if a kind is not served.
+    """Read all objects of kinds that the user may read; none if one of the kinds is not served.
+
+    An integration needs all of its kinds, so it does not work with some of them.
 
     Args:
-        lists: for the lists.
+        lists: sends the LISTs, in the namespaces that the user may read.
 
     Raises:
-        ControllerError: the cluster did not answer, or refused.
+        ControllerError: a request failed, other than a LIST that is forbidden to the user.
     """
     objects = ObjectsByKind()
     for resource in kinds:
@@ -107,7 +119,7 @@ async def read(lists: ScopedLists, kinds: Sequence[Resource[Object]]) -> Objects
     for resource in kinds:
         page = await lists.list_allowed(resource)
         if page is None:
-            continue  # `not_read` says so, and no caller takes what may exist for missing
+            continue  # `not_read` has the kind, so that no caller counts its objects as missing
         objects.by_kind[resource.kind] = list(page.items)
         objects.unreadable.update(
             ((resource.kind, key), reason) for key, reason in page.unreadable.items()
@@ -126,15 +138,19 @@ def list_implied(
     implied: Resource[Object],
     find: Callable[[T], Key | None],
 ) -> Iterator[tuple[Resource[Object], Body]]:
-    """Yield the objects that manifests of a kind name, each once.
+    """Yield the objects that manifests name but do not contain, such as the Cluster of a claim.
 
-    Nothing is yielded if there are manifests of such objects: then they are all that there is.
+    Nothing is yielded if some manifests are of the implied kind: then the user listed all objects
+    of that kind.
 
     Args:
         bodies: manifests of any kinds.
-        kind: whose manifests name objects; those that cannot be decoded name none.
-        implied: the kind of the objects that are named.
-        find: returns the object that one of `kind` names; None for none.
+        kind: the kind whose objects name others; an object that cannot be decoded names none.
+        implied: the kind of the named objects.
+        find: returns the key that an object of `kind` names; None if it names none.
+
+    Yields:
+        Kind and manifest of each named object, each once.
     """
     if any(is_of(body, [implied]) for body in bodies):
         return
@@ -185,16 +201,16 @@ def from_bodies(
     now: datetime,
     filled: Callable[[Body], Body] = as_it_is,
 ) -> ObjectsByKind:
-    """Return the objects of manifests; what a server fills in is filled in.
+    """Return the objects of manifests, with the fields that a server fills in.
 
     Objects without a creationTimestamp count as created now, in the order of the manifests.
 
     Args:
-        bodies: of any kinds; others are passed over.
-        kinds: which are read.
-        namespace: of those that name none.
+        bodies: manifests; those of other kinds are ignored.
+        kinds: the kinds to read.
+        namespace: the namespace of manifests that name none.
         now: the time.
-        filled: fills in what other controllers of the platform would.
+        filled: returns a manifest with the fields that other controllers of the platform fill in.
     """
     objects, numbers = ObjectsByKind(), count(1)
     for body in bodies:

@@ -7,10 +7,10 @@ from controller.resource import Resource
 
 
 def owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any]:
-    """Return the reference that makes an object the owner of another, without flags.
+    """Return the reference to an owner, as a body has it, without the two optional flags.
 
     Args:
-        kind: of the owner.
+        kind: the kind of the owner.
     """
     meta = owner.metadata
     return {
@@ -22,12 +22,15 @@ def owner_reference(owner: Object, kind: Resource[Object]) -> dict[str, Any]:
 
 
 def copied_owner(reference: OwnerReference) -> dict[str, Any]:
-    """Return a reference in the form in which it is written, with the flags that it has."""
+    """Return a reference that was read in the form in which it is written.
+
+    The flags `controller` and `blockOwnerDeletion` are left out if they are not set.
+    """
     fields = ("apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion")
     body = {field: getattr(reference, field) for field in fields}
     return {field: value for field, value in body.items() if value is not None}
 
 
 def owner_identity(reference: OwnerReference) -> tuple[str, str, str]:
-    """Return group, kind and name of an owner: the version of its API does not matter."""
+    """Return group, kind and name of an owner, to compare owners whatever their API version."""
     return reference.apiVersion.rpartition("/")[0], reference.kind, reference.name

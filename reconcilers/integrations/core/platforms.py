@@ -1,8 +1,11 @@
-"""What an integration is to all that lies outside of its package: one object with functions.
+"""The interface of an integration to the code outside of its package: one object, its `Platform`.
 
 `reconcilers/integrations/registry.py` lists the integrations. Commands, metrics, pictures,
 webhooks, `plan`, `check` and the assembly of controllers read that list, and name no integration
 themselves.
+
+A *holder* is an object that holds addresses of a pool. An object is *implied* if `plan` takes it
+to exist because a manifest names it. The *journal* of a pool lists the addresses that it promises.
 """
 
 from abc import ABC, abstractmethod
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
 
 Operations = tuple[str, ...]
 ListHoldings = Callable[["Client", NetworkPool], Awaitable["OtherHoldings"]]
-"""Lists what the objects of a platform hold of a NetworkPool, by lists that begin now."""
+"""Lists the addresses of a NetworkPool that objects of a platform hold, by LISTs that begin now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,9 @@ class NetworkPools:
     """The NetworkPools, which requests of other platforms may name.
 
     Args:
-        readable: those that could be decoded.
-        unreadable: the others.
-        not_read: what the user may not read of them.
+        readable: the NetworkPools that could be decoded.
+        unreadable: the keys of NetworkPools that could not be decoded.
+        not_read: the limits on what the user may read of NetworkPools.
     """
 
     readable: Sequence[NetworkPool] = ()
@@ -55,8 +58,8 @@ class PlatformObjects:
     """What was read of all platforms, from a cluster or from manifests.
 
     Args:
-        by_platform: the objects, by the name of the integration, of those that have some.
-        now: when they were read.
+        by_platform: the objects by name of the integration; one without objects may be missing.
+        now: when the objects were read.
     """
 
     by_platform: Mapping[str, ObjectsByKind]
@@ -76,8 +79,8 @@ class PlatformObjects:
 class Platform(ABC):
     """One integration.
 
-    What its functions need is imported when they are called: most commands meet no object of any
-    other platform, and should not wait for its modules.
+    Its methods import the modules that they need when they are called. Most commands need no
+    integration, and should not wait for its modules.
     """
 
     name: ClassVar[str]
@@ -112,18 +115,20 @@ class Platform(ABC):
 
     @abstractmethod
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
-        """Return the offers of a pool; none if its spec cannot be served.
+        """Return the offers of a pool, the addresses that it hands out; empty if it is invalid.
 
         Args:
-            kind: of the pool, one of `pools`.
+            kind: the kind of the pool, one of `pools`.
         """
 
     @abstractmethod
     def views(self, all_objects: PlatformObjects) -> Views:
-        """Return the pictures of its pools, and what is wrong but for unreadable objects.
+        """Return the pictures of its pools, and its troubles.
+
+        The caller adds the troubles of objects that cannot be decoded.
 
         Args:
-            all_objects: of all platforms; this platform has some.
+            all_objects: the objects of all platforms; this platform has some.
         """
 
     @abstractmethod
@@ -139,17 +144,25 @@ class Platform(ABC):
     def make_live(
         self, served_kinds: Collection[Resource[Object]], source: "PlatformSource"
     ) -> "Live | None":
-        """Return its pools, kept current by watches; None if too few of the kinds are served."""
+        """Return live views of its pools, kept current by watches.
+
+        Returns:
+            None if a kind that the views need is not served.
+        """
 
     @abstractmethod
     def add_services(self, parts: "IntegrationParts") -> "HoldersBeside":
-        """Add its controllers to a manager; return what they hold of NetworkPools."""
+        """Add its controllers to a manager.
+
+        Returns:
+            Access to the addresses of NetworkPools that its objects hold.
+        """
 
     async def read(self, lists: ScopedLists) -> ObjectsByKind:
-        """Read all of its objects, as far as they may be read.
+        """Read all of its objects that the user may read; none if a kind is not served.
 
         Raises:
-            ControllerError: the cluster did not answer, or refused.
+            ControllerError: a request failed, other than a LIST that is forbidden to the user.
         """
         return await read(lists, self.kinds)
 
@@ -160,33 +173,32 @@ class Platform(ABC):
 
         Args:
             bodies: manifests of any kinds.
-            namespace: of those that name none.
-            now: the time.
+            namespace: the namespace of manifests that name none.
+            now: the time, for objects without a creationTimestamp.
         """
         return from_bodies(
             bodies, self.kinds, namespace=namespace, now=now, filled=self.fill_defaults
         )
 
     def fill_defaults(self, body: Body) -> Body:
-        """Return a manifest as other controllers of the platform leave it."""
+        """Return a manifest with the fields that other controllers of the platform fill in."""
         return body
 
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
-        """Return the objects that manifests name, and that are taken to exist."""
+        """Return kind and manifest of each object that is implied by manifests."""
         del bodies
         return ()
 
     async def remove(self, client: "Client", kind: str, at: Version) -> None:
-        """Delete an object that a person wants deleted, as it was when it was seen.
+        """Delete an object that a person wants deleted, unless it has changed since.
 
         Args:
-            client: for the requests.
             kind: one of `removable`.
-            at: which object, and its version.
+            at: the object, and its version when the person saw it.
 
         Raises:
-            Conflict: it changed since.
-            NotFound: it is gone already.
+            Conflict: the object changed since.
+            NotFound: it was deleted already.
             ControllerError: a request failed.
         """
         await client.delete(self.removable[kind], at)
@@ -194,16 +206,20 @@ class Platform(ABC):
     def validators(
         self, client: "Client", spaces: "SpaceIndex"
     ) -> Sequence[tuple[Resource[Object], "Validator[Any]"]]:
-        """Return the kinds that webhooks validate, and what validates each.
+        """Return the kinds that webhooks validate, each with its validator.
 
         Args:
-            client: for live reads.
-            spaces: what pools of all kinds hand out.
+            client: for reads from the server.
+            spaces: the addresses that pools of all kinds hand out, for warnings about overlaps.
         """
         del client, spaces
         return ()
 
     def find_lister(self, settings: "Settings") -> ListHoldings | None:
-        """Return a lister of the platform's holdings of NetworkPools; None if it has none."""
+        """Return a function that lists the platform's holdings of a NetworkPool.
+
+        Returns:
+            None if objects of the platform hold no addresses of NetworkPools.
+        """
         del settings
         return None

@@ -1,9 +1,14 @@
-"""Reads what pools of a platform's kinds hand out, in every replica.
+"""Keeps the index of offers current for the pools of one platform, in every replica.
 
-The controllers of an integration run in one replica, or share their work. What pools hand out is
-compared in all of them: NetworkPools belong to any shard, and each replica answers webhooks. So
-the pools are watched here once more, and for nothing else. A kind that is not served has no pools.
-Where pools may not be read, nothing is compared with them.
+The *offers* of a pool are the addresses that it hands out. The index compares the offers of all
+pools, so that overlaps are reported. Every replica needs it, because each replica answers webhooks
+and may serve NetworkPools. But the controllers of an integration run in one replica, or each
+replica has some of them. So this module watches the pools once more, only for the index.
+
+A kind that is not served has no pools. Pools that this program may not read are not compared.
+
+The index has two states for the pools of a platform. After `expect` it waits for them, and no
+overlaps are reported. After `settle` they are known.
 """
 
 from collections.abc import Sequence
@@ -26,19 +31,19 @@ from reconcilers.spaces.feeding import feed
 from reconcilers.spaces.index import SpaceIndex
 
 LOOK_SECONDS = 1.0
-"""Between two looks whether pools may not be read."""
+"""Seconds between two checks whether the API server forbids to read pools."""
 
 _log = get_logger(__name__)
 Served = frozenset[Resource[Object]]
 
 
 class PoolSource:
-    """Keeps the index of offers current from the pools of a platform.
+    """Keeps the index of offers current for the pools of a platform.
 
     Args:
-        manager: runs it.
-        clock: the time.
-        platform: whose pools are read.
+        manager: runs this service and its informers.
+        spaces: the index.
+        platform: the platform whose pools are read.
     """
 
     def __init__(
@@ -70,6 +75,11 @@ class PoolSource:
             self._doubt()
 
     async def _find_served(self) -> Served:
+        """Return the served kinds of pools.
+
+        Raises:
+            DiscoveryIncomplete: it is unknown whether one of the kinds is served.
+        """
         look = ServedKindsLook(self._manager.client)
         served_kinds = frozenset(
             [kind for kind in self._resources if await look.first_served([kind]) is not None]
@@ -78,13 +88,15 @@ class PoolSource:
         return served_kinds
 
     def _suffices(self, served_kinds: Served) -> bool:
-        """Return whether all kinds of pools are served, so that no other has to be looked for."""
+        """Return whether all kinds of pools are served, so that discovery need not look again."""
         return served_kinds == frozenset(self._resources)
 
     def _doubt(self) -> None:
+        """Mark the platform's pools as unknown: nothing updates them, or others may be served."""
         self._spaces.expect(self._kinds)
 
     def _begin(self, served_kinds: Served) -> Work | None:
+        """Return a function that watches the pools; None if no kind of pools is served."""
         if not served_kinds:
             self._spaces.settle(self._kinds)  # a kind that is not served has no pools
             return None
@@ -109,7 +121,11 @@ class PoolSource:
                 close()
 
     async def _settle(self, informers: Sequence[Informer[Object]]) -> None:
-        """Note that the pools are known once they have been read, or that they may not be."""
+        """Wait for the pools, then note in the index that they are known.
+
+        If the API server forbids to read a kind, the platform's pools count as not compared until
+        the kind can be read.
+        """
         while not all(informer.cache.synced or _is_forbidden(informer) for informer in informers):
             with self._clock.move_on_after(LOOK_SECONDS):
                 for informer in informers:
@@ -127,5 +143,6 @@ class PoolSource:
 
 
 def _is_forbidden(informer: Informer[Object]) -> bool:
+    """Return whether the API server forbids to read a kind."""
     error = informer.last_error
     return error is not None and isinstance(error.__cause__, Forbidden)

@@ -1,4 +1,8 @@
-"""Runs an integration's controllers while the API server serves the kinds that they need."""
+"""Runs an integration's controllers while the API server serves the kinds that they need.
+
+Discovery finds the served kinds, and doubts an answer that a kind is absent when definitions of
+kinds change. See `discovery.py`.
+"""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -26,17 +30,16 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, slots=True)
 class IntegrationParts:
-    """What every integration is given.
+    """The objects of the process that every integration needs.
 
     Args:
-        manager: runs it.
-        networkpools: NetworkPools, as the manager watches them.
-        allocations: IPAllocations, as the manager watches them.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-        spaces: what pools of all kinds hand out.
-        overlaps: announces pools whose overlaps with others have changed.
+        manager: runs the integration.
+        networkpools: lists and watches NetworkPools, for all integrations.
+        allocations: lists and watches IPAllocations, for all integrations.
+        recorder: records events.
+        settings: intervals, and how many writes run at once.
+        spaces: the addresses that pools of all kinds hand out.
+        overlaps: announces pools whose overlaps with other pools have changed.
     """
 
     manager: Manager
@@ -50,10 +53,12 @@ class IntegrationParts:
 
 
 class Integration(ABC, Generic[S]):
-    """A service of the manager, whose work depends on what is served of some API groups.
+    """A service of the manager whose work depends on the served kinds of some API groups.
+
+    S is the type of the answer to which kinds are served.
 
     Args:
-        parts: what every integration is given.
+        parts: the objects of the process that every integration needs.
     """
 
     service: ClassVar[str]
@@ -94,14 +99,19 @@ class Integration(ABC, Generic[S]):
             self._end()
 
     def _end(self) -> None:
-        """Forget what was served, and the caches of controllers: nothing updates them any more.
+        """Forget the served kinds and the caches of controllers: nothing updates them any more.
 
-        It is called when the controllers have ended, or when it is doubted that there are none.
+        It is called when the controllers have ended. It is also called when none run because a
+        kind was absent, and the kind may be served by now.
         """
 
     @abstractmethod
     async def _find_served(self) -> S:
-        """Return the served kinds, by discovery."""
+        """Return the served kinds, by discovery.
+
+        Raises:
+            DiscoveryIncomplete: it is unknown whether one of the kinds is served.
+        """
 
     @abstractmethod
     def _suffices(self, served_kinds: S) -> bool:
@@ -109,7 +119,11 @@ class Integration(ABC, Generic[S]):
 
     @abstractmethod
     def _begin(self, served_kinds: S) -> Work | None:
-        """Return a function that runs the controllers for these kinds; None without any."""
+        """Return a function that runs the controllers for these kinds.
+
+        Returns:
+            None if too few kinds are served, so that there is no work.
+        """
 
 
 class AllKindsIntegration(Integration[bool]):

@@ -12,10 +12,10 @@ OVERLAP = "Overlap"
 
 
 def invalid_pool(pool: PoolName, fault: str, seen: Object | None = None) -> Trouble:
-    """Return the trouble that a pool cannot be served.
+    """Return the trouble that a pool has an invalid spec.
 
     Args:
-        fault: why.
+        fault: what is wrong with the spec.
         seen: the pool as it was read, for a finding that shows its version.
     """
     sentence = f"hands out nothing: {fault}"
@@ -39,13 +39,15 @@ def unknown_pool(subject: str, key: Key, pool: PoolName, seen: Object | None = N
 def list_extent_troubles(
     pool: PoolName, extents: Iterable[Extent], advice: str = ""
 ) -> Iterator[Trouble]:
-    """Yield addresses of a pool that several objects hold, and those that it does not hand out.
+    """Yield a trouble for each address of a pool that several objects hold, or that is outside.
 
     Args:
-        extents: of the pool, with their holders.
-        advice: what to do about an address that several hold, after a semicolon.
+        extents: the ranges of the pool, with their states and holders.
+        advice: appended to the sentence about an address with several holders; it begins with a
+            semicolon.
     """
     for extent in extents:
+        # A free or reserved range.
         if not extent.holders:
             continue
         *others, last = extent.holders

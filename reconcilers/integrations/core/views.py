@@ -1,4 +1,8 @@
-"""What integrations show to people: pictures of their pools, what is wrong, what is planned."""
+"""The views of integrations, for commands and pages.
+
+A *picture* is a pool with the holder of each address. A *trouble* is something that is wrong. A
+*plan* says for each request in manifests which address it gets.
+"""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,7 +32,7 @@ UNREADABLE = "Unreadable"
 
 
 Wanted = Callable[[PoolName], bool]
-"""Returns whether a pool is wanted."""
+"""Returns whether the user wants to see a pool."""
 
 
 def every_pool(_: PoolName) -> bool:
@@ -38,17 +42,16 @@ def every_pool(_: PoolName) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """Something that is wrong.
+    """Something that is wrong with one object.
 
     Args:
         kind: a CamelCase word that does not change between versions.
-        severity: error or warning.
         subject: the kind of the object.
-        key: its namespace and name.
-        sentence: what is wrong, and what becomes of it.
-        seen: the object as it was read; None if it could not be.
-        removable: whether a person may want the object deleted for it.
-        since: since when it is so; None if that is not known.
+        key: namespace and name of the object.
+        sentence: what is wrong, and its consequence.
+        seen: the object as it was read; None if it could not be decoded.
+        removable: whether the deletion of the object is a way to correct the trouble.
+        since: the time at which the trouble began; None if unknown.
     """
 
     kind: str
@@ -74,10 +77,12 @@ def unreadable_troubles(unreadable: Mapping[tuple[str, Key], str]) -> Iterator[T
 
 
 def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
-    """Yield the pools, NetworkPools excepted, whose addresses other pools hand out, too.
+    """Yield a trouble for each pool whose addresses other pools hand out, too.
+
+    NetworkPools are left out: their own audit reports overlaps.
 
     Args:
-        spaces: what pools of all kinds hand out.
+        spaces: the addresses that pools of all kinds hand out.
     """
     for pool in sorted(spaces.names()):
         for offer in spaces.offers(pool) if pool.kind != NETWORK_POOL.kind else ():
@@ -87,7 +92,11 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
 
 
 def overlap_sentence(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
-    """Return a sentence about other pools that hand out addresses of a pool; empty without any."""
+    """Return a sentence about the pools that overlap with a pool; empty if none overlaps.
+
+    Args:
+        offers: the addresses that the pool hands out.
+    """
     sentence = spaces.sharing(offers).sentence
     if not sentence:
         return ""
@@ -97,15 +106,15 @@ def overlap_sentence(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What became of a request among manifests.
+    """The outcome of a request in manifests, once the controllers of `plan` have run.
 
     Args:
-        group: of the request's kind.
-        kind: of the request.
-        key: its namespace and name.
-        pool: that it names, as `Kind namespace/name`.
-        gets: what it gets; empty for nothing.
-        reason: why it gets nothing.
+        group: the API group of the request.
+        kind: the kind of the request.
+        key: namespace and name of the request.
+        pool: the pool that it names, as `Kind namespace/name`.
+        gets: its address; empty if it gets none.
+        reason: why it gets no address; empty if it gets one.
     """
 
     group: str
@@ -126,13 +135,15 @@ class Views:
     """What integrations show.
 
     Args:
-        pictures: the pools by kind, namespace and name, NetworkPools excepted.
+        pictures: the pictures of pools, ordered by kind, namespace and name. NetworkPools have
+            their pictures elsewhere.
         troubles: what is wrong.
-        holders: what requests of other kinds hold of NetworkPools, and which wait, by pool.
-        not_read: what the user may not read: kinds, or kinds of other namespaces.
-        spaces: what pools of all kinds hand out, NetworkPools included.
-        unreadable: the objects of other kinds that may hold addresses of NetworkPools and cannot
-            be decoded, by pool.
+        holders: by NetworkPool, the addresses that requests other than IPAllocations hold, and
+            such requests that wait.
+        not_read: the kinds that the user may not read, in all namespaces or in all but one.
+        spaces: the addresses that pools of all kinds hand out, NetworkPools included.
+        unreadable: by NetworkPool, the objects that may hold its addresses and cannot be decoded,
+            IPAllocations excepted.
     """
 
     pictures: Sequence[PoolPicture] = ()
@@ -143,10 +154,10 @@ class Views:
     unreadable: Mapping[Key, Sequence[UnreadableObject]] = field(default_factory=dict)
 
     def within(self, namespaces: Collection[str]) -> "Views":
-        """Return the views of the pools and objects of some namespaces.
+        """Return the views without the pools and objects of other namespaces.
 
         Args:
-            namespaces: which; an empty one is that of objects of the whole cluster.
+            namespaces: those to keep; the empty one is that of cluster-scoped objects.
         """
         return replace(
             self,
@@ -161,7 +172,7 @@ class Views:
 
     @property
     def held(self) -> Mapping[Key, Sequence[AddressRange]]:
-        """What requests of other kinds hold of NetworkPools, by pool."""
+        """By NetworkPool, the ranges that requests other than IPAllocations hold."""
         return {
             key: [entry.range for entry in holders.held_addresses]
             for key, holders in self.holders.items()
@@ -169,10 +180,13 @@ class Views:
 
 
 def merge_views(parts: Iterable[Views]) -> Views:
-    """Merge what several platforms show, in their order; only one of them has holders of a pool.
+    """Return the views of several platforms as one, in the order of the platforms.
+
+    At most one platform has holders of a NetworkPool, so no entry is overwritten. The offers of
+    pools (`spaces`) stay empty; the caller adds them.
 
     Args:
-        parts: what each shows.
+        parts: the views of each platform.
     """
     views = list(parts)
     return Views(
@@ -190,4 +204,4 @@ PLAN_COLUMNS: Sequence[tuple[str, Callable[[Planned], str | int | None]]] = (
     ("GETS", lambda planned: planned.gets or None),
     ("WHY NOT", lambda planned: planned.reason or None),
 )
-"""How a plan is shown."""
+"""The columns of a plan: heading, and the text for an outcome; None for an empty cell."""

@@ -1,4 +1,4 @@
-"""Which changes enqueue passes, as far as that is the same for all integrations."""
+"""Watches that all integrations share: which changes enqueue which passes."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -17,13 +17,15 @@ T = TypeVar("T", bound=Object)
 def watch_pools(
     pools: Informer[T], overlaps: OverlapAnnouncer, gather: float
 ) -> tuple[Trigger, Trigger]:
-    """Return the triggers of a pool itself: its changes, and those of its overlaps.
+    """Return two triggers of passes over a pool: its own changes, and changes of its overlaps.
 
-    A pass that only reports overlaps comes after those that give addresses.
+    A change of overlaps has low priority, because it only changes a condition of the pool. Passes
+    that hand out addresses come first.
 
     Args:
-        overlaps: announces pools whose overlaps with others have changed.
-        gather: seconds that changes wait to be taken in by one pass over their pool.
+        overlaps: announces pools whose overlaps with other pools have changed.
+        gather: seconds that a change waits, so that one pass handles several changes. A change of
+            the spec does not wait.
     """
     return (
         Watch(pools, to_self, delay=spec_at_once(gather), unreadable=lambda pool: [pool]),
@@ -36,12 +38,20 @@ def watch_by_key(
     mapping: Callable[[Key], Iterable[Key]],
     predicate: Callable[[Change[T]], bool],
 ) -> Watch[T]:
-    """Return a watch that maps objects by their keys, whether they can be decoded or not."""
+    """Return a watch that enqueues by the key of an object, even if it cannot be decoded.
+
+    Args:
+        mapping: returns the keys to enqueue for the key of an object.
+        predicate: returns whether a change of a decoded object enqueues anything.
+    """
     return Watch(informer, lambda obj: mapping(obj.metadata.key), predicate, unreadable=mapping)
 
 
 def metadata_changed(change: Change[T]) -> bool:
-    """Return whether an object came, went or has other metadata than a new resourceVersion."""
+    """Return whether an object was created or deleted, or changed in its metadata.
+
+    The resourceVersion does not count: it changes with every write, also of the status.
+    """
     old, new = change.old, change.new
     if old is None or new is None or old.metadata.uid != new.metadata.uid:
         return True
