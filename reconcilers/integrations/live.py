@@ -146,7 +146,11 @@ class LiveViews:
         return [name for live in self._list_ready() for name in live.names()]
 
     def views(self, wants: Wanted = every_pool) -> Views:
-        """Return the current views of the pools for which `is_wanted` is true."""
+        """Return the current views of the wanted pools.
+
+        Args:
+            wants: returns whether a pool is wanted.
+        """
         not_read = [*self._not_read, *self.not_read()]
         platform_views = [live.views(wants, not_read) for live in self._list_ready()]
         views = merge_views([*platform_views, Views(not_read=self.not_read())])
@@ -154,7 +158,10 @@ class LiveViews:
         return replace(views, pictures=pictures)
 
     def not_read(self) -> list[NotRead]:
-        """Return the kinds that the API server forbids to read, or that are not listed yet."""
+        """Return the kinds that the API server forbids to read, or that are not listed yet.
+
+        Kinds that the constructor's `not_read` forbids everywhere are left out.
+        """
         if not self._sessions:  # which kinds are served is not known yet
             kinds = {
                 kind.full_name for platform in self._platforms for kind in platform.live_kinds
@@ -197,7 +204,10 @@ class LiveViews:
                 yield session.shows
 
     async def _look(self, group: anyio.abc.TaskGroup) -> None:
-        """Read which kinds are served, and restart the watches of platforms where that changed."""
+        """Read which kinds are served, and restart the watches of platforms where that changed.
+
+        The first successful look also waits up to FIRST_SECONDS for the lists of all kinds.
+        """
         client = Client(self._transport)
         kinds = [kind for platform in self._platforms for kind in platform.live_kinds]
         try:
@@ -242,7 +252,7 @@ class LiveViews:
             group.start_soon(self._follow, session)
 
     async def _follow(self, session: _Session) -> None:
-        """Keep a platform current until its scope is cancelled."""
+        """Keep a platform current until its scope is cancelled, and notify of changed pools."""
         for watched in session.watched:
             watched.subscribe(self._notify)
             watched.informer.cache.subscribe_unreadable(partial(self._note_unreadable, session))
@@ -253,9 +263,8 @@ class LiveViews:
                 ):
                     for watched in session.readable:
                         await watched.informer.wait_attempted()
-                    self._notify(
-                        session.list_concerned_pools()
-                    )  # the pools, if some kind is refused
+                    # Some kinds may be forbidden; then the lists of the others suffice for views.
+                    self._notify(session.list_concerned_pools())
                     for watched in session.readable:
                         await watched.informer.wait_synced()
                     self._notify(session.list_concerned_pools())
@@ -265,17 +274,22 @@ class LiveViews:
             self._notify(session.list_concerned_pools())
 
     def _note_unreadable(self, session: _Session, _: Key) -> None:
-        """Notify all pools of a platform: which of them an object concerns may be unknown."""
+        """Report that all pools of a platform may have changed.
+
+        An object that cannot be decoded may concern any of them.
+        """
         names = session.live.names() if session.live is not None else ()
         self._notify({*session.list_concerned_pools(), *names})
 
     def _notify(self, pools: Collection[PoolName] = ()) -> None:
+        """Report that the views of pools may have changed; without pools, only the limits did."""
         if self._changed is not None:
             self._changed(pools)
 
     def _informer(
         self, resource: Resource[ObjectT], indexes: Mapping[str, IndexFunction[ObjectT]], /
     ) -> Informer[ObjectT]:
+        """Return an informer of a kind in the readable namespace; the caller runs it."""
         within = readable_namespace(resource, self._not_read) or ""
         return Informer(
             resource,

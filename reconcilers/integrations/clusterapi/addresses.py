@@ -80,11 +80,7 @@ class PoolSpace:
         return self.layout.total
 
     def text(self, block: int) -> str:
-        """Return the first address of a block, as text.
-
-        Args:
-            block: the number of the block.
-        """
+        """Return the first address of the block with this number, as text."""
         return address_text(block << self.shift, self.family)
 
     def find_blocks(self, address: str, prefix: int) -> AddressRange | None:

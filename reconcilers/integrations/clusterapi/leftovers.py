@@ -60,7 +60,6 @@ class Leftovers:
         """Delete the leftovers of a pool's claims that nothing has named for a minute.
 
         Args:
-            kind: the kind of the pool.
             view: the claims that the pass over the pool has read.
             refusals: of claims, by that pass.
             promises: the open promises of the pool before that pass.

@@ -14,13 +14,13 @@ from reconcilers.promises.reading import Behind
 
 UNKNOWN_RETRY = 0.5
 ABSENCE_SECONDS = 4 * LOOK_AGAIN_SECONDS
-"""How long what a journal says of kinds must stay unchanged until they count as absent."""
+"""Seconds for which the entries of kinds in a journal must stay the same; then they are absent."""
 
 
 class AbsentKinds:
-    """Remembers for each pool since when its journal says the same of the kinds not served.
+    """Remembers for each pool since when its journal has the same entries of unserved kinds.
 
-    Promises to other kinds change a journal all the time, so they do not count.
+    Entries of other kinds change all the time, so they do not count.
 
     Args:
         clock: the time.
@@ -32,14 +32,14 @@ class AbsentKinds:
         """By pool: what its journal says of the kinds, and since when (monotonic seconds)."""
 
     def check(self, pool: Key, entry: Hashable, kinds: str) -> None:
-        """Check that kinds which the journal of a pool names count as absent.
+        """Note the entry of unserved kinds; raise until it has not changed for long enough.
 
         Args:
-            entry: what the journal says of these kinds.
-            kinds: their names, for people.
+            entry: all that the journal says of these kinds, to compare it.
+            kinds: the names of the kinds, for the message.
 
         Raises:
-            Behind: another replica may serve them.
+            Behind: another replica may serve the kinds.
         """
         now = self._clock.monotonic()
         known, since = self._entries.get(pool, (entry, now))

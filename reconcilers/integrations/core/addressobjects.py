@@ -55,13 +55,15 @@ class AddressObjects(Generic[T]):
             return await self._client.get(self._kind, key), False
 
     async def repair(self, address: T, patch: Mapping[str, Any]) -> T:
-        """Write the metadata that an IPAddress lacks, if any, and return the IPAddress.
-
-        The version that was read is the precondition: the write fails if it was deleted meanwhile.
+        """Write the metadata that an IPAddress lacks; return the IPAddress as it is then.
 
         Args:
-            address: as it was read.
-            patch: of its metadata; empty for nothing.
+            address: as it was read. Its version is the precondition of the write.
+            patch: the missing metadata; if empty, nothing is written.
+
+        Raises:
+            Conflict: it changed meanwhile.
+            ControllerError: the write failed.
         """
         if not patch:
             return address
@@ -69,15 +71,15 @@ class AddressObjects(Generic[T]):
         return await self._client.patch(self._kind, version, {"metadata": patch})
 
     async def recreate(self, address: T, body: Mapping[str, Any], fields: Mapping[str, str]) -> T:
-        """Replace an IPAddress that is being deleted by one that stays, with the same address.
+        """Replace an IPAddress that is being deleted by a new one with the same address.
 
         The claim records the address, so no other claim gets it between deletion and creation.
         While a finalizer of others keeps the old IPAddress, the old one is returned.
 
         Args:
             address: as it was read.
-            body: of the new one, which has the same name.
-            fields: of the log line.
+            body: the body of the new IPAddress, which has the same name.
+            fields: the fields of the log line about the old IPAddress.
         """
         await self.remove(address, fields)
         created, _ = await self.create(body)
@@ -100,11 +102,13 @@ class AddressObjects(Generic[T]):
         )
 
     def _log_release(self, meta: ObjectMeta, fields: Mapping[str, str]) -> None:
+        """Log a release, and note its uid so that the deletion is not logged again."""
         _log.info("releasing IPAddress", address=str(meta.key), **fields)
         self._logged.add(meta.uid)
 
 
 def _never(_: OwnerReference) -> bool:
+    """Return False: no other owner is stale."""
     return False
 
 
@@ -115,15 +119,17 @@ def missing_metadata(
     labels: Mapping[str, str],
     is_stale: Callable[[OwnerReference], bool] = _never,
 ) -> dict[str, Any]:
-    """Return a patch of the metadata that an IPAddress lacks; empty for nothing.
+    """Return a patch of the metadata that an IPAddress lacks; empty if it lacks nothing.
 
-    Owners are compared by group, kind and name: versions change with the API, and a stale uid or
-    flag is replaced where it stands. Owners and labels of others stay, and stay in front.
+    Owners are compared by group, kind and name, because the API version may differ. A reference
+    with another uid or flag than ours is replaced in its place. Owners and labels of other
+    programs stay; missing owners are added after them.
 
     Args:
         meta: as it was read.
+        owners: the owner references that it must have.
         labels: the labels that it must have.
-        is_stale: returns whether another owner is removed.
+        is_stale: returns whether an owner that is not among `owners` is removed.
     """
     patch = dict[str, Any]()
     if finalizer not in meta.finalizers and not meta.terminating:
@@ -149,7 +155,7 @@ def missing_metadata(
 
 
 def _says(reference: OwnerReference, ours: OwnerReference) -> bool:
-    """Return whether a reference has the uid of ours, and each flag that ours has."""
+    """Return whether a reference has the uid of ours, and each flag that ours sets."""
     return (
         reference.uid == ours.uid
         and ours.controller in {None, reference.controller}

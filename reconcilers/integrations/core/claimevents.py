@@ -1,7 +1,7 @@
-"""Events about claims: a few get one each, many at once share one about their pool.
+"""Events about claims: a few claims get an event each, many at once share one about their pool.
 
-A burst must not cost an event write for each claim. What each of them got or was refused is in its
-own status.
+A burst of claims must not cost an event write for each claim. The status of each claim shows its
+address, or why it has none.
 """
 
 from collections.abc import Sequence

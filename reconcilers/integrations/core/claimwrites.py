@@ -7,8 +7,8 @@ then serves the next promise, which is of the same address, or is deleted with t
 
 A promise is *kept* once the claim's status is written, and *void* once it can never be kept.
 
-A kind of claims adds what its claims show (`ClaimStatuses`), how the IPAddress of a promise is
-created, and how a claim is written so that promises to earlier versions are void.
+A kind of claims adds three things: what its claims show (`ClaimStatuses`), how the IPAddress of a
+promise is created, and how a claim is written to void promises to its earlier versions.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence

@@ -1,14 +1,14 @@
 """Runs an integration for the kinds that the API server serves, and restarts it when these change.
 
-What is served is looked up when the process starts and whenever a CustomResourceDefinition of the
-integration's groups changes, so that an idle cluster sees no requests. While something that the
-integration needs is not served it is looked up every half minute, too: an API server behind an
-aggregator has no definition that could change.
+The served kinds are looked up when the process starts and whenever a CustomResourceDefinition of
+the integration's groups changes, so that an idle cluster sees no requests. While a kind that the
+integration needs is not served, they are also looked up every half minute: kinds of an aggregated
+API server have no definition that could change.
 
-Until the first answer it is unknown what objects of these kinds hold. So no address is handed out
-that they might hold, and the process is not ready. If the answer was that a kind is absent, it is
-in doubt as soon as a definition changes or discovery fails: objects of the kind may be created
-before the next answer.
+Until the first answer it is unknown which addresses objects of these kinds hold. So no address is
+handed out that they might hold, and the process is not ready. The answer that a kind is absent is
+*doubted* once a definition changes or discovery fails: objects of the kind may be created before
+the next answer.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -43,7 +43,7 @@ SETTLING_SECONDS = 10.0
 POLL_SECONDS = 0.5
 RETRY_SECONDS = 2.0
 LOOK_AGAIN_SECONDS = 30.0
-"""Between two looks while something that is needed is not served."""
+"""Seconds between two looks while a kind that the integration needs is not served."""
 
 log = get_logger(__name__)
 
@@ -51,8 +51,8 @@ log = get_logger(__name__)
 class ServedKindsLook:
     """One look at which kinds are served.
 
-    A kind is believed absent only after several answers in a row. So all kinds are asked for
-    before `check_complete` raises: the answers then count for all kinds in the same look.
+    The client believes that a kind is absent only after several answers in a row. So a look asks
+    for all kinds before `check_complete` raises: each look is then an answer for every kind.
     """
 
     def __init__(self, client: Client) -> None:
@@ -60,10 +60,13 @@ class ServedKindsLook:
         self._incomplete: DiscoveryIncomplete | None = None
 
     async def first_served(self, versions: Iterable[Resource[R]]) -> Resource[R] | None:
-        """Return the first version that is served; None if none is, or if that is unknown.
+        """Return the first version of a kind that is served.
 
         Args:
-            versions: of one kind.
+            versions: of one kind, the preferred first.
+
+        Returns:
+            None if no version is served, or if that is unknown; `check_complete` tells which.
         """
         for resource in versions:
             try:
@@ -99,16 +102,17 @@ async def find_served(client: Client, versions: Iterable[Resource[R]]) -> Resour
 
 
 class Discovery(Generic[S]):
-    """Finds out what is served of an integration's kinds.
+    """Finds out which kinds of an integration are served, and runs its work for them.
+
+    S is the type of an answer, which is compared with the answer before.
 
     Args:
         manager: watches the definitions.
         groups: the API groups of the kinds.
-        find_served: returns what is served, by discovery; it is compared with what was before.
-        suffices: returns whether all that is needed is served.
-        doubt: called when what was absent at the last answer may be served by now. `begin` is
-            called again after it, with the next answer.
-        clock: the time.
+        find_served: returns the served kinds, by discovery.
+        suffices: returns whether all kinds that the integration needs are served.
+        doubt: called when a kind that was absent at the last answer may be served by now. After
+            it, `begin` is called again with the next answer.
     """
 
     def __init__(
@@ -139,10 +143,10 @@ class Discovery(Generic[S]):
         return Check(name, lambda: Failing(problem, self._unknown) if self._unknown else None)
 
     async def run(self, begin: Callable[[S], Work | None]) -> None:
-        """Run what `begin` returns for what is served, again for each answer, until cancelled.
+        """Run the work for the served kinds, and restart it for each new answer, until cancelled.
 
         Args:
-            begin: returns the work for what is served; None if there is none.
+            begin: returns the work for the served kinds; None if there is no work for them.
         """
         registration = self._definitions.add_handler(self._note)
         try:
@@ -166,13 +170,13 @@ class Discovery(Generic[S]):
             self._manager.retry_informers(definition.metadata.name)
 
     def _note_doubt(self) -> None:
-        """Doubt that what is needed is absent, if the last answer was that it is."""
+        """Doubt the last answer, if it was that a kind which the integration needs is absent."""
         if self._is_absent:
             self._is_doubted = True
             self._doubt()
 
     async def _run_until_other(self, kinds: S, work: Work | None) -> S:
-        """Run the work until other kinds are served; return these."""
+        """Run the work until other kinds are served; return the new answer."""
         async with anyio.create_task_group() as group:
             if work is not None:
                 group.start_soon(work)
@@ -181,7 +185,10 @@ class Discovery(Generic[S]):
         return other_kinds
 
     async def _wait_for_other(self, kinds: S) -> S:
-        """Return the served kinds once they differ from `kinds`, or were doubted and confirmed."""
+        """Wait until the served kinds differ from `kinds`; return the new answer.
+
+        If `kinds` were doubted and the polls confirmed them, they are returned as a new answer.
+        """
         self._is_absent, self._is_doubted = not self._suffices(kinds), False
         while True:
             while self._clock.monotonic() < self._poll_until:

@@ -11,7 +11,7 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 
 
 class EventMemory(Generic[KeyT]):
-    """Remembers by object, and by its uid, what was recorded last.
+    """Remembers for each object the state of its last event.
 
     It is kept in memory only: another replica, or the next process, records a state once more.
     """
@@ -42,7 +42,7 @@ class EventMemory(Generic[KeyT]):
 
 
 class StateEvents:
-    """Records a warning about an object once, until it has another reason or sentence.
+    """Records a warning about an object once, and again if its reason or message changes.
 
     Args:
         recorder: takes the events.

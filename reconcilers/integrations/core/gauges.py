@@ -1,6 +1,8 @@
 """Metrics of the pools of one integration, read from its caches at a scrape.
 
-They are shown by the replica that serves the kinds.
+Only the replica that runs the integration's controllers exports them. The *figures* of a pool are
+its numbers: addresses in all, in use, free, and requests that wait. A *metric family* is one
+metric name with its values for all label sets.
 """
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +16,11 @@ from controller.clock import Clock
 from reconcilers.pictures.poolpicture import FamilyFigures, PoolFigures
 
 Labels = Mapping[str, Callable[[PoolFigures], str]]
-"""The labels of a metric, and what stands in each of them."""
+"""By name of a label, a function that returns its value for a pool."""
 
 
 def _sum(value: Callable[[FamilyFigures], int]) -> Callable[[PoolFigures], int]:
-    """Return the sum of a figure over the families of a pool."""
+    """Return a function that adds up a figure over the address families of a pool."""
     return lambda figures: sum(map(value, figures.families))
 
 
@@ -47,18 +49,19 @@ GAUGES: Sequence[tuple[str, str, Callable[[PoolFigures], int]]] = (
 )
 OLDEST = "oldest_waiting_seconds"
 UNKNOWN_TOGETHER = {"used", "free"}
-"""What is not shown of a pool while an object that may hold some of it cannot be decoded."""
+"""Gauges that are left out for a pool while an object that may hold its addresses cannot be
+decoded: such an object may change these numbers."""
 
 
 class PoolGauges(Collector):
     """Collects the metrics of all pools at a scrape.
 
     Args:
-        prefix: of the metrics' names.
-        subject: of the counts, in a sentence.
+        prefix: the beginning of the metrics' names.
+        subject: the kind of pool with its article, for the descriptions.
         labels: the labels of the metrics.
         list_figures: returns the figures of all pools.
-        clock: for ages.
+        clock: the time, for the age of the oldest request.
     """
 
     def __init__(
@@ -98,15 +101,21 @@ class PoolGauges(Collector):
         yield oldest
 
     def _gauge(self, name: str, description: str) -> GaugeMetricFamily:
+        """Return an empty metric family.
+
+        Args:
+            description: with {} for the kind of pool.
+        """
         description = description.format(self._what)
         return GaugeMetricFamily(f"{self._prefix}_{name}", description, labels=[*self._labels])
 
     def _label(self, figures: PoolFigures) -> list[str]:
+        """Return the values of the labels for a pool, in their order."""
         return [label(figures) for label in self._labels.values()]
 
 
 class KeptFigures:
-    """Figures that are computed at a scrape, and reused while nothing changes.
+    """Figures that are computed at a scrape, and reused until an object changes.
 
     Args:
         list_figures: returns the figures of all pools.
@@ -122,7 +131,7 @@ class KeptFigures:
         self._kept = None
 
     def __call__(self) -> Iterable[PoolFigures]:
-        """Return the figures of all pools."""
+        """Return the figures of all pools, computed again only after a change."""
         if self._kept is None:
             self._kept = list(self._list_figures())
         return self._kept
@@ -131,15 +140,10 @@ class KeptFigures:
 def with_gauges(
     gauges: Collector, registry: CollectorRegistry, run: Callable[[], Coroutine[Any, Any, None]]
 ) -> Callable[[], Coroutine[Any, Any, None]]:
-    """Return work whose metrics are registered while it runs.
-
-    Args:
-        gauges: the metrics.
-        registry: where they are registered.
-        run: the work.
-    """
+    """Return a function that runs `run`, with `gauges` registered as long as it runs."""
 
     async def running() -> None:
+        """Register the metrics, run, and unregister them at the end."""
         registry.register(gauges)
         try:
             await run()

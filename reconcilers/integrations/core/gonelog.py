@@ -1,8 +1,8 @@
-"""Log lines about addresses that are free because others removed their objects.
+"""Log lines about addresses that are free because a person or another program removed objects.
 
-An address is free once no claim records it and no IPAddress has it. Releases by this program have
-lines of their own (`addressobjects.py`); here are those that a person brings about by removing
-finalizers.
+An address is free once no claim records it and no IPAddress has it. A release by this program is
+logged when it happens (`addressobjects.py`). This module logs the others: a person removed the
+finalizers of a claim and its IPAddress.
 """
 
 from collections.abc import Hashable, Mapping
@@ -24,7 +24,7 @@ class GoneLines(Protocol[ClaimT_contra, AddressT_contra]):
     """What the lines say of claims of one kind and of their IPAddresses."""
 
     def recorded_address(self, claim: ClaimT_contra) -> Key | None:
-        """Return the IPAddress of the address that a claim records; None if it records none."""
+        """Return the key of the IPAddress whose address a claim records; None without a record."""
         ...
 
     def describe_claim(self, gone: ClaimT_contra) -> Mapping[str, str] | None:

@@ -17,8 +17,8 @@ class HeldPart:
 
     Args:
         range: the addresses.
-        state: whether they are written to the object, or promised only.
-        key: of the object.
+        state: "held" if they are written to the object; "promised" if only the journal has them.
+        key: the key of the object.
     """
 
     range: AddressRange

@@ -1,12 +1,13 @@
 """IPAddresses that were created for a claim, and that no promise and no claim names.
 
-A create has no precondition: a replica that froze before it created an IPAddress may create it
-late, when the address belongs to another claim. No status ever names that IPAddress, because its
-claim has another address or none. But its name, or its address, may be needed by a claim.
+A create has no precondition: a replica that froze may send its create late, when the address
+belongs to another claim. No claim's status ever names that IPAddress, because its own claim has
+another address or none. But another claim may need its name or its address. Such an IPAddress is a
+*leftover*.
 
-So it is deleted once nothing has named it for a minute, and only after live reads. The pool is
-read first, for its promises, and then the claim. In this order no name is missed: a promise may
-become a status between the two reads, and a status never becomes a promise.
+A leftover is deleted once no promise and no claim has named it for a minute, and only after reads
+from the server. First the pool is read, for its promises, then the claim. In this order no name is
+missed: between the two reads a promise may become a status, but a status never becomes a promise.
 """
 
 from collections.abc import Awaitable, Callable
@@ -44,14 +45,14 @@ class LeftoverAddresses(Generic[AddressT]):
         is_unnamed: Callable[[], Awaitable[bool]],
         remove: Callable[[], Awaitable[None]],
     ) -> float:
-        """Delete an IPAddress that nothing has named for a minute.
+        """Delete an IPAddress if nothing has named it for a minute; else note that nothing does.
 
         Args:
             is_unnamed: returns, by live reads, whether still nothing names the IPAddress.
             remove: deletes the IPAddress.
 
         Returns:
-            Seconds until the next check.
+            Seconds until this must be called again.
         """
         meta, now = address.metadata, self._clock.monotonic()
         since = self._since.setdefault(meta.uid, now)
@@ -66,5 +67,6 @@ class LeftoverAddresses(Generic[AddressT]):
         self._since.pop(address.metadata.uid, None)
 
     def _forget_gone(self, change: Change[AddressT]) -> None:
+        """Forget an IPAddress that was deleted."""
         if change.new is None and change.old is not None:
             self.note_named(change.old)

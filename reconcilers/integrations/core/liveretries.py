@@ -1,4 +1,4 @@
-"""Passes over one object that start again with the live object if it changed meanwhile."""
+"""Repeat the pass over an object with the live object if the cached object was stale."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -19,17 +19,20 @@ async def retry_live(
     attempt: Callable[[T | None], Awaitable[Outcome]],
     read_live: Callable[[], Awaitable[T | None]],
 ) -> Outcome:
-    """Return the outcome of a pass over an object; repeat it with the live one if it is stale.
+    """Return the outcome of a pass over an object.
+
+    If a write fails because the object has changed or is gone, the pass is repeated with the
+    object from the server, up to ATTEMPTS times in all. Then the key is queued again.
 
     Args:
         obj: as the cache shows it; None if the cache shows none.
-        attempt: passes over it.
-        read_live: reads it from the server.
+        attempt: runs the pass over the object.
+        read_live: reads the object from the server; None if it does not exist.
     """
     for _ in range(ATTEMPTS):
         try:
             return await attempt(obj)
         except (Conflict, NotFound):
-            # It changed, or is gone although the cache shows it.
+            # The object changed, or is gone although the cache shows it.
             obj = await read_live()
     return Again(RETRY)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Operations = tuple[str, ...]
 ListHoldings = Callable[["Client", NetworkPool], Awaitable["OtherHoldings"]]
-"""Lists the addresses of a NetworkPool that objects of a platform hold, by LISTs that begin now."""
+"""Lists the addresses of a NetworkPool that a platform's objects hold, by LISTs that begin now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class PlatformObjects:
 
 
 class Platform(ABC):
-    """One integration.
+    """One integration: its kinds, and the functions that code outside of its package calls.
 
     Its methods import the modules that they need when they are called. Most commands need no
     integration, and should not wait for its modules.

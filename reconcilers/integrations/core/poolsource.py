@@ -42,7 +42,7 @@ class PoolSource:
 
     Args:
         manager: runs this service and its informers.
-        spaces: the index.
+        spaces: the index of offers to update.
         platform: the platform whose pools are read.
     """
 

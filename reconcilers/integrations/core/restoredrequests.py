@@ -40,7 +40,7 @@ class _Arrival:
 class RestoredRequests(Generic[RequestT]):
     """Knows which requests may still get an IPAddress from a restore.
 
-    Requests that are there when the process starts do not count: their IPAddresses are there, too.
+    Requests that exist when the process starts do not count: their IPAddresses exist by then, too.
 
     Args:
         requests: all requests of the kind.

@@ -28,8 +28,8 @@ class NotRead:
     """Objects of a kind that a user may not read.
 
     Args:
-        kind: plural and group.
-        except_namespace: the namespace whose objects may be read; empty for none.
+        kind: the full name of the kind: plural and group.
+        except_namespace: the only namespace whose objects may be read; empty if there is none.
     """
 
     kind: str
@@ -56,11 +56,12 @@ def describe_limits(not_read: Iterable[NotRead]) -> str:
 def limits_in(
     namespace: str, kinds: Collection[str], not_read: Iterable[NotRead]
 ) -> list[NotRead]:
-    """Return the limits on reading some kinds in a namespace.
+    """Return the limits that hide objects of some kinds in a namespace.
 
     Args:
-        kinds: plural and group of each.
-        not_read: everything that may not be read.
+        namespace: empty for all namespaces; then a limit to one namespace counts, too.
+        kinds: the full names of the kinds.
+        not_read: all limits on what the user may read.
     """
     return [
         limit
@@ -70,12 +71,12 @@ def limits_in(
 
 
 def is_left_out(resource: Resource[Object], key: Key, not_read: Iterable[NotRead]) -> bool:
-    """Return whether an object may exist that a user may not read.
+    """Return whether the user may not read an object, so that it may exist unseen.
 
     Args:
-        resource: its kind.
-        key: its namespace and name.
-        not_read: everything that may not be read.
+        resource: the kind of the object.
+        key: the namespace and name of the object.
+        not_read: all limits on what the user may read.
     """
     return bool(limits_in(key.namespace, {resource.full_name}, not_read))
 
@@ -107,11 +108,13 @@ class ScopedLists:
         return tuple(self._not_read)
 
     async def list_required(self, resource: Resource[T]) -> "Page[T]":
-        """Return the objects of a kind, as far as they may be read.
+        """Return the objects of a kind: of all namespaces, or of the one that may be read.
+
+        In the second case the limit is noted in `not_read`.
 
         Raises:
-            Forbidden: none of them may be read.
-            ControllerError: the server did not answer.
+            Forbidden: the user may not read the kind in any of these ways.
+            ControllerError: a request failed.
         """
         try:
             return await self.client.list(resource)
@@ -123,10 +126,13 @@ class ScopedLists:
         return page
 
     async def list_allowed(self, resource: Resource[T]) -> "Page[T] | None":
-        """Return the objects of a kind, as far as they may be read; None if none may be.
+        """Return the objects of a kind, as `list_required` does.
+
+        Returns:
+            None if the user may not read the kind; that is noted in `not_read`.
 
         Raises:
-            ControllerError: the server did not answer.
+            ControllerError: a request failed, other than a LIST that is forbidden to the user.
         """
         try:
             return await self.list_required(resource)

@@ -18,7 +18,7 @@ class SharesNetworkPools(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class HoldersBeside:
-    """What holds addresses of NetworkPools beside IPAllocations.
+    """Access to the holders of NetworkPools' addresses other than IPAllocations.
 
     Args:
         integrations: the integrations whose objects hold addresses of NetworkPools.
@@ -31,7 +31,10 @@ class HoldersBeside:
     observed: ObservedRanges | None = None
 
     def joined_with(self, other: "HoldersBeside") -> "HoldersBeside":
-        """Return the holders of both; `other` wins, but at most one of the two serves claims."""
+        """Return the holders of both.
+
+        At most one of the two has `claims`, and at most one has `observed`.
+        """
         return HoldersBeside(
             [*self.integrations, *other.integrations],
             self.claims if other.claims is None else other.claims,

@@ -1,9 +1,9 @@
-"""The problems of IPAMAllocations in the datacenters of a pool, kept allocation by allocation.
+"""The problems of IPAMAllocations in the datacenters of a pool, stored by allocation.
 
-An allocation that shares addresses with others names one of them: the oldest, and of two that are
-equally old the first by namespace and name. So an allocation that changes concerns only itself,
-those that name it, and those that have to name it from now on. The problems of these are computed
-again, and no other problem.
+The message about an allocation that shares addresses with others names only the oldest of these
+others; of two that are equally old, the first by namespace and name. So a change of an allocation
+affects few problems: its own, those that name it, and those that must name it now. Only these
+problems are computed again.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ INVALID_ALLOCATION = "InvalidAllocation"
 OUT_OF_POOL = "OutOfPool"
 
 Rank = tuple[datetime, Key]
-"""Where an allocation stands among those that share addresses with another one."""
+"""Creation time and key of an allocation; the oldest allocation has the lowest rank."""
 
 
 def problems(
@@ -51,15 +51,17 @@ def problems(
 def find_problem(
     allocation: IPAMAllocation, space: DatacenterSpace, other: Rank | None
 ) -> AllocationProblem | None:
-    """Return the problem of an allocation; None if it has none.
+    """Return the problem of an allocation; None if it has none. The first row that fits decides.
+
+        InvalidAllocation       its spec cannot be parsed
+        OutOfPool               some of its addresses are outside of the pool's CIDR, or its prefix
+                                is excluded
+        Overlapping             another allocation has some of its addresses
+        OutOfPool (harmless)    some of its single addresses are excluded
 
     Args:
         space: of the datacenter that the allocation names.
-        other: the oldest other allocation that holds some of its addresses; None for none.
-
-    Returns:
-        The first of these problems: its spec cannot be parsed; it has addresses outside the pool;
-        another allocation has some of its addresses; the pool excludes some of its addresses.
+        other: the oldest other allocation that holds some of its addresses; None if no other does.
     """
     holding = parse_holding(allocation.spec)
     if holding.faults:
@@ -102,7 +104,7 @@ def find_overlaps(
 def _list_crowded(
     allocations: Iterable[IPAMAllocation], space: DatacenterSpace
 ) -> Collection[Key]:
-    """Return the allocations that may overlap others: all that do, and few that do not.
+    """Return the allocations that may overlap others. Few of them do not, and none is missing.
 
     Ranges sorted by their first address form groups: a range that begins at or before the highest
     last address of the group belongs to the group. A group of two or more allocations is crowded.
@@ -226,7 +228,7 @@ class AllocationProblems:
 
     @property
     def state(self) -> Mapping[str, Mapping[Key, object]]:
-        """Everything, to compare it: problems, and which allocations overlap."""
+        """The whole state for comparisons: the problems, and which allocations overlap."""
         return {"problem": self.by_key, "overlap": self._oldest, "overlaps": self._named_by}
 
     def _set_oldest(self, key: Key, oldest: Rank | None) -> None:
@@ -265,7 +267,7 @@ class AllocationProblems:
         }
 
     def _judge(self, key: Key, allocation: IPAMAllocation | None) -> bool:
-        """Note the problem of an allocation, or that it has none; return whether this is new.
+        """Compute and store the problem of an allocation; return whether it differs from before.
 
         An allocation that is gone, or of a datacenter that cannot be served, has no problem.
         """
@@ -280,7 +282,7 @@ class AllocationProblems:
 
 
 def _rank(allocation: IPAMAllocation) -> Rank:
-    """Return where an allocation stands: the oldest first, then by namespace and name."""
+    """Return a sort key of allocations: the oldest first, then by namespace and name."""
     return allocation.metadata.creationTimestamp or LAST, allocation.metadata.key
 
 

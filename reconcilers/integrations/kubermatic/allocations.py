@@ -1,10 +1,11 @@
 """Write IPAMAllocations: create them without addresses, write promised addresses, repair, delete.
 
 A create has no precondition, so an allocation is created without addresses. Addresses are written
-only if the journal of the pool promises them to exactly that version of the allocation. So a
-replica that froze before its create makes an allocation that holds nothing.
+only if the journal of the pool promises them to exactly that version of the allocation. So if a
+replica freezes and sends its create late, the allocation holds no addresses.
 
-To void a promise is to write the allocation once: the promise names the version before that write.
+To *void* a promise is to write the allocation once: the promise names the version before that
+write, so it can never take effect.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,7 +62,7 @@ def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
 
 
 def is_pool(owner: OwnerReference) -> bool:
-    """Return whether an owner is an IPAMPool."""
+    """Return whether an owner reference is to an IPAMPool, in any version."""
     return (owner.apiVersion.rpartition("/")[0], owner.kind) == (GROUP, POOLS.kind)
 
 
@@ -99,9 +100,10 @@ def content(
 
     Args:
         allocation: at the version that the promise names.
-        name: of the datacenter.
+        name: the name of the datacenter.
         datacenter: its settings in the pool.
-        ranges: what is promised.
+        ranges: the promised ranges. They replace a prefix, and are added to single addresses of
+            the same datacenter.
     """
     spec: dict[str, Any] = {"type": datacenter.type, "dc": name}
     if datacenter.type == PREFIX:
@@ -281,9 +283,8 @@ class Allocations:
         )
 
     def next_in(self, allocations: Iterable[IPAMAllocation]) -> float | None:
-        """Return in how many seconds the first rejected write is due again; None for none.
+        """Return the seconds until the first rejected write of these allocations is retried.
 
-        Args:
-            allocations: those whose writes count.
+        None if none of them had a write that was rejected.
         """
         return self._refused.next_in(allocation.metadata for allocation in allocations)

@@ -1,6 +1,11 @@
-"""KKP's kinds, as far as IPAM reads and writes them: IPAMPool, IPAMAllocation, Cluster.
+"""KKP's kinds, as far as IPAM reads and writes them.
 
-Their CustomResourceDefinitions are KKP's. IPAMPool and IPAMAllocation have no status.
+    IPAMPool         a pool; each of its datacenters hands out addresses of its own
+    IPAMAllocation   the addresses that one cluster got of the pool of the same name
+    Cluster          a user cluster, which asks the pools of its datacenter for addresses
+
+Their CustomResourceDefinitions are KKP's. IPAMPool and IPAMAllocation have no status. A *seed* is
+the cluster in which KKP manages user clusters; these kinds are there.
 """
 
 from collections.abc import Mapping
@@ -43,7 +48,7 @@ class KkpPoolSpec:
 
 @dataclass(frozen=True, slots=True)
 class IPAMPool:
-    """A pool, of the whole seed."""
+    """A pool of addresses; it is cluster-scoped."""
 
     metadata: ObjectMeta
     spec: KkpPoolSpec = field(default_factory=KkpPoolSpec)
@@ -68,7 +73,7 @@ class IPAMAllocation:
 
     @property
     def pool(self) -> Key:
-        """The pool that it is of."""
+        """The key of its pool, which has the same name."""
         return Key("", self.metadata.name)
 
     @property
@@ -79,7 +84,7 @@ class IPAMAllocation:
 
 @dataclass(frozen=True, slots=True)
 class KkpOutlineSpec:
-    """What an IPAMAllocation says of its addresses, whatever the types of these fields."""
+    """The addresses of an undecodable IPAMAllocation; the fields may have values of any type."""
 
     cidr: Any = None
     addresses: Any = None
@@ -87,7 +92,7 @@ class KkpOutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class KkpOutline:
-    """The part of an IPAMAllocation that can be decoded where the whole cannot."""
+    """The part of an IPAMAllocation that is decoded if the whole cannot be decoded."""
 
     metadata: ObjectMeta
     spec: KkpOutlineSpec
@@ -110,7 +115,7 @@ class KkpClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class ClusterCondition:
-    """One condition; they are a map by type."""
+    """One condition of a Cluster. KKP stores conditions as a map by type, not as a list."""
 
     status: str = ""
     reason: str = ""
@@ -141,11 +146,14 @@ class KkpCluster:
 
     @property
     def namespace(self) -> str:
-        """Where its allocations are; empty until KKP has made it."""
+        """The namespace of its allocations; empty until KKP has created the namespace."""
         return self.status.namespaceName
 
     def is_served(self, worker: str) -> bool:
-        """Return whether allocations are made for it now, by the process with this worker name."""
+        """Return whether the process with this worker name creates allocations for it now.
+
+        It is not served while it is paused, is being deleted, or has no namespace.
+        """
         meta = self.metadata
         idle = meta.terminating or self.spec.pause or not self.namespace
         return not idle and meta.labels.get(WORKER_LABEL, "") == worker

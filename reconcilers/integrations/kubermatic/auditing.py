@@ -80,9 +80,9 @@ def _audit_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
 def _build_trouble(
     kind: str, severity: Severity, allocation: IPAMAllocation, sentence: str
 ) -> Trouble:
-    """Return the trouble of an allocation.
+    """Return the trouble of an allocation, which can be corrected by its deletion.
 
-    It is removable: if a cluster still uses the allocation, the controller recreates it.
+    If a cluster still needs the allocation, the controller recreates it.
     """
     key = allocation.metadata.key
     return Trouble(

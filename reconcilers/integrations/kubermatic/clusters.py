@@ -1,7 +1,9 @@
 """The condition of a Cluster that says whether it has its addresses of every pool.
 
-KKP writes it with empty reason and message; here both are filled. Everything else of a Cluster is
-KKP's.
+KKP's own controller leaves reason and message of this condition empty; this program fills both. It
+writes nothing else of a Cluster.
+
+A problem is *harmless* if the cluster has its addresses nevertheless.
 """
 
 from collections.abc import Mapping
@@ -74,14 +76,14 @@ def condition_of(
 
 @dataclass(slots=True)
 class _Reported:
-    """What this process reported of one Cluster.
+    """What this process reported about one Cluster.
 
     Args:
-        uid: of the Cluster.
+        uid: the uid of the Cluster.
         events: by pool, the message of the last event.
-        failure: the condition that was written because requests of this process failed. Those of
-            another replica may succeed, or fail with other words. Each replica writes its own
-            failure once, or they would correct each other at every event.
+        failure: the last condition that this process wrote because its requests failed. The
+            requests of another replica may succeed, or fail with another message. If replicas
+            wrote their failures again and again, each would overwrite the other's.
     """
 
     uid: str
@@ -116,7 +118,8 @@ class ClusterReconciler:
             self._reports.forget_cluster(key)
             self._reported.pop(key, None)
             return SETTLED
-        # An older version may be in the cache, and another controller may serve the Cluster.
+        # The cache has only an older version of a Cluster that cannot be decoded. A Cluster that
+        # this process does not serve may be another controller's.
         if cluster is None or is_unreadable or not cluster.is_served(self._caches.worker):
             return SETTLED
         problems = self._reports.of_cluster(key)
@@ -148,7 +151,7 @@ class ClusterReconciler:
             if is_own_failure:
                 reported.failure = condition
         except Conflict:
-            return Again(RETRY)  # the cache is behind
+            return Again(RETRY)  # the cache lags behind another write of the Cluster
         except NotFound:
             log.debug("The cluster is gone", cluster=str(key))
         return SETTLED
@@ -170,7 +173,10 @@ class ClusterReconciler:
         )
 
     def _find_report(self, cluster: KkpCluster) -> _Reported:
-        """Return the last report about a cluster; empty for a new cluster of the same name."""
+        """Return the record of reports about a cluster; create an empty one for a new cluster.
+
+        A recreated cluster of the same name has another uid, so it counts as new.
+        """
         meta = cluster.metadata
         reported = self._reported.get(meta.key)
         if reported is None or reported.uid != meta.uid:

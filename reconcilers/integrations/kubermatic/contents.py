@@ -1,6 +1,6 @@
-"""What IPAMAllocations hold of IPAMPools, and which Clusters wait, to be shown and audited.
+"""The addresses that IPAMAllocations hold, and the Clusters that wait, for views and audits.
 
-Each datacenter of a pool hands out by itself, and is shown as a pool of its own.
+Each datacenter of a pool hands out addresses of its own, and is shown like a pool.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,11 +40,11 @@ from reconcilers.spaces.offers import PoolName
 
 @dataclass(frozen=True, slots=True)
 class DatacenterContents:
-    """What one datacenter of a pool may hand out, and what is held of it.
+    """One datacenter of a pool: the addresses that it may hand out, and those that are held.
 
     Args:
-        name: of the datacenter.
-        space: what it may hand out; None if its settings are invalid.
+        name: the name of the datacenter.
+        space: the addresses that it may hand out; None if its settings are invalid.
         fault: why the settings are invalid; empty if they are valid.
         allocations: the allocations of the pool whose `dc` is this datacenter.
         waiting: the clusters that lack addresses.
@@ -134,7 +134,10 @@ def _list_waiting(
     space: DatacenterSpace | None,
     not_read: Sequence[NotRead],
 ) -> Iterator[KkpCluster]:
-    """Yield the clusters of a datacenter that have less than they should."""
+    """Yield the clusters of a datacenter that have fewer addresses than they should get.
+
+    If the settings of the datacenter are invalid, all of its clusters wait.
+    """
     for cluster in caches.list_served(name):
         key = Key(cluster.namespace, pool.metadata.name)
         if is_left_out(ALLOCATIONS, key, not_read):

@@ -1,10 +1,13 @@
 """Decide what to do about a Cluster of a pool and its IPAMAllocation, given the plan of a pass.
 
 An allocation without addresses is deleted if the pool has none for it. An allocation whose Cluster
-is in no datacenter of the pool is deleted, too. An allocation with addresses gets back its type
-and its owner. While a promise to the allocation is open, none of this is done.
+is in no datacenter of the pool is deleted, too. The type and the owner of an allocation with
+addresses are corrected. While a promise to the allocation is open, none of this is done.
 
-A row is all Clusters of a datacenter that ask for the same number of addresses.
+A *holder* is the pair of a Cluster and its IPAMAllocation. A *row* is all Clusters of a datacenter
+that ask for the same number of addresses. A *report* is what the pass notes for a Cluster: its
+problem, or that it has none. A pass ends early when its batch is full; then it has not come to
+some rows.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -32,15 +35,15 @@ class HolderFinding:
     """What a pass found out about one holder.
 
     Args:
-        holder: whose allocation and Cluster were examined.
         cluster: its Cluster, if the pool serves it; else None.
         is_decided: whether `problem` is reported for the Cluster; if not, its last report stays.
-        problem: of the Cluster; None if it has none.
-        surplus: its allocation, which has no addresses and gets none.
-        moved: its allocation and its Cluster, which is in no datacenter of the pool.
-        repair: its allocation and the type that it should have, if its type or its owner differ.
-        is_settled: whether nothing is left to be done until something of the holder changes.
-        open_row: its row, if it waits there, and the pass came neither to it nor to its row.
+        problem: the problem of the Cluster; None if it has none.
+        surplus: its allocation, if that has no addresses and gets none; to be deleted.
+        moved: its allocation and its Cluster, if the Cluster is in no datacenter of the pool; the
+            allocation is to be deleted.
+        repair: its allocation and the right type, if its type or its owner is wrong.
+        is_settled: whether nothing is left to do until one of its objects changes.
+        open_row: the row in which it waits, if the pass ended before it tried that row.
     """
 
     holder: Holder
@@ -60,10 +63,10 @@ class _Decision:
 
     Args:
         is_decided: whether `problem` is reported; if not, the last report stays.
-        problem: of the Cluster; None if it has none.
+        problem: the problem of the Cluster; None if it has none.
         is_unserved: whether its allocation has no addresses and gets none.
-        is_settled: whether nothing is left to be done until something of the holder changes.
-        open_row: its row, if the pass came neither to the Cluster nor to its row.
+        is_settled: whether nothing is left to do until one of the holder's objects changes.
+        open_row: the row in which it waits, if the pass ended before it tried that row.
     """
 
     is_decided: bool = False
@@ -74,7 +77,7 @@ class _Decision:
 
 
 _NOT_ASKING = _Decision()
-"""Nothing is reported until something of the holder changes."""
+"""Nothing is reported until one of the holder's objects changes."""
 _DECIDED_LATER = _Decision(is_settled=False)
 """Nothing is reported until a later pass, which examines the holder again."""
 
@@ -195,12 +198,16 @@ class Examiner:
         return HolderFinding(holder, surplus=None if is_kept else allocation, is_settled=False)
 
     def _decide(self, holder: Holder, cluster: KkpCluster) -> _Decision:
-        """Return the report for a Cluster.
+        """Return the report for a Cluster. The first row that applies decides.
 
-        The first that applies: the settings of its datacenter are invalid; its allocation could
-        not be created in this pass (decided later); its allocation is being deleted (no report);
-        the report by `_decide_asker`, if undecided or if it keeps the Cluster from addresses; a
-        harmless problem of the Cluster, or that its datacenter shares addresses with other pools.
+        settings of its datacenter invalid         report that
+        allocation could not be created now        decide in a later pass
+        allocation is being deleted                no report
+        `_decide_asker` decides later, or finds    that decision
+        a problem that is not harmless
+        unknown which pools share addresses        decide in a later pass
+        otherwise                                  report its harmless problem, or else that
+                                                   its datacenter shares addresses
         """
         if invalid := self.situation.invalid.get(cluster.datacenter):
             return _Decision(is_decided=True, problem=invalid)
@@ -237,8 +244,8 @@ class Examiner:
         refusal = planned.refused.get(holder) or planned.rows.get(facts.row)
         if refusal is not None and not is_granted:
             is_unserved = asker.allocation is not None and asker.allocation.empty
-            # Open are the deletion of its empty allocation, and a refusal of this very Cluster,
-            # which the next pass tries again; a row is tried by its first Cluster alone.
+            # Not settled: its empty allocation has to be deleted, or the refusal is of this very
+            # Cluster, which the next pass tries again. Of a row only the first Cluster is tried.
             is_settled = not is_unserved and holder not in planned.refused
             return _Decision(
                 is_decided=True, problem=refusal, is_unserved=is_unserved, is_settled=is_settled

@@ -1,8 +1,11 @@
 """Derive from Clusters and IPAMAllocations who holds and who waits in a pool. Pure functions.
 
-A Cluster waits for addresses, and its IPAMAllocation holds them. Both are one holder, named by the
-key of the IPAMAllocation, whether that exists or not. Each datacenter of a pool is a space of that
-name. A row is all Clusters that ask for the same.
+A Cluster waits for addresses, and its IPAMAllocation holds them. Both are one *holder*, named by
+the key of the IPAMAllocation, even if that does not exist. The *facts* of a holder are its ranges,
+and its place in the queue if it waits.
+
+Each datacenter of a pool is a *space*, a set of addresses with the name of the datacenter. A *row*
+is all Clusters that ask for the same number of addresses in one datacenter.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -30,10 +33,10 @@ class ClusterRow(NamedTuple):
     """The row of Clusters that ask for the same.
 
     Args:
-        kind: of their requests, by its full name.
-        datacenter: of the Clusters.
-        request: how many blocks they lack. It is the holder itself if the addresses to give depend
-            on those that it has, so that the row has this one Cluster only.
+        kind: the full name of the kind of their requests.
+        datacenter: the datacenter of the Clusters.
+        request: how many blocks each of them lacks. If the new addresses of a Cluster depend on
+            those that it has, it is the holder instead, so that the Cluster has a row of its own.
     """
 
     kind: str
@@ -61,12 +64,11 @@ def holder_in(namespace: str, pool: str) -> Holder:
 
 
 def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSpace) -> bool:
-    """Return whether an allocation has all that its cluster should have.
+    """Return whether an allocation has all addresses that its cluster should get of the pool.
 
     Args:
-        allocation: of the cluster.
-        datacenter: of the cluster.
-        space: what the pool hands out there.
+        datacenter: the datacenter of the cluster.
+        space: the addresses that the pool hands out in that datacenter.
     """
     content = parse_holding(allocation.spec)
     # The addresses of another datacenter do not count after a move.
@@ -129,8 +131,9 @@ def _find_request(
     if allocation is None or allocation.empty:
         return space.block_count
     content = parse_holding(allocation.spec)
-    # These three are tried one by one: the allocation cannot be parsed; a prefix is replaced by
-    # one that may overlap it; after a move, the addresses are taken along if they are free.
+    # In these three cases the answer depends on the allocation itself. It cannot be parsed; its
+    # prefix is replaced by one that may overlap it; or its Cluster moved to another datacenter,
+    # and keeps its addresses if they are free there.
     if content.faults or space.prefixes or allocation.spec.dc != cluster.datacenter:
         return holder
     return space.block_count - content.count

@@ -1,23 +1,27 @@
-"""Keep what passes found out about the Clusters and IPAMAllocations of a pool for the next pass.
+"""Store what a pass found out about the Clusters and IPAMAllocations of a pool for the next pass.
 
-A holder is the pair of a Cluster and its IPAMAllocation, named by the allocation's key. A row is
-all Clusters of a datacenter that ask for the same number of addresses.
+A *holder* is the pair of a Cluster and its IPAMAllocation, named by the allocation's key. A *row*
+is all Clusters of a datacenter that ask for the same number of addresses. To *examine* a holder is
+to find out what to report for its Cluster and what to do about its allocation. A *finding* is the
+result. A holder is *settled* if nothing is left to do until one of its objects changes.
 
 A pool may have thousands of clusters, and a pass changes something for few of them. So a pass
-examines a holder only if something of it has changed, if the pass tried or promised something for
-it, or if the pass before left it unsettled. All clusters of a row that cannot be served have one
-problem: they are examined once, when the problem of the row changes.
+examines a holder only if one of these holds:
 
-All holders are examined by the first pass, if the pool's spec has changed, if the pool shares
-other addresses with other pools than before, or if a LIST was read. One pass does that: the next
-one examines again what has changed since. From time to time all are examined anyway. If that finds
-what the kept state does not show, it is a bug, and is logged.
+- One of its objects has changed since the last pass.
+- This pass tried to serve it, or a promise to it is open.
+- The last pass left it unsettled.
+- It waits in a row whose problem has changed. All Clusters of a row that cannot be served have
+  one problem.
 
-While allocations of the pool cannot be decoded, nothing is examined, and each Cluster that waits
-shows that. A pass reports it to those that have changed, or to all if it concerns other
-allocations than before.
+All holders are examined by the first pass. The same is done if the pool's spec has changed, if
+other addresses than before are shared with other pools, or if a LIST was read. From time to time
+all holders are examined as a check: a difference from the stored findings is a bug, and is logged.
 
-A pass that does not come to its end commits nothing, and the next one examines at least the same
+While allocations of the pool cannot be decoded, no holder is examined, and each Cluster that waits
+shows that problem. A pass reports it to Clusters that have changed; if the problem is new, to all.
+
+A pass that fails before its end commits nothing, and the next pass examines at least the same
 holders.
 """
 
@@ -56,11 +60,11 @@ class Examination:
     """What one pass found out about the holders of a pool.
 
     Args:
-        findings: by holder.
+        findings: one for each examined holder.
         is_whole: whether all holders were examined.
-        rows: the problems that all clusters of a row have, apart from those of `open_row`.
-        refused_rows: the rows of which the pass could serve no cluster, or none any more.
-        shared: the problems of datacenters that share addresses, by name; None if not known.
+        rows: by row, the problem that all of its Clusters have.
+        refused_rows: the rows whose remaining Clusters this pass refuses.
+        shared: by datacenter, the problem that it shares addresses; None if that is not known.
     """
 
     findings: Sequence[HolderFinding] = ()
@@ -87,7 +91,7 @@ class Examination:
 
     @property
     def unfinished(self) -> list[IPAMAllocation]:
-        """The allocations that are to be deleted or repaired, also if a promise delays that."""
+        """The allocations to delete or repair, even if an open promise delays that."""
         # Without promises, `list_repairs` leaves no allocation out.
         pairs = [*self.moved, *self.list_repairs(promises=())]
         return [*self.surplus, *(allocation for allocation, _ in pairs)]
@@ -95,23 +99,24 @@ class Examination:
 
 @dataclass(slots=True)
 class KeptPool:
-    """What is kept of one pool.
+    """What is stored of one pool between passes.
 
     Args:
-        uid: of the pool.
-        spec: of the pool; with another one, all is examined.
-        problems: of its allocations, and which of them overlap.
-        is_listed: whether the problems are of a LIST, so that they do not follow the caches.
+        uid: the uid of the pool.
+        spec: the spec of the pool; if it changes, all holders are examined.
+        problems: the problems of its allocations, and which allocations overlap.
+        is_listed: whether the problems come from a LIST, so that changes of the caches do not
+            apply to them.
         checked_at: monotonic seconds of the last examination of all holders.
         changed: the holders that have changed since the problems were computed.
         unsettled: the holders that the next pass has to examine.
-        recomputed: the holders whose problems were computed and are not recorded yet.
-        clusters: by holder, the served Clusters.
-        rows: the problems that all clusters of a row have.
+        recomputed: the holders whose problems were computed, but not recorded as events yet.
+        clusters: by holder, the served Cluster.
+        rows: by row, the problem that all of its Clusters have.
         refused_rows: the rows that the last pass refused.
-        shared: the problems of datacenters at the last examination; None if not known.
-        is_known: whether all holders were examined.
-        is_checked: whether this pass examines all holders to check what is kept.
+        shared: by datacenter, the problem that it shares addresses; None if that is not known.
+        is_known: whether all holders were examined once.
+        is_checked: whether this pass examines all holders to check what is stored.
     """
 
     uid: str
@@ -132,7 +137,7 @@ class KeptPool:
 
 @dataclass(slots=True)
 class BlockedPool:
-    """What is kept of a pool that hands out nothing, as some allocations cannot be decoded.
+    """What is stored of a pool that hands out nothing because allocations cannot be decoded.
 
     Args:
         uid: of the pool.
@@ -186,12 +191,12 @@ class KeptFindings:
     def bring_up_to_date(
         self, pool: IPAMPool, spaces: Spaces, view: KkpView, holdings: Holdings
     ) -> KeptPool:
-        """Bring the problems of a pool's allocations up to date; return the record of the pool.
+        """Update the problems of a pool's allocations; return what is stored of the pool.
 
         Args:
-            spaces: what the pool hands out.
+            spaces: the addresses that the pool hands out.
             view: its allocations, read just now.
-            holdings: of the pool, as the view shows them.
+            holdings: what the allocations of the view hold.
         """
         name, uid, spec = pool.metadata.name, pool.metadata.uid, pool.spec
         # Removed until all is up to date: if anything raises, the next pass examines all holders.
@@ -256,11 +261,11 @@ class KeptFindings:
         self._reports.note(name, clusters)
 
     def examine(self, kept: KeptPool, view: KkpView, examiner: Examiner) -> Examination:
-        """Examine the holders for which something may be different than at the last pass.
+        """Examine the holders whose finding may differ from that of the last pass.
 
         Args:
-            kept: of the pool, brought up to date.
-            view: the allocations of the pool, for which it was brought up to date.
+            kept: what is stored of the pool, as `bring_up_to_date` returned it.
+            view: the allocations of the pool; the same that `bring_up_to_date` got.
             examiner: examines one holder.
         """
         situation = examiner.situation
@@ -280,7 +285,8 @@ class KeptFindings:
         if is_whole or kept.is_checked:
             holders = due.union(self._list_holders(pool, view.list_allocations()))
         findings = [examiner.examine(holder) for holder in sorted(holders)]
-        # Holders that are due may differ rightly; the others have had no change.
+        # A finding of a holder that is due may differ rightly. The others had no change, so a
+        # difference there is a bug.
         if kept.is_checked and not is_whole:
             others = (finding for finding in findings if finding.holder not in due)
             self._report_differences(pool.metadata.name, kept, others)
@@ -299,12 +305,12 @@ class KeptFindings:
         examination: Examination,
         failed: Mapping[Holder, tuple[Key, AllocationProblem]],
     ) -> None:
-        """Report what a pass found out and keep it for the next pass. Called at a pass's end.
+        """Report what a pass found out, and store it for the next pass, at the end of a pass.
 
         Args:
             view: the allocations of the pool.
-            examination: the last one of the pass.
-            failed: the Clusters for which a write failed, with the problem.
+            examination: the last examination of the pass.
+            failed: by holder, the Cluster for which a write failed, with the problem.
         """
         name, findings = pool.metadata.name, examination.findings
         kept = self._pools.get(name)
@@ -323,8 +329,8 @@ class KeptFindings:
         kept.unsettled -= examined
         kept.unsettled.update(finding.holder for finding in findings if not finding.is_settled)
         kept.unsettled.update(failed)
-        # The pass came neither to these rows nor to some of their Clusters, so that the problem
-        # of the row may no longer hold.
+        # The pass ended before it tried these rows. So the stored problem of such a row may no
+        # longer hold.
         open_rows = {finding.open_row for finding in findings}
         kept.rows = {
             row: problem for row, problem in examination.rows.items() if row not in open_rows
@@ -345,7 +351,7 @@ class KeptFindings:
         Args:
             pool: the name of the pool.
             examination: of its holders.
-            failed: the Clusters for which a write failed, with the problem.
+            failed: by holder, the Cluster for which a write failed, with the problem.
         """
         findings = examination.findings
         served_clusters = {
@@ -475,12 +481,12 @@ class KeptFindings:
 def _list_due_in_rows(
     kept: KeptPool, refused_rows: Mapping[Row, AllocationProblem], queue: Rows[Place]
 ) -> Iterator[Holder]:
-    """Yield the holders that wait in rows and whose report this pass may change.
+    """Yield the holders in rows whose report may change by this pass.
 
-    - All Clusters of a row that is refused with another problem than the one that is kept.
-    - If a row was refused by the last pass but not by this one, or the reverse: its Clusters whose
+    - This pass refuses a row with another problem than the stored one: all Clusters of the row.
+    - Only one of the last pass and this pass refuses a row: the Clusters of the row whose
       allocation has a problem. Such a Cluster shows the problem of the row while the row is
-      refused, and else that of its allocation. All other Clusters keep their report.
+      refused, and otherwise the problem of its allocation.
 
     Args:
         refused_rows: the problems of the rows that this pass refuses.
@@ -499,9 +505,9 @@ class Decided:
     """What a pass decided about all datacenters of a pool.
 
     Args:
-        journal: the journal that the pass read, without promises that are settled.
-        grants: what is to be promised.
-        examination: what was found out about clusters and allocations.
+        journal: the journal that the pass read, without the promises that are over.
+        grants: the addresses to promise to clusters.
+        examination: the findings about clusters and allocations.
         problems: the problems of the pool itself.
         more: whether the batch was full, so that Clusters wait for the next pass.
     """

@@ -1,7 +1,7 @@
 """Parse what IPAMAllocations hold, whichever controller made them. Pure functions.
 
-If a part of an allocation cannot be parsed, the allocation holds the other parts and is reported.
-It does not keep other clusters from getting addresses.
+If a part of an allocation cannot be parsed, the allocation holds only its other parts, and is
+reported. Other clusters still get addresses.
 """
 
 from collections.abc import Sequence
@@ -95,11 +95,11 @@ def parse_outline(outline: Object | None) -> tuple[AddressRange, ...] | None:
 
 @dataclass(frozen=True, slots=True)
 class AllocationProblem:
-    """What is wrong: a reason in one word, and a sentence.
+    """A problem of an allocation, of a Cluster with a pool, or of a pool.
 
     Args:
-        reason: the word.
-        message: the sentence.
+        reason: a CamelCase word, for events and conditions.
+        message: a sentence, or KKP's own words.
         harmless: whether a cluster has its addresses nevertheless.
     """
 

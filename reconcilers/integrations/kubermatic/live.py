@@ -35,7 +35,11 @@ from reconcilers.spaces.offers import PoolName
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the live views of IPAMPools; None if the API server does not serve all KKP kinds."""
+    """Return the live views of IPAMPools.
+
+    Returns:
+        None if one of KKP's kinds is not served.
+    """
     if not all(kind in served_kinds for kind in KINDS):
         return None
     pools = source.informer(POOLS, POOL_INDEXES)
@@ -44,6 +48,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     caches = KubermaticCaches(pools.cache, allocations.cache, clusters.cache)
 
     def list_pools_of_change(change: Change[KkpCluster]) -> Iterable[PoolName]:
+        """Return all pools if a change of a Cluster concerns views; else none."""
         is_shown_alike = (
             change.old
             and change.new
@@ -53,6 +58,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         return () if is_shown_alike else names_of(POOLS.kind, pools.cache)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
+        """Return the pictures of the wanted pools, one for each datacenter."""
         return Views(
             [picture_of(contents) for contents in contents_of(caches, is_wanted, not_read)]
         )

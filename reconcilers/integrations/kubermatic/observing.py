@@ -1,11 +1,13 @@
-"""KKP allocates by itself: what its IPAMAllocations hold, NetworkPools do not hand out.
+"""Observe KKP: NetworkPools do not hand out addresses that IPAMAllocations of KKP hold.
 
-NetworkPools over the same space keep clear of these addresses and count them as in use. KKP knows
-nothing of NetworkPools, so both may come to hold an address: that is reported on both, by the
-condition RangesOverlap of the NetworkPool and an event on the IPAMAllocation. Pools that share
-addresses are reported before that, an IPAMPool by an event. Nothing of KKP is written. An
-allocation holds its addresses in every NetworkPool that has them: which sites have addresses of
-their own, nothing says.
+In this mode KKP's own controllers allocate, and this program writes no object of KKP. NetworkPools
+with the same addresses count the addresses of IPAMAllocations as in use. KKP does not know
+NetworkPools, so an address can be held on both sides. Then the condition RangesOverlap of the
+NetworkPool and an event on the IPAMAllocation report it. Pools that share addresses are reported
+earlier; an IPAMPool gets an event.
+
+An IPAMAllocation holds its addresses in every NetworkPool that contains them. Two sites may have
+the same addresses, but no field tells the site of an address.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -48,7 +50,7 @@ UNKNOWN_RETRY = 0.5
 
 
 def list_cidrs(pool: NetworkPool) -> Iterable[AddressRange]:
-    """Yield the CIDRs of a NetworkPool, as far as they can be read."""
+    """Yield the CIDRs of a NetworkPool; leave out those that cannot be parsed."""
     second = pool.spec.secondary
     for cidr in (pool.spec.cidr, second.cidr if second is not None else ""):
         try:
@@ -143,6 +145,7 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
 
 
 def _list_held_ranges(parts: Iterable[tuple[IPAMAllocation, AddressRange]]) -> list[HeldRange]:
+    """Return held ranges with the names of their IPAMAllocations; `foreign`: KKP gave them."""
     return [
         HeldRange(f"IPAMAllocation {allocation.metadata.key}", part, foreign=True)
         for allocation, part in parts
@@ -159,13 +162,14 @@ def check_observed(pool: NetworkPool, unreadable: Mapping[Key, str]) -> None:
         unreadable: the IPAMAllocations that cannot be decoded, with the reason.
 
     Raises:
-        UnreadableHolders: some of them may.
+        UnreadableHolders: an undecodable IPAMAllocation may hold addresses of the pool.
     """
     if not unreadable:
         return  # the usual case, at each pass: nothing to parse
     cidrs = [*list_cidrs(pool)]
 
     def may_concern(_: Key, outline: Object | None) -> bool:
+        """Return whether the addresses in the outline are the pool's, or cannot be parsed."""
         parts = parse_outline(outline)
         return parts is None or any(part.overlaps(cidr) for part, cidr in product(parts, cidrs))
 
@@ -268,7 +272,7 @@ class SharedPoolReconciler:
         """By IPAMPool: the message of the last event about it."""
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Record which pools share addresses with an IPAMPool, again if that changes."""
+        """Record an event about the pools that share addresses with an IPAMPool, if it is new."""
         # Most pools share nothing, and need no read.
         pool = await self._client.find(POOLS, key) if self._describe_sharing(key) else None
         # Described again, because the other pools may have changed during the read.
@@ -316,9 +320,9 @@ class KubermaticObserver(AllKindsIntegration):
         self._networkpools: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Let changes of IPAMAllocations enqueue NetworkPools at the controller of these pools.
+        """Store the controller in which changes of IPAMAllocations enqueue NetworkPools.
 
-        Called before the integration begins to work.
+        It is called before the integration begins to work.
         """
         self._networkpools = controller
 

@@ -1,6 +1,7 @@
-"""What IPAMPools hand out, in the form in which pools of all kinds are compared.
+"""The offers of IPAMPools: the addresses that each datacenter of a pool hands out.
 
-Each datacenter hands out by itself, and is a site: two datacenters may have the same addresses.
+Offers of pools of all kinds have one form, so that overlaps between pools are found. Each
+datacenter is a site: different datacenters may have the same addresses, and do not overlap.
 """
 
 from collections.abc import Iterator

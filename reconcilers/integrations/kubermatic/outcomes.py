@@ -1,4 +1,7 @@
-"""What became of the Clusters of KKP among manifests, once controllers have worked on them."""
+"""The outcomes of KKP's Clusters for `plan`: their new addresses, or why they got none.
+
+`plan` runs the controllers on manifests, and compares the objects before and after.
+"""
 
 import re
 from collections.abc import Iterator
@@ -20,7 +23,9 @@ _FAILURE = re.compile(r"; (?=failed to ensure IPAM Pool Allocation for IPAM Pool
 
 
 def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
-    """Yield the outcome of each Cluster in each pool: addresses, or the reason for none.
+    """Yield the outcomes of Clusters by pool: new addresses, or the reason why addresses lack.
+
+    A Cluster that needed nothing has no outcome.
 
     Args:
         before: the objects as they were.
@@ -62,5 +67,11 @@ def _describe_added(before: IPAMAllocation | None, after: IPAMAllocation) -> str
 def _build_planned(
     pool: IPAMPool, datacenter: str, cluster: Key, gets: str, reason: str
 ) -> Planned:
+    """Return the outcome of a Cluster in one datacenter of a pool.
+
+    Args:
+        gets: the new addresses; empty for none.
+        reason: why it gets none; empty if it gets some.
+    """
     name = f"{POOLS.kind} {pool.metadata.name} in {datacenter}"
     return Planned(CLUSTERS.group, CLUSTERS.kind, key=cluster, pool=name, gets=gets, reason=reason)

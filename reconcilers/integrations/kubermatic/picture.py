@@ -67,7 +67,7 @@ def _describe_offers(contents: DatacenterContents) -> str:
 
 
 def _compute_capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
-    """Return the free and the used blocks; called only if a view shows them."""
+    """Return how many blocks are free and used; promised blocks count as used."""
     return Space(space.layout, contents.blocks()).capacity()
 
 
@@ -93,7 +93,7 @@ def _list_held_addresses(
 
 
 def _list_requests(contents: DatacenterContents) -> Iterator[PoolRequest]:
-    """Yield the request of each cluster that has fewer addresses than the pool's spec says."""
+    """Yield a request for each cluster that waits: it has fewer addresses than it should get."""
     families = (contents.space.family,) if contents.space is not None else ()
     for cluster in contents.waiting:
         yield PoolRequest(

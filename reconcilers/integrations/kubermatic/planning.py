@@ -1,9 +1,12 @@
 """Which cluster of a datacenter gets which addresses of a pool. Pure functions.
 
-The oldest cluster comes first; a smaller request may pass a larger one that does not fit. A range
-gets the lowest free addresses, which may be split, and what it has stays in front of what is
-added; a prefix gets the lowest free block. What a cluster has is never taken back, except for a
-prefix of another length than the pool's, which is replaced.
+The oldest cluster comes first; a smaller request is served if a larger, older one does not fit. A
+cluster with single addresses gets the lowest free addresses, possibly in several ranges, after
+those that it has. A cluster with a prefix gets the lowest free block. A cluster keeps what it has,
+except for a prefix of another length than the pool's, which is replaced.
+
+A *trial* takes blocks from the free space only while one pass chooses. A *row* is all Clusters of
+a datacenter that ask for the same number of addresses.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,9 +39,10 @@ class ClusterGrant:
     """The addresses that a cluster gets.
 
     Args:
-        datacenter: where the cluster runs.
-        allocation: of the cluster; None if it has none yet.
-        ranges: the added ranges; all ranges if the allocation is of another datacenter so far.
+        datacenter: the name of the datacenter where the cluster runs.
+        allocation: the allocation of the cluster; None if it has none yet.
+        ranges: the ranges to add. If the allocation is of another datacenter, these are all ranges
+            that it is to have.
     """
 
     cluster: KkpCluster
@@ -52,10 +56,10 @@ class PoolPlan:
     """What one pass is to promise to the clusters of a pool, and which it cannot serve.
 
     Args:
-        grants: what is to be promised.
-        refused: the problems of the clusters that were tried in vain, the oldest first.
+        grants: the addresses to promise.
+        refused: by holder, the problem of each cluster that was refused, the oldest first.
         exhausted: by datacenter, the problem of the oldest cluster for which too little is free.
-        rows: the problems that all clusters of a row have; only the first of the row was tried.
+        rows: by row, the problem that all of its clusters have; only the first of them was tried.
         more: whether the batch was full, so that clusters wait for the next pass.
     """
 
@@ -67,7 +71,7 @@ class PoolPlan:
 
 
 class Exhausted(Refused):
-    """Too little is free for a cluster, and so for all that ask for as much."""
+    """Too little is free for a cluster, and so for all clusters that ask for as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +79,8 @@ class Content:
     """What was read of one datacenter of a pool.
 
     Args:
-        space: what it may hand out.
-        promised: what is promised and not written yet.
+        space: the addresses that it may hand out.
+        promised: the promised ranges that are not written to allocations yet.
     """
 
     space: DatacenterSpace
@@ -84,7 +88,7 @@ class Content:
 
     @property
     def promised_blocks(self) -> list[AddressRange]:
-        """The blocks of what is promised."""
+        """The blocks of the promised ranges, without ranges of the other family."""
         blocks = map(self.space.blocks, self.promised)
         return [part for part in blocks if part is not None]
 
@@ -94,13 +98,13 @@ class PoolContent:
     """What was read of a pool.
 
     Args:
-        pool: the pool's name.
-        datacenters: those that can be served, by name.
-        holdings: what is held, and which Clusters wait.
+        pool: the name of the pool.
+        datacenters: by name, the datacenters that can be served.
+        holdings: what allocations hold, and which Clusters wait.
         find: returns the allocation of a holder.
         find_cluster: returns the Cluster of a namespace, if something may be promised to it.
-        problems: of allocations, by their keys.
-        promises: the open promises.
+        problems: by key of an allocation, its problem.
+        promises: the open promises of the pool.
     """
 
     pool: str
@@ -150,15 +154,16 @@ class ClusterAsker:
 
 
 def plan(content: PoolContent, room: int, limits: Limits = NO_LIMITS) -> PoolPlan:
-    """Serve the clusters that wait, the oldest first.
+    """Return the plan of a pass: the clusters that get addresses, and the refused ones.
 
-    Clusters that ask for the same number of addresses wait in one row. Once one of them cannot
-    have that, none of the others can: free addresses only get fewer. So they are not tried.
+    The oldest clusters come first. Clusters that ask for the same number of addresses wait in one
+    row. If one of them finds too few free addresses, the others of its row are not tried: free
+    addresses only get fewer during a pass.
 
     Args:
-        content: what was read.
-        room: the most ranges to promise.
-        limits: which allocations may be promised something.
+        content: what was read of the pool.
+        room: the highest number of ranges to promise.
+        limits: which allocations may get a promise in this pass.
     """
     askers = ServedAskers(ClusterTaker(content))
     promised = [

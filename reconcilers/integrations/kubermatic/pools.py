@@ -1,11 +1,14 @@
 """One pass over one IPAMPool, for the clusters of all its datacenters.
 
-gone, or being deleted?   hand out nothing; its allocations go with it, by their owner references
-otherwise                 read, plan, make allocations, write the journal, write the addresses
-                          delete what clusters of other datacenters have of it, repair, report
+gone, or being deleted   hand out nothing; the garbage collector deletes the allocations, which
+                         the pool owns
+otherwise                read, plan, create allocations, delete leftovers, write the journal, write
+                         the addresses, repair, report
 
-An allocation is made without addresses only if there are some for it, and one that stays without
-is deleted. The journal is an annotation of the pool, which has no status.
+An allocation is created without addresses, and only if the pool has addresses for it. *Leftovers*
+are allocations that stay without addresses, and those of clusters in no datacenter of the pool. A
+*promise* is a range that the pool's journal reserves for one version of an allocation. The journal
+is an annotation of the pool, because a pool has no status.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -208,7 +211,8 @@ class Pools(
         # With a revision in the journal, a fence is needed only if the reading is older.
         if revision is not None:
             return reading.position < revision
-        # Without, a lost journal may have held promises. They matter once addresses are given.
+        # Without a revision, a lost journal may have had promises. They matter only if this pass
+        # would give addresses.
         return bool(self._decide(pool, journal, view=reading, limits=limits).grants)
 
     @override
@@ -238,10 +242,10 @@ class Pools(
         choice: PoolAllotment,
         limits: Limits,
     ) -> tuple[KkpView, PoolAllotment]:
-        """Create the missing allocations, and delete those that stay without addresses.
+        """Create the missing allocations, and delete leftovers; return the final choice.
 
-        If the allocation of a cluster cannot be created, because its namespace is missing for
-        example, its addresses are for other clusters: so the choice is repeated without it.
+        If the allocation of a cluster cannot be created (its namespace may be missing), other
+        clusters should get its addresses. So the choice is repeated without that cluster.
         """
         decided = choice.detail.decided
         created: dict[Key, IPAMAllocation] = {}
@@ -274,9 +278,10 @@ class Pools(
     async def keep(
         self, pool: IPAMPool, reading: KkpView, granted: Sequence[Granted[IPAMAllocation]]
     ) -> list[Kept[IPAMAllocation]]:
-        """Write what is promised.
+        """Write promised addresses to allocations; return the result for each promise.
 
-        A promise of a datacenter that has left the pool cannot be kept any more, so it is voided.
+        A promise of a datacenter that has left the pool cannot be kept. Its result is REFUSED, so
+        that it is voided.
         """
         served_allocations, refused = list[Granted[IPAMAllocation]](), list[Kept[IPAMAllocation]]()
         for promise, allocation in granted:
@@ -305,7 +310,12 @@ class Pools(
         kept: Sequence[Kept[IPAMAllocation]],
         shares: Shares,
     ) -> float | None:
-        """Repair allocations, report what is wrong, and defer clusters without allocation."""
+        """Repair allocations, report what is wrong, and defer clusters without allocation.
+
+        Returns:
+            Seconds until the next pass is due: for a failed create or a rejected write. None if
+            only a change leads to it.
+        """
         decided, failed = choice.detail.decided, choice.detail.failed
         examination = decided.examination
         await self._allocations.repair(examination.list_repairs(choice.journal.promises), pool)
@@ -323,7 +333,7 @@ class Pools(
         """Report unreadable allocations by an event on the pool, and for each waiting cluster.
 
         Returns:
-            None: an event of the cache leads to the next pass.
+            None, no time for the next pass: a change of the unreadable objects leads to it.
         """
         problem = AllocationProblem(HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable)))
         self._findings.report_unreadable(pool, problem)
@@ -441,13 +451,15 @@ class Pools(
         limits: Limits,
         omitted: Collection[Holder],
     ) -> tuple[KkpView, Decided]:
-        """Read the allocations again, later in a pass, and decide by them.
+        """Read the allocations again, later in a pass, and decide by the new reading.
 
-        The first reading does not do: a promise that was kept since then counts as settled, but
-        that reading does not show its addresses, so they would seem to be free.
+        The first reading is stale by now: a promise may have been kept since then. It would count
+        as over, but the first reading does not show its addresses, so they would seem to be free.
 
         Raises:
-            Behind: the cache was relisted since then, and shows an older state.
+            Behind: the cache lags, or was relisted since then and shows an older state.
+            UnreadableHolders: allocations that may be the pool's cannot be decoded.
+            ControllerError: a LIST failed.
         """
         revision = stored.revisions.get(JOURNALS.kind, 0)
         view = await self._reader.read_up_to(pool.metadata.name, revision)

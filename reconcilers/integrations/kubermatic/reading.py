@@ -1,7 +1,8 @@
 """Read KKP's objects: the caches of its kinds, and the allocations of one pool for a pass.
 
-The position of a view is the revision up to which the watch of allocations delivered events.
-Responses to writes of this process never move it.
+A *view* has the allocations of a pool that a pass has read. Its *position* is the resourceVersion
+up to which the watch of allocations delivered everything. Responses to writes of this process
+never move it, because they do not show writes of others.
 """
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -144,7 +145,7 @@ def check_readable(pool: str, unreadable: Mapping[Key, str]) -> None:
         unreadable: the IPAMAllocations that cannot be decoded, with the reason.
 
     Raises:
-        UnreadableHolders: some of them may be.
+        UnreadableHolders: an undecodable IPAMAllocation may be the pool's.
     """
     near = find_near(unreadable, POOL_INDEX, pool)
     check_holders({ALLOCATIONS.kind: near}, lambda key, _: may_belong_to(key, pool))
@@ -165,6 +166,7 @@ def may_affect_addresses(change: Change[KkpCluster]) -> bool:
 
 
 def _list_relevant_fields(cluster: KkpCluster) -> tuple[object, ...]:
+    """Return the fields of a Cluster that decide whether and where it is served."""
     meta = cluster.metadata
     paused = cluster.spec.pause
     return meta.uid, cluster.datacenter, cluster.namespace, paused, meta.terminating, meta.labels
@@ -192,11 +194,12 @@ class KkpView:
 
 
 class KeptClusters:
-    """What the Clusters and IPAMAllocations of pools hold and wait for, kept between passes.
+    """Stores between passes what the Clusters and IPAMAllocations of pools hold and wait for.
+
+    Changes of the caches update it.
 
     Args:
-        clock: the time.
-        check_interval: seconds between two checks of what is kept.
+        check_interval: seconds between two checks that the stored holdings agree with the caches.
     """
 
     def __init__(self, caches: KubermaticCaches, clock: Clock, check_interval: float) -> None:
@@ -225,11 +228,13 @@ class KeptClusters:
         )
 
     def holdings(self, pool: str, spaces: Spaces, view: KkpView) -> Holdings:
-        """Return the holdings of a pool; valid until the next await.
+        """Return the holdings of a pool.
+
+        They are valid until the next await: then an event may change the stored holdings.
 
         Args:
-            pool: its name.
-            spaces: what it hands out.
+            pool: the name of the pool.
+            spaces: the addresses that the pool hands out.
             view: its allocations, read just now.
         """
         # The kept holdings follow the caches, so they do not fit a view that was listed.
@@ -249,7 +254,7 @@ class KeptClusters:
         self._kept.forget(pool)
 
     def _facts_of(self, pool: str, holder: Holder, spaces: Spaces) -> Facts | None:
-        """Return the ranges of a holder and its request, as the caches show them."""
+        """Return the facts of a holder, from the caches; None if it means nothing to the pool."""
         del pool
         allocation = self._caches.allocations.get(holder.key)
         return holder_facts(
@@ -274,7 +279,7 @@ class KeptClusters:
         return [cluster for cluster in chain.from_iterable(by_datacenter) if cluster.namespace]
 
     def _pools_of(self, cluster: KkpCluster) -> Iterable[str]:
-        """Return the kept pools that name the datacenter of a Cluster."""
+        """Return the names of the stored pools that serve the datacenter of a Cluster."""
         if not cluster.namespace:
             return ()  # a holder is named by the namespace
         kept = self._kept.offers()
@@ -285,9 +290,8 @@ class KkpReader:
     """Reads the allocations of pools.
 
     Args:
-        client: for lists.
-        clock: the time.
-        patience: seconds to wait for the cache before the server is read.
+        client: for LISTs.
+        patience: seconds to wait for a cache that lags before a LIST is sent.
     """
 
     def __init__(
@@ -298,12 +302,15 @@ class KkpReader:
         self._wait = CacheWait(clock, patience)
 
     async def read_up_to(self, pool: str, revision: int) -> KkpView:
-        """Return a view of the cache if it has reached `revision`; else the view of a LIST.
+        """Return a view that includes everything up to a revision, from the cache or by LIST.
+
+        Args:
+            revision: the resourceVersion that the pool's journal names for allocations.
 
         Raises:
-            Behind: the cache has not reached it, but may do so in time.
+            Behind: the cache lags, and the pass waits for it before it sends a LIST.
             UnreadableHolders: allocations that may be the pool's cannot be decoded.
-            ControllerError: the list failed.
+            ControllerError: the LIST failed.
         """
         cache = self._allocations
         check_readable(pool, cache.unreadable)
@@ -316,7 +323,9 @@ class KkpReader:
         return await self.live(pool)
 
     async def live(self, pool: str) -> KkpView:
-        """Return the view of a list that begins now.
+        """Return the view of a LIST that begins now.
+
+        Later passes use the cache again once it shows as much as this LIST.
 
         Raises:
             UnreadableHolders: allocations that may be the pool's cannot be decoded.

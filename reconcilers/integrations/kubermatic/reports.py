@@ -1,7 +1,8 @@
 """What passes over pools report: in the condition of each Cluster, and as events.
 
-A pool has no status, so its problems are events on it, each once until it changes. What a
-pass found for a Cluster is kept here until the pass over the Cluster writes it.
+A pool has no status, so each of its problems is an event on the pool, recorded once until the
+problem changes. A *report* is what a pass over a pool found for a Cluster: a problem, or None if
+the Cluster has its addresses. This module stores it until the pass over the Cluster writes it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,7 +27,7 @@ ACTION = "Reconciling"
 
 
 class Reports:
-    """Keeps the problem of each cluster with each pool, and which problems have had an event.
+    """Stores the report of each pool for each cluster, and which problems have had an event.
 
     Args:
         recorder: takes the events.
@@ -43,7 +44,7 @@ class Reports:
         self._allocations: dict[str, EventMemory[Key]] = {}
         """By pool and allocation: the problem of the last event."""
         self.changed: Callable[[Key], None] = lambda _: None
-        """Called with the key of a Cluster for which something else is noted."""
+        """Called with the key of a Cluster whose reports have changed."""
 
     def of_cluster(self, cluster: Key) -> Mapping[str, AllocationProblem | None]:
         """Return the reports for a cluster by pool: its problem; None for no problem."""

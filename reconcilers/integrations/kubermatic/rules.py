@@ -1,11 +1,12 @@
 """The rules for IPAMPools: which pools are refused, and which are accepted with a warning.
 
-The messages of refusals are those of KKP's webhook. Two rules are not KKP's: a pool needs at least
-one datacenter, as KKP's API reference says, because it serves no cluster otherwise; and the name
-of a datacenter is not empty, because no cluster is in such a datacenter.
+A *fault* is a reason to refuse a pool. The messages of refusals are those of KKP's webhook. Two
+rules are not KKP's. A pool needs at least one datacenter, as KKP's API reference says, because it
+serves no cluster otherwise. The name of a datacenter must not be empty, because no cluster is in
+such a datacenter.
 
-Networks are compared, not texts: the same network in another spelling is no change, and an
-exclusion excludes what it means, host bits or not.
+Networks are compared by their addresses, not as texts: another spelling of the same network is no
+change. Host bits of an excluded prefix do not matter.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -175,7 +176,10 @@ def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
 
 
 def _is_same_network(cidr: str, other: str) -> bool:
-    """Return whether two CIDRs mean one network; whether they are equal if not parsable."""
+    """Return whether two CIDRs mean the same network.
+
+    If one of them cannot be parsed, the texts are compared.
+    """
     try:
         return parse_prefix(cidr) == parse_prefix(other)
     except MalformedText:
@@ -203,7 +207,10 @@ def conflicts(
 
 
 def adds_exclusions(new: IPAMPool, old: IPAMPool) -> bool:
-    """Return whether an edit excludes something that was not excluded."""
+    """Return whether an edit adds an excluded range or prefix to a datacenter.
+
+    Only then can the edit exclude an address in use.
+    """
     old_datacenters = old.spec.datacenters
     return any(
         set(exclusions(datacenter)) - set(exclusions(old_datacenters.get(name, Datacenter())))

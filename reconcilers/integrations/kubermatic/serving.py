@@ -89,6 +89,7 @@ class Kubermatic(AllKindsIntegration):
         )
 
         def list_clusters_of_pool(pool: IPAMPool) -> Iterable[Key]:
+            """Yield the Clusters of all datacenters that a pool names."""
             for name in pool.spec.datacenters:
                 clusters = caches.clusters.by_index(DATACENTER_INDEX, name)
                 yield from (cluster.metadata.key for cluster in clusters)
@@ -147,12 +148,14 @@ class Kubermatic(AllKindsIntegration):
         """
 
         def list_pools_of_cluster(cluster: KkpCluster) -> Iterable[Key]:
+            """Yield the pools of a Cluster's datacenter, and those that it has allocations of."""
             yield from (pool.metadata.key for pool in caches.pools_in([cluster.datacenter]))
             # A Cluster that has moved still has allocations of the pools of its old datacenter.
             allocations = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (allocation.pool for allocation in allocations)
 
         def list_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
+            """Return the pools that an undecodable allocation may belong to."""
             keys = (pool.metadata.key for pool in caches.pools)
             return [pool for pool in keys if may_belong_to(allocation, pool.name)]
 

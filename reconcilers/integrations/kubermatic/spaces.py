@@ -1,9 +1,11 @@
 """What one datacenter of an IPAMPool may hand out, in numbers. Pure functions.
 
-A datacenter hands out single addresses, or prefixes of one length, in both cases blocks of one
-size, numbered as they lie in the address space. Nothing is listed: a /32 of IPv6 has 2^96 of them.
-Host bits are masked and any spelling is read, so that an exclusion excludes what it means. IPv4
-addresses written as IPv6, ::ffff:10.0.0.1, are IPv4: so Go's parser reads them, and KKP with it.
+A *block* is what a datacenter hands out: a single address, or a prefix of the pool's length. The
+number of a block is its first address, shifted right by the bits that vary within the block.
+Blocks are never listed one by one: a /32 of IPv6 has 2^96 addresses.
+
+Host bits are masked, so that 10.0.0.5/24 excludes 10.0.0.0/24. An IPv4 address that is written as
+IPv6, such as ::ffff:10.0.0.1, counts as IPv4: Go's parser, and so KKP, reads it like that.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,10 +24,10 @@ class DatacenterSpace:
     """What one datacenter of a pool may hand out.
 
     Args:
-        layout: in numbers of blocks.
+        layout: the blocks to hand out; its ranges are numbers of blocks, not addresses.
         shift: how many bits of an address vary within a block; 0 for single addresses.
         block_count: how many blocks each cluster gets.
-        prefixes: whether prefixes are handed out.
+        prefixes: True if a block is a prefix; False if it is one address.
     """
 
     layout: Layout
@@ -35,7 +37,7 @@ class DatacenterSpace:
 
     @property
     def family(self) -> Family:
-        """4 or 6."""
+        """The IP version of the datacenter's addresses: 4 or 6."""
         return self.layout.family
 
     def blocks(self, addresses: AddressRange) -> AddressRange | None:
@@ -46,17 +48,17 @@ class DatacenterSpace:
         return AddressRange(touched.first >> self.shift, touched.last >> self.shift, self.family)
 
     def addresses(self, blocks: AddressRange) -> AddressRange:
-        """Return the addresses of blocks."""
+        """Return the addresses of a range of blocks."""
         last = (blocks.last + 1 << self.shift) - 1  # the address before the next block
         return AddressRange(blocks.first << self.shift, last, self.family)
 
     def has(self, addresses: AddressRange) -> bool:
-        """Return whether all of these addresses are of the pool, excluded or not."""
+        """Return whether all of these addresses lie in the datacenter's CIDR, excluded or not."""
         blocks = self.blocks(addresses)
         return blocks is not None and self.layout.cidr.contains(blocks)
 
     def hands_out(self, addresses: AddressRange) -> bool:
-        """Return whether all of these addresses may be handed out."""
+        """Return whether all of these addresses lie in the CIDR and none is excluded."""
         blocks = self.blocks(addresses)
         return blocks is not None and any(block.contains(blocks) for block in self.layout.blocks)
 

@@ -1,6 +1,7 @@
-"""Validate KKP's IPAMPools by the rules of `rules`.
+"""Validate writes of KKP's IPAMPools; the rules are in `rules.py`.
 
-Allocations are read from the API server, and only if an edit excludes more than before.
+Allocations are read from the API server, because a cache may lag, and only if an edit adds
+exclusions.
 """
 
 from controller.client import Client
@@ -34,7 +35,12 @@ class IPAMPoolValidator:
         return Verdict(warnings=(*rules.warnings(new), *shared_addresses(new, self._spaces)))
 
     async def review_update(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
-        """Validate an edit; allocations are read only if it excludes more than before."""
+        """Validate an edit; refuse it with the first fault, change or conflict, as KKP does.
+
+        Args:
+            old: the pool before the edit; None if it cannot be decoded. Then changes and
+                exclusions are not checked.
+        """
         if missing := rules.find_missing_datacenters(new, old) or rules.find_unnamed_datacenter(
             new, old
         ):
@@ -59,6 +65,6 @@ class IPAMPoolValidator:
         return Verdict(warnings=(*rules.warnings(new, old), *shared_addresses(new, self._spaces)))
 
     async def review_deletion(self, old: IPAMPool) -> Verdict:
-        """Allow every deletion: KKP does, and its allocations go with the pool."""
+        """Allow every deletion, as KKP does; the garbage collector deletes the allocations."""
         del old
         return NOTHING

@@ -60,9 +60,10 @@ def addresses_in(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
 
 @lru_cache(maxsize=16_384)
 def prefixes_of(name: str) -> tuple[str, ...]:
-    """Return each `namePrefix` of pools that could give this name to an IPAddress.
+    """Return each `namePrefix` with which a pool could need this name for an IPAddress.
 
-    The address of the IPAddress does not matter: its name is taken all the same.
+    Only the name matters, not the address of the IPAddress that has it: while the name is taken,
+    no pool can create another IPAddress of that name.
     """
     prefixes: list[str] = []
     # Each dash may end the prefix, if the rest is short enough for an address.

@@ -78,7 +78,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         raise AddressInTheWay(f"IPAddress {ip_address.metadata.key} exists and {why}")
 
     async def recreate(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
-        """Replace an IPAddress that is being deleted by one that stays, with the same address."""
+        """Replace an IPAddress that is being deleted by a new one with the same address."""
         reason = "it is being deleted; its claim gets another one"
         fields = release_fields(self._side, address, reason)
         body = recreated_body(self._side, address, claim=claim, pool=pool)

@@ -164,7 +164,7 @@ class Metal3OutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class Metal3Outline:
-    """The part of a claim or an IPAddress that can be decoded where the whole cannot: its pool."""
+    """The pool of a claim or an IPAddress, for objects that cannot be decoded completely."""
 
     metadata: ObjectMeta
     spec: Metal3OutlineSpec

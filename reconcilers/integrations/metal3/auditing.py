@@ -1,7 +1,8 @@
 """What is wrong among IPPools, claims and IPAddresses, as findings for people.
 
-metal3's controller may leave two claims with one address behind, and claims whose status names an
-IPAddress that does not exist. Such an address is given to nobody until a person decides.
+metal3's controller may have given one address to two claims. It may also have left claims whose
+status names an IPAddress that does not exist. No claim gets such an address until a person has
+corrected that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +49,10 @@ def audit(
 
 
 def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
-    """Yield addresses that several claims hold, and addresses outside of the entries."""
+    """Yield the troubles of a pool: addresses that several claims hold or that are outside of it.
+
+    A pool without any valid entry has only the trouble that it is invalid.
+    """
     pool = PoolName(POOLS.kind, content.pool.metadata.key)
     if not content.space.entries:
         yield invalid_pool(pool, NOTHING)

@@ -1,9 +1,10 @@
 """The caches of this integration, and what claims and IPAddresses in them mean to one pool.
 
-A side is one kind of claims with the kind of its IPAddresses: metal3's, or Cluster API's.
+A *side* is one kind of claims with the kind of its IPAddresses: metal3's, or Cluster API's. The
+*facts* of a claim are what the claim and its IPAddresses hold of a pool, and whether it waits.
 
-A pool serves nobody while it is paused, or while its Cluster is paused or missing. Nothing is done
-about a claim while it is paused itself. All reconcilers use these rules.
+A pool serves no claim while it is paused, or while its Cluster is paused or missing. A claim is
+left alone while it or its own Cluster is paused. All reconcilers use these rules.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -121,7 +122,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @override
     def pools_of_address(self, address: AddressT) -> Iterable[Key]:
-        """Return the pool of an IPAddress, and the pools that could give its name."""
+        """Return the pool of an IPAddress, and the pools that could need its name."""
         pool = self.side.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
         for prefix in prefix_keys(address):
@@ -159,7 +160,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
-        """Return the kind as a reader sees it."""
+        """Return these caches in the form in which a reader has sources of several kinds."""
         return ReadSource(self)
 
     def visit(self, work: SideWork[ResultT]) -> ResultT:
@@ -256,7 +257,7 @@ def facts_of(
     claim: ClaimT | None,
     addresses: Iterable[AddressT],
 ) -> Facts | None:
-    """Return the ranges that a claim holds of a pool, and its place in the queue if it waits.
+    """Return the facts of a claim: what it holds of a pool, and its place in the queue.
 
     The claim holds the addresses of its IPAddresses, the addresses that their names stand for, and
     the address that its status names if that IPAddress is missing.
@@ -303,7 +304,8 @@ def facts_of(
         if created is not None and side.waits(claim):
             place = created, Holder(side.claim_kind, claim.metadata.key)
             has_wish = side.requested_address(claim) or claim.metadata.name in space.preallocations
-            # Claims of a row get the same answer, so claims with a wish or an IPAddress have none.
+            # Claims of a row get the same answer, so that one of them is asked for all. A claim
+            # with a wish or an IPAddress has an answer of its own, so it is in no row.
             row = None if has_wish or of_pool else (side.claim_kind, side.shown_error(claim))
     return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
 

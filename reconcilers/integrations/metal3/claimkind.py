@@ -38,15 +38,13 @@ Metal3Requests = ClaimKind[Metal3Pool, ClaimT, AddressT, Key, EntrySpace]
 
 @dataclass(frozen=True, slots=True)
 class Metal3Parts:
-    """What passes over pools and claims share.
+    """The objects that passes over pools share for all kinds of claims.
 
     Args:
-        client: for the requests.
         reader: reads claims and IPAddresses.
-        recorder: takes the events.
-        clock: the time.
-        settings: intervals, and how much is done at once.
-        generator: of random numbers, for pools with a random strategy.
+        recorder: records events.
+        settings: intervals, and how many writes run at once.
+        generator: random numbers, for pools with random addresses.
     """
 
     client: Client
@@ -76,32 +74,34 @@ class ServedClaims(Protocol):
     def serve_askers(
         self, pool: Metal3Pool, reading: ClaimsReading[EntrySpace], unavailable: TakenAddresses
     ) -> ServedAskers[EitherClaim]:
-        """Return the claims of a pool, as a choice sees them.
+        """Return the object that takes addresses of a pool for claims of this kind, in one pass.
 
         Args:
             pool: as it was read.
-            reading: of the pool.
-            unavailable: the addresses that are promised, or chosen in this pass.
+            reading: what the pass read of the pool.
+            unavailable: the addresses that are promised, or chosen in this pass. The kinds share
+                this object, and add the addresses that they take.
         """
         ...
 
     async def refuse(
         self, pool: Metal3Pool, refusals: Iterable[AskerRefusal[EitherClaim]]
     ) -> float | None:
-        """Write on claims of this kind why they get nothing, where that differs.
+        """Write to claims of this kind why they get no address, unless they show it already.
+
+        Args:
+            refusals: of claims of all kinds; those of other kinds are ignored.
 
         Returns:
-            In how many seconds the writes that the API server rejected are due again; None if it
-            rejected none.
+            Seconds until writes that the API server rejected are retried; None if there are none.
         """
         ...
 
     async def refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
-        """Write on each claim that waits for a pool why the pool serves no claim.
+        """Write to each claim that waits for a pool why the pool serves no claim.
 
         Returns:
-            In how many seconds the writes that the API server rejected are due again; None if it
-            rejected none.
+            Seconds until writes that the API server rejected are retried; None if there are none.
         """
         ...
 

@@ -1,13 +1,20 @@
 """One pass over one claim of either kind, and over the IPAddresses that name it.
 
-gone?                     release the IPAddresses that were made for it
-paused?                   leave it for now
-being deleted?            once no finalizer of others is left: release its IPAddresses, let it go
-no finalizer?             add it, before anything is allocated
-its pool cannot serve?    report it
-has its address?          keep its IPAddress as it should be, delete left-over ones
+caches may be of an older etcd   retry after the next LIST
+it or its pool unreadable        release nothing until a person corrects the object
+gone                             release the IPAddresses that were made for it
+paused, or being moved           leave the claim alone
+being deleted                    once no finalizer of others is left, release its IPAddresses and
+                                 remove the finalizer
+pool of a kind not served here   report that, for an IPClaim
+no finalizer                     add it, before anything is allocated
+has its address                  recreate or repair its IPAddress, delete leftovers
+waits                            report if its pool does not serve it, delete leftovers
 
-Addresses are allocated by the passes over pools (`pools.py`).
+The first row that applies decides. Addresses are allocated by the passes over pools (`pools.py`).
+
+A *leftover* is an IPAddress that names the claim and that the claim does not use. A frozen replica
+created it late, or it was made for an earlier claim of the same name.
 """
 
 from collections.abc import Sequence
@@ -42,7 +49,7 @@ from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.promises.refusedwrites import RefusedWrites
 
 REFUSED_SECONDS = 60.0
-"""How long a write of a claim that the API server refuses is not tried again."""
+"""Seconds until a write of a claim is retried that the API server rejected for good."""
 COLLECTOR_FINALIZERS = frozenset({"foregroundDeletion", "orphan"})
 """The finalizers of the garbage collector, which wait for the IPAddresses of a claim."""
 ACTION = "Allocating"
@@ -98,11 +105,11 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         return await retry_live(claim, attempt, partial(self._client.find, self._side.claims, key))
 
     async def _reconcile(self, claim: ClaimT) -> Outcome:
-        """Bring one claim forward: release it, add the finalizer, wait, or keep its address."""
+        """Apply the first row of the module's table that fits an existing, readable claim."""
         meta, pool_key = claim.metadata, self._side.pool_of_claim(claim)
         pool = None if pool_key is None else self._caches.pools.get(pool_key)
         if pool_key is not None and pool_key in self._caches.pools.unreadable:
-            return Blocked("Unreadable")  # it may be paused
+            return Blocked("Unreadable")  # the pool may be paused
         is_paused = pool is not None and self._caches.pool_is_paused(pool)
         # `clusterctl move` removes finalizers and objects by itself.
         is_moved = meta.terminating and DELETE_FOR_MOVE in meta.annotations
@@ -167,8 +174,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     async def _reconcile_gone(self, key: Key) -> Outcome:
         """Release the IPAddresses that were made for a claim that no longer exists.
 
-        A claim may go without ever having shown a deletionTimestamp: a person removes its
-        finalizer, or the API server removes it in spite of a finalizer that was just added.
+        A claim may vanish without a pass over its deletion: a person removes its finalizer, or the
+        API server removes the claim in spite of a finalizer that was just added.
         """
         self._events.end(self._side.claims, key)
         waits: list[float] = []
@@ -193,9 +200,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         return Again(min(waits)) if waits else SETTLED
 
     async def _keep_address(self, claim: ClaimT, pool: Metal3Pool) -> None:
-        """Recreate or repair the IPAddress of a claim that has its address, then its status.
+        """Recreate or repair the IPAddress of a claim that has its address; correct its status.
 
-        Nothing is written to the status if the IPAddress does not exist and cannot be recreated.
+        The status stays unchanged if the IPAddress does not exist and cannot be recreated.
         """
         name, key = self._side.address_name(claim), claim.metadata.key
         of_claim = self._side_caches.addresses_of(key)
@@ -248,9 +255,10 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             return None  # another claim has the name, and the cache did not show it yet
 
     async def _collect_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Outcome:
-        """Delete IPAddresses that a frozen replica created late for a claim.
+        """Delete the leftovers of a claim that nothing has named for a minute.
 
-        The status of the claim names another IPAddress, or another claim has the address.
+        Returns:
+            The outcome of the pass: the next one is due when a leftover may be deleted.
         """
         waits: list[float] = []
         for address in self._find_leftovers(claim, pool):
@@ -263,9 +271,9 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
     def _find_leftovers(self, claim: ClaimT, pool: Metal3Pool) -> Sequence[AddressT]:
         """Return the IPAddresses that name a claim and that the claim does not use.
 
-        They were created for the claim, or for an earlier claim of its name. If the status of the
-        claim names no IPAddress yet, the claim may still get one of them that is of its pool. So
-        of these, only IPAddresses count whose address another claim has.
+        They were created for the claim, or for an earlier claim of its name. While the status of
+        the claim names no IPAddress, the claim may still get an IPAddress of its own pool. So then
+        an IPAddress of its pool is left over only if another claim has the address.
         """
         name, uid = self._side.address_name(claim), claim.metadata.uid
         addresses = [

@@ -1,6 +1,6 @@
-"""List what claims of both kinds hold of IPPools, for views and audits.
+"""List the addresses that claims of both kinds hold of IPPools, for views and audits.
 
-It is read from the claims and IPAddresses, because `status.indexes` may be behind.
+They are read from the claims and IPAddresses, because `status.indexes` may be stale.
 """
 
 from collections.abc import Iterator, Sequence
@@ -84,7 +84,7 @@ class IPPoolContents:
     unreadable: Sequence[UnreadableObject] = ()
 
     def list_held(self) -> Iterator[HeldAddress]:
-        """Yield the addresses that claims hold and that the journal promises."""
+        """Yield the addresses that claims hold, then those that open promises reserve."""
         for holder in self.holdings.holders:
             for part in self.holdings.facts(holder).ranges:
                 yield HeldAddress(part.range, holder)

@@ -1,8 +1,9 @@
 """Parse what an IPPool hands out: its entries in their order, holes, and pre-allocations.
 
-Each entry is a space of its own, with the addresses that no earlier entry has. A hole is an
-address that no claim gets unless it asks for it. Addresses are not listed one by one, so an entry
-may be a whole /64. An entry that cannot be parsed hands out nothing.
+An *entry* is one element of `spec.pools`. It is a space of its own, with the addresses that no
+earlier entry has. A *hole* is an address that only a claim that asks for it gets. A
+*pre-allocation* keeps an address for the claim of a certain name. Addresses are not listed one by
+one, so an entry may be a whole /64. An entry that cannot be parsed hands out nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,12 +27,12 @@ OUTSIDE = "outside"
 
 @dataclass(frozen=True, slots=True)
 class AddressSettings:
-    """What an IPAddress says beside its address.
+    """The network settings of an IPAddress, beside its address.
 
     Args:
         prefix: the length of the subnet's prefix; 0 for none.
-        gateway: empty for none.
-        dns_servers: in their order.
+        gateway: the gateway of the subnet; empty for none.
+        dns_servers: the DNS servers, in the order of preference.
     """
 
     prefix: int = 0
@@ -41,12 +42,12 @@ class AddressSettings:
 
 @dataclass(frozen=True, slots=True)
 class EntrySpan:
-    """The addresses of an entry, and what their IPAddresses say.
+    """The addresses of an entry, and the settings of their IPAddresses.
 
     Args:
-        space: the name of its space.
-        addresses: from its first to its last address.
-        settings: of its IPAddresses.
+        space: the name of the entry's space: its index in `spec.pools`.
+        addresses: from the first to the last address of the entry, holes included.
+        settings: the settings of IPAddresses with these addresses.
     """
 
     space: str
@@ -59,9 +60,9 @@ class EntrySpace:
     """What a pool may hand out.
 
     Args:
-        name_prefix: of the names of IPAddresses.
-        entries: the entries that can be parsed, in their order.
-        layouts: what each entry hands out, by the name of its space, in that order.
+        name_prefix: the `namePrefix` with which the names of IPAddresses begin.
+        entries: the entries that can be parsed, in the order of the spec.
+        layouts: by the name of its space, what each entry hands out without its holes.
         defaults: the settings of an IPAddress whose address lies in no entry.
         preallocations: the addresses that are kept for claims, by the names of the claims; None
             for a text that is no address.
@@ -78,7 +79,10 @@ class EntrySpace:
     is_random: bool
 
     def entry_of(self, address: AddressRange) -> EntrySpan | None:
-        """Return the first entry that has an address; None if no entry has it."""
+        """Return the first entry that contains an address; None if no entry contains it.
+
+        An address that is never handed out counts as outside of all entries.
+        """
         if is_never_given(address):
             return None
         return next(
@@ -152,7 +156,11 @@ def span_of(entry: PoolEntry) -> AddressRange | None:
 
 
 def space_of(spec: Metal3PoolSpec) -> EntrySpace:
-    """Return the space of a pool."""
+    """Return the space of a pool, computed from its spec.
+
+    The holes of an entry are gateways, pre-allocated addresses, its broadcast address, and the
+    addresses of earlier entries.
+    """
     preallocations = {
         claim: parse_single(written) for claim, written in spec.preAllocations.items()
     }
@@ -192,7 +200,10 @@ class PoolSpaces:
         self._kept: dict[Key, tuple[Metal3PoolSpec, EntrySpace]] = {}
 
     def of(self, pool: Metal3Pool) -> EntrySpace:
-        """Return the space of a pool."""
+        """Return the space of a pool, parsed only if its spec has changed since the last call.
+
+        While the spec is equal, the same object is returned, so callers may compare identities.
+        """
         kept = self._kept.get(pool.metadata.key)
         # Most passes see the very same spec, so identity is tried before the costly comparison.
         if kept is None or (kept[0] is not pool.spec and kept[0] != pool.spec):
@@ -210,7 +221,7 @@ def parts_of(space: EntrySpace, addresses: Iterable[AddressRange]) -> Iterator[P
 
 
 def reserved_of(spec: Metal3PoolSpec) -> list[AddressRange]:
-    """Return the holes of a pool that are no pre-allocations: gateways and broadcast addresses."""
+    """Return the gateways and broadcast addresses of a pool: its holes, not pre-allocated ones."""
     broadcasts = (_find_broadcast(entry) for entry in spec.pools)
     return [*_list_gateways(spec), *filter(None, broadcasts)]
 

@@ -42,7 +42,11 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         return Key(claim.metadata.namespace, name) if name else None
 
     def describe_claim(self, gone: ClaimT) -> Mapping[str, str] | None:
-        """Return the fields of the line about a claim; None if its address is not known."""
+        """Return the fields of the line about a claim; None for no line.
+
+        There is no line if the claim was moved to another cluster, or if its pool is missing or
+        the name of its IPAddress tells no address.
+        """
         key, meta = self._side.pool_of_claim(gone), gone.metadata
         pool = None if key is None else self._caches.pools.get(key)
         # `clusterctl move` deletes a claim here and keeps its address in the other cluster.
@@ -54,7 +58,10 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         return holder_fields(holder, texts, pool=f"{POOL} {key}", reason=GONE) if texts else None
 
     def describe_address(self, gone: AddressT) -> Mapping[str, str] | None:
-        """Return the fields of the line about an IPAddress; None if it is of no IPPool."""
+        """Return the fields of the line about an IPAddress; None for no line.
+
+        There is no line if its pool is no existing IPPool, or if it was moved to another cluster.
+        """
         pool = self._side.pool_of_address(gone)
         is_ours = pool in self._caches.pools and DELETE_FOR_MOVE not in gone.metadata.annotations
         return release_fields(self._side, gone, GONE) if is_ours else None

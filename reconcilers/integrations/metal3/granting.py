@@ -1,8 +1,9 @@
 """Write what passes over IPPools decide about claims: first the IPAddress, then the status.
 
 `core/claimwrites.py` has the order of the writes. To void a promise is to write the claim once,
-because the promise names its version. That is an annotation with the time: an errorMessage would
-make the reader of the claim give up, and an equal status would make no new version.
+because the promise names the version of the claim. The write sets an annotation to the time. An
+errorMessage instead would make readers of the claim give up, and a write without a change would
+make no new version.
 """
 
 from controller.client import Client
@@ -38,10 +39,12 @@ def make_claim_writes(
     async def ensure_address(
         claim: ClaimT, promise: Promise, pool: Metal3Pool, space: EntrySpace
     ) -> AddressT:
+        """Create or adopt the IPAddress of a promise, and return it."""
         [part] = promise.ranges  # a claim gets one address
         return await addresses.ensure(claim, pool, space, part.range)
 
     async def void(claim: ClaimT) -> ClaimT:
+        """Write the claim and return it, so that promises to earlier versions of it are void."""
         annotation = {names.ANNOTATION_PROMISES_VOID: clock.now().isoformat()}
         patch = {"metadata": {"annotations": annotation}}
         return await client.patch(side.claims, Version.from_object(claim), patch)

@@ -35,7 +35,11 @@ from reconcilers.integrations.metal3.sides import (
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the live views of IPPools; None if a kind of metal3 is not served."""
+    """Return the live views of IPPools.
+
+    Returns:
+        None if one of metal3's kinds is not served.
+    """
     metal3_kinds: Sequence[Resource[Object]] = KINDS
     if not set(metal3_kinds) <= set(served_kinds):
         return None
@@ -43,6 +47,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     watched = [watch_pools(pools)]
 
     def watch(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
+        """Add the watches of one kind of claims and its IPAddresses; return their caches."""
         of_claims = source.informer(side.claims, claim_indexes(side))
         of_addresses = source.informer(side.addresses, address_indexes(side))
         watched.append(watch_holders(of_claims, POOLS.kind, side.pool_of_claim))
@@ -55,7 +60,10 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     caches = make_caches(pools.cache, *side_caches)
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
-        del not_read  # the status of a claim alone tells whether the claim waits
+        """Return the pictures of the wanted pools."""
+        # Other platforms leave out requests whose address may be in an unreadable object. Here
+        # the status of a claim tells whether it has an address.
+        del not_read
         return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 
     return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)

@@ -52,7 +52,10 @@ def _find_address(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim
 
 
 def _find_reason(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim: ClaimT) -> str:
-    """Return why a claim has no address: its error, or why its pool serves nobody."""
+    """Return why a claim has no address: a pause, its own error, or why its pool serves no claim.
+
+    The result is empty if nothing is known.
+    """
     pool_key = side.pool_of_claim(claim)
     assert pool_key is not None, "it names a pool"
     pool = caches.pools.get(pool_key)

@@ -52,7 +52,10 @@ def picture_of(contents: IPPoolContents) -> PoolPicture:
 
 
 def describe_entries(spec: Metal3PoolSpec) -> str:
-    """Return the entries of a pool as text: their subnets, or first and last addresses."""
+    """Return the entries of a pool as text: their subnets, or first and last addresses.
+
+    The fields are shown as a person wrote them, because they may not be parsable.
+    """
     return ", ".join(
         entry.subnet if not (entry.start or entry.end) else f"{entry.start}-{entry.end}"
         for entry in spec.pools
@@ -106,7 +109,7 @@ def _find_granted_holes(contents: IPPoolContents, family: Family) -> set[Address
 
 
 def _build_families(contents: IPPoolContents) -> list[PoolFamily]:
-    """Return the address families of a pool's entries with their addresses: IPv4 first."""
+    """Return the offer of a pool by address family, IPv4 first; empty without a valid entry."""
     families: dict[Family, None] = {}
     for layout in contents.space.layouts.values():
         families[layout.family] = None
@@ -176,14 +179,14 @@ def _build_holder(contents: IPPoolContents, holder: Holder, *, is_promised: bool
 
 
 def _describe_kind(contents: IPPoolContents, holder: Holder) -> str:
-    """Return the kind of a holder as people read it."""
+    """Return the kind of a holder, as text for users."""
     caches = contents.caches.sides.get(holder.kind)
     # A journal may name a kind that is not served here; its full name is shown.
     return holder.kind if caches is None else caches.side.claims.kind
 
 
 def _find_tenant(claim: EitherClaim) -> str:
-    """Return the cluster of a claim by its label, or else the claim itself."""
+    """Return the Cluster that the label of a claim names; without label, the key of the claim."""
     meta = claim.metadata
     name = meta.labels.get(CLUSTER_LABEL)
     return f"{meta.namespace}/{name}" if name else str(meta.key)

@@ -1,11 +1,15 @@
 """One pass over one IPPool, from which claims of both kinds are served.
 
-being deleted?     hand out nothing; remove the finalizer once nothing names it or is promised
-of a Cluster?      write labels and owner, as metal3 does
-paused, or its Cluster missing?   hand out nothing
-no finalizer?      add it
-no journal?        fence it: void whatever was promised before
-otherwise          read, choose, write the journal, write IPAddresses and claims, then the status
+being deleted                    hand out nothing; remove the finalizer once no IPAddress names it
+                                 and no promise is open
+of a Cluster                     write labels and owner, as metal3 does, and go on
+paused, or its Cluster missing   hand out nothing
+no finalizer                     add it, and go on
+no journal                       fence it: void all promises that a lost journal may have contained
+otherwise                        read, choose, write the journal, write IPAddresses and claims,
+                                 then the status
+
+A *promise* is an address that the pool's journal reserves for a claim.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,15 +79,14 @@ class ServedKinds:
         """Whether discovery has answered since a definition changed."""
 
     def check(self, pool: Key, journal: Journal) -> None:
-        """Check that no other replica serves a kind of claims that this process does not serve.
+        """Raise unless this process serves all kinds of claims that hold addresses of a pool.
 
-        A journal with entries of such a kind is the sign of another replica.
-
-        Args:
-            journal: of the pool.
+        Entries of a kind in the journal show that some replica has served that kind. If this
+        process does not serve the kind, another replica may still do so. While it does, the
+        entries change. So the kind counts as absent once they have not changed for a while.
 
         Raises:
-            Behind: another replica may serve such a kind, or the kinds are not known.
+            Behind: another replica may serve such a kind, or discovery has not answered.
         """
         if not self.is_known:
             raise Behind(UNKNOWN_RETRY, "it is not known which kinds of claims are served")
@@ -94,7 +97,7 @@ class ServedKinds:
         if not revisions and not promises:
             self._absent.forget(pool)
             return
-        # If these entries change, another replica works on the pool.
+        # All that the journal says of these kinds; `AbsentKinds` notes since when it is the same.
         entry = tuple(sorted(revisions)), tuple(promises)
         self._absent.check(pool, entry, ", ".join(sorted(missing)))
 
@@ -227,7 +230,11 @@ class Metal3Pools(
         await self._refuse_waiting(pool, f"it cannot be written: {error}")
 
     async def _refuse_waiting(self, pool: Metal3Pool, why: str) -> float | None:
-        """Write on each claim that waits for a pool why the pool serves nobody."""
+        """Write to each claim that waits for a pool why the pool serves no claim.
+
+        Returns:
+            Seconds until writes that the API server rejected are retried; None if there are none.
+        """
         waits = [await kind.refuse_waiting(pool, why) for kind in self._served.kinds]
         return min((seconds for seconds in waits if seconds is not None), default=None)
 
@@ -285,9 +292,12 @@ class Metal3Pools(
 def _owners_with_cluster(
     pool: Metal3Pool, cluster: Cluster, kind: Resource[Cluster]
 ) -> list[dict[str, Any]] | None:
-    """Return the owners of a pool with its Cluster added; None if the Cluster is one already.
+    """Return the owner references of a pool with its Cluster added, for a patch.
 
-    An earlier Cluster of the same name is removed.
+    An owner with the Cluster's name and another uid is an earlier Cluster, and is removed.
+
+    Returns:
+        None if the Cluster is an owner already, so that no patch is needed.
     """
     meta = cluster.metadata
     reference = OwnerReference(kind.api_version, kind.kind, meta.name, meta.uid, controller=False)

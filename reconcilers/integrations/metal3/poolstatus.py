@@ -1,10 +1,11 @@
 """Write the status of an IPPool: which claims have which addresses, in metal3's form.
 
-The status is for metal3's webhook, for people and for a return to metal3's controller. Decisions
-never depend on it. It has no conditions, because the definition of the kind prunes them.
+The status is for people, for metal3's webhook, and for metal3's controller after a return to it.
+Decisions of this program never depend on it. It has no conditions, because the definition of the
+kind prunes them.
 
-The addresses of a pool are kept from pass to pass. Only those of claims that have changed are read
-again; otherwise each pass would cost as much as the pool is large.
+The addresses of a pool are stored between passes. A pass reads only the claims that have changed;
+otherwise its cost would grow with the size of the pool.
 """
 
 from collections.abc import Iterator, Mapping
@@ -62,6 +63,9 @@ class PoolIndexes:
         Args:
             pool: as it was written last.
             space: what it may hand out.
+
+        Returns:
+            The pool, as it is after the write.
 
         Raises:
             Conflict: the pool changed meanwhile.

@@ -1,7 +1,8 @@
 """The rules for metal3's objects, with the messages of metal3's webhooks. Pure functions.
 
-An address that lay outside of the entries before an edit is no fault of the edit. The caller reads
-the addresses in use from the API server, because `status.indexes` may be behind.
+A *fault* is a reason to reject a write. An address in use that lay outside of the entries before
+an edit is no fault of the edit. The caller reads the addresses in use from the API server, because
+`status.indexes` may be stale.
 """
 
 from collections.abc import Iterable, Iterator
@@ -39,7 +40,7 @@ def find_pool_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
 
 
 def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Cause]:
-    """Yield the fields that an edit of a pool changes and that cannot be changed."""
+    """Yield a fault for each immutable field that an edit of a pool changes."""
     if new.namePrefix != old.namePrefix:
         yield _invalid("spec.namePrefix", new.namePrefix, UNCHANGEABLE)
     if (new.allocationStrategy == RANDOM) != (old.allocationStrategy == RANDOM):
@@ -48,24 +49,28 @@ def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Caus
 
 
 def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
-    """Return whether a new spec may lack an address that the old one had."""
+    """Return whether a new spec may lack an address that the old one had.
+
+    Args:
+        old: the spec before; None if it cannot be decoded, so that any address may be lost.
+    """
     return old is None or new.pools != old.pools
 
 
 def find_lost_addresses(
     new: Metal3PoolSpec, old: Metal3PoolSpec | None, in_use: Iterable[str]
 ) -> Iterator[Cause]:
-    """Yield the addresses in use that an edit of a pool leaves out.
+    """Yield a fault for each address in use that an edit of a pool leaves out.
 
     Args:
-        old: the spec before; None if it cannot be read.
+        old: the spec before; None if it cannot be decoded.
         in_use: the addresses of all IPAddresses that name the pool.
     """
     after, before = space_of(new), None if old is None else space_of(old)
     for used in sorted(set(in_use)):
         address = parse_single(used)
         if address is None or after.entry_of(address) is not None:
-            continue  # the edit leaves no such address out
+            continue  # no address, or one that the new spec has
         if before is None or before.entry_of(address) is not None:
             yield _invalid("spec.pools", used, "is in use but out of bounds of the pools given")
 
@@ -81,7 +86,7 @@ def find_claim_faults(claim: Metal3Claim) -> Iterator[Cause]:
 
 
 def find_claim_changes(new: Metal3Claim, old: Metal3Claim) -> Iterator[Cause]:
-    """Yield the fields that an edit of an IPClaim changes and that cannot be changed."""
+    """Yield a fault for each immutable field that an edit of an IPClaim changes."""
     after, before = new.spec.pool, old.spec.pool
     if (after.name, after.namespace, after.kind) != (before.name, before.namespace, before.kind):
         yield _invalid("spec.pool", after.name, UNCHANGEABLE)
@@ -101,7 +106,7 @@ def find_address_faults(address: Metal3Address) -> Iterator[Cause]:
 
 
 def find_address_changes(new: Metal3Address, old: Metal3Address) -> Iterator[Cause]:
-    """Yield the fields that an edit of an IPAddress changes and that cannot be changed."""
+    """Yield a fault for each immutable field that an edit of an IPAddress changes."""
     after, before = new.spec, old.spec
     if after.address != before.address:
         yield _invalid("spec.address", after.address, UNCHANGEABLE)

@@ -1,6 +1,7 @@
-"""The integration as a service: it begins when metal3's kinds are served.
+"""The integration as a service: it begins when the API server serves metal3's kinds.
 
-IPAddressClaims and Clusters of Cluster API are served as soon as their kinds are.
+Cluster API's kinds are optional: IPAddressClaims on IPPools and Clusters are read as soon as the
+API server serves them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

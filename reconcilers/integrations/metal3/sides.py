@@ -1,8 +1,9 @@
 """The two kinds of claims of an IPPool, each with its IPAddresses: one interface for both.
 
-metal3's IPClaim shows the name of its IPAddress or an errorMessage. Cluster API's IPAddressClaim
-shows the name of its IPAddress and a condition Ready. Names, labels and finalizers follow metal3
-for both kinds, so that its controller can take the objects over again.
+A *side* is one kind of claims together with the kind of its IPAddresses. metal3's IPClaim shows
+the name of its IPAddress or an errorMessage. Cluster API's IPAddressClaim shows the name of its
+IPAddress and a condition Ready. Names, labels and finalizers follow metal3 for both kinds, so that
+metal3's controller can take the objects over again.
 """
 
 from abc import abstractmethod
@@ -61,7 +62,11 @@ AddressT = TypeVar("AddressT", bound=EitherAddress)
 
 
 class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
-    """One kind of claims, and the kind of its IPAddresses."""
+    """One kind of claims, and the kind of its IPAddresses.
+
+    `failure` and `shows_obstacles` are those of `ClaimStatuses`. A message about an IPAddress in
+    the way is not shown: a reader of an IPClaim would give up, though the next pass may succeed.
+    """
 
     claim_finalizer: str
     address_finalizer: str
@@ -78,15 +83,21 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @abstractmethod
     def shown_error(self, claim: ClaimT) -> Hashable:
-        """Return the error that a claim shows, as a value to group claims with equal errors by."""
+        """Return the error that a claim shows, as a value that is equal for equal errors.
+
+        Claims with equal values get equal refusals, so that one of them is asked for all.
+        """
 
     @abstractmethod
     def error_of(self, claim: ClaimT) -> str:
-        """Return the message of the error of a claim; empty for none."""
+        """Return the message of the error that a claim shows; empty if it shows none."""
 
     @abstractmethod
     def shows(self, claim: ClaimT, problem: ClaimProblem) -> bool:
-        """Return whether a claim shows a problem already, or should not show it at all."""
+        """Return whether a problem need not be written to a claim.
+
+        The claim shows it already, or claims of this kind must not show it.
+        """
 
     @abstractmethod
     def status_of_problem(
@@ -164,9 +175,9 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
     def is_made_for_claim(self, address: AddressT) -> bool:
         """Return whether a controller made or adopted an IPAddress, so that it may be deleted.
 
-        A person may create an IPAddress before its claim. Such an IPAddress has no claim as owner.
-        It may have the pool as owner, so that `clusterctl move` takes it along. So if the pool is
-        the only owner, our finalizer tells whether a controller made it.
+        A person may create an IPAddress before its claim, and make the pool its owner for
+        `clusterctl move`. So if the pool is the only owner, a controller made the IPAddress only
+        if it has our finalizer, too.
         """
         if self.owning_claim(address) is not None:
             return True
@@ -411,5 +422,5 @@ def find_contract_side(contract: ContractKinds) -> ContractSide | None:
 
 
 def is_pool_reference(owner: OwnerReference) -> bool:
-    """Return whether an owner is an IPPool."""
+    """Return whether an owner reference is to an IPPool, in any version."""
     return (owner.apiVersion.rpartition("/")[0], owner.kind) == (GROUP, POOL)

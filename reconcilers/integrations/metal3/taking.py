@@ -64,14 +64,14 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     """Takes addresses of one pool for claims of one kind, on one reading of the pool.
 
     Args:
-        caches: the caches, for what stops a claim.
+        caches: the caches, to find out whether a claim is paused.
         side: the kind of the claims.
         pool: as it was read.
         space: what it may hand out.
         view: its claims and IPAddresses, with the holdings of claims of all kinds.
-        unavailable: shared by the takers of all kinds.
-        restores: returns for how many seconds a claim may still get an IPAddress from a restore.
-        generator: of random numbers.
+        unavailable: the promised and chosen addresses; the takers of all kinds share them.
+        restores: returns for how many seconds a restore may still create the claim's IPAddress.
+        generator: random numbers, for pools with random addresses.
     """
 
     def __init__(  # noqa: PLR0913 - what was read, and the pool
@@ -104,8 +104,11 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     def take(self, asker: ClaimT) -> Taken | None:
         """Take the address to promise to a claim; None if the claim must not be served now.
 
+        None means that the claim or its Cluster is paused, or that its IPAddress may still be
+        created or deleted by others.
+
         Raises:
-            Refused: the pool has no address for the claim.
+            Refused: the pool has no address for the claim; the message says why.
         """
         if self._caches.why_claim_stops(asker):
             return None  # the claim or its Cluster is paused
@@ -202,7 +205,11 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         return self._take_exactly(requested, claim, REQUESTED_HELD)
 
     def _take_exactly(self, address: AddressRange, claim: ClaimT, why_not: str) -> AddressRange:
-        """Take this very address, or refuse the claim with `why_not`."""
+        """Take exactly this address.
+
+        Raises:
+            Refused: with `why_not`, if another claim has the address, or its IPAddress name.
+        """
         if not self._is_free(address, claim) or self._is_name_taken(claim, address):
             raise Refused(ALLOCATION_FAILED, why_not)
         part = self._space.part_of(address)
@@ -229,7 +236,11 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         return self._view.holdings.other_holder(address, holder, part.space) is None
 
     def _take_free(self) -> AddressRange:
-        """Take a free address of the first entry that has one."""
+        """Take a free address of the first entry that has one: the lowest, or a random one.
+
+        Raises:
+            Refused: no entry has a free address.
+        """
         for name in self._space.layouts:
             space = self._view.holdings.space(name)
             if space.free:

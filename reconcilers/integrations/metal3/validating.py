@@ -1,7 +1,7 @@
-"""Validate metal3's objects by the rules of `rules`.
+"""Validate writes of metal3's objects; the rules are in `rules.py`.
 
 The addresses of a pool that are in use are read from the API server, because `status.indexes` may
-be behind. Edits that remove addresses are rare, so that this costs little.
+be stale. Few edits remove addresses from a pool, so these LISTs cost little.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -41,7 +41,7 @@ class Metal3PoolValidator:
         self._spaces = spaces
 
     async def review_creation(self, new: Metal3Pool) -> Verdict:
-        """Validate a new pool."""
+        """Validate a new pool; addresses that other pools hand out, too, are only a warning."""
         return self._verdict(new, is_new=True)
 
     async def review_update(self, new: Metal3Pool, old: Metal3Pool | None) -> Verdict:
@@ -115,12 +115,16 @@ class FieldValidator(Generic[T]):
         return Verdict.from_causes(self._find_faults(new))
 
     async def review_update(self, new: T, old: T | None) -> Verdict:
-        """Validate an edit."""
+        """Validate an edit: the fields of the new object, and changes of immutable fields.
+
+        Args:
+            old: the object before; None if it cannot be decoded. Then changes are not checked.
+        """
         changes = () if old is None else self._find_changes(new, old)
         return Verdict.from_causes([*self._find_faults(new), *changes])
 
     async def review_deletion(self, old: T) -> Verdict:
-        """Allow every deletion."""
+        """Allow every deletion: finalizers keep claims and IPAddresses while they are needed."""
         del old
         return NOTHING
 

@@ -37,10 +37,10 @@ class SideInformers(Generic[ClaimT, AddressT]):
     def of_pools(
         self, gather: float, pools_near: Callable[[Key], Iterable[Key]]
     ) -> Sequence[Trigger]:
-        """Return the watches of the controller of IPPools.
+        """Return the watches of claims and IPAddresses for the controller of IPPools.
 
         Args:
-            gather: seconds to gather changes before one pass over their pool.
+            gather: seconds that changes wait, so that one pass over their pool handles several.
             pools_near: returns the pools that an undecodable object may concern.
         """
         return (  # None: every change counts
@@ -49,7 +49,7 @@ class SideInformers(Generic[ClaimT, AddressT]):
         )
 
     def of_claims(self) -> Sequence[Trigger]:
-        """Return the watches of the controller of the claims."""
+        """Return the watches of claims and IPAddresses for the controller of the claims."""
         return (
             Watch(self.claims, to_self, self._needs_pass, unreadable=lambda claim: [claim]),
             Watch(self.addresses, self._claims_of_address, self._needs_pass_over_claim),
@@ -102,9 +102,9 @@ class SideInformers(Generic[ClaimT, AddressT]):
     def _needs_pass_over_claim(self, change: Change[AddressT]) -> bool:
         """Return whether a change of an IPAddress needs a pass over its claim.
 
-        Passes over pools create IPAddresses for claims that wait; such a creation needs none. All
-        other changes do, and so does an IPAddress whose claim is gone, is being deleted, or names
-        an IPAddress already.
+        Passes over pools create IPAddresses for waiting claims; such a creation needs no pass. All
+        other changes need one. So does a new IPAddress whose claim is gone, is being deleted, or
+        names an IPAddress already.
         """
         new = change.new
         side = self.side.side
@@ -169,7 +169,7 @@ class Metal3Watches:
         return watches
 
     def _pools_near(self, key: Key) -> Iterable[Key]:
-        """Return the pools of a namespace: one of its undecodable objects may concern any."""
+        """Return the pools in the namespace of an undecodable object, which it may concern."""
         keys = (pool.metadata.key for pool in self.caches.pools)
         return [pool for pool in keys if pool.namespace == key.namespace]
 

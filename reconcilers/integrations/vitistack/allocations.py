@@ -66,13 +66,13 @@ def labels_of(network: str, configuration: str) -> dict[str, str]:
 
 
 def renewal(uid: str, ttl: int) -> float:
-    """Return how many seconds before the expiry of an IPAllocation it is renewed.
+    """Return how many seconds before its expiry an IPAllocation is renewed.
 
-    It is between a quarter and a half of the lifetime, depending on the uid. So addresses that
-    were given at the same time are not renewed at the same time.
+    The result is between a quarter and a half of the lifetime, depending on the uid. So addresses
+    that were given at the same time are not renewed at the same time.
 
     Args:
-        uid: of the IPAllocation.
+        uid: the uid of the IPAllocation.
         ttl: the lifetime in seconds.
     """
     return ttl / 4 + ttl / 4 * (crc32(uid.encode()) % 1024) / 1024
@@ -141,7 +141,13 @@ class AllocationReconciler:
             return Again(RETRY)  # it was written or deleted meanwhile
 
     async def _reconcile(self, allocation: VitistackAllocation) -> Outcome:
-        """Bring an IPAllocation of one of our networks one step forward, by its phase."""
+        """Do the first step that an IPAllocation of one of our networks needs.
+
+        1. Released: request again, if its machine exists.
+        2. Labels or owner missing: add them.
+        3. Holds its address: update, renew or release it.
+        4. Its network hands out nothing: write why. Otherwise the network's pass serves it.
+        """
         if allocation.status.phase == RELEASED:
             return await self._request_again(allocation)
         if allocation.status.phase and await self._adopt(allocation):
@@ -186,7 +192,7 @@ class AllocationReconciler:
         return True
 
     def _is_readable(self, configuration: Key) -> bool:
-        """Return whether the cache shows a NetworkConfiguration, and its present version."""
+        """Return whether a NetworkConfiguration exists and can be decoded, by the cache."""
         cache = self._caches.configurations
         return configuration in cache and configuration not in cache.unreadable
 
@@ -208,14 +214,14 @@ class AllocationReconciler:
         return await self._client.find(CONFIGURATIONS, allocation.configuration)
 
     async def _keep(self, allocation: VitistackAllocation) -> Outcome:
-        """Write changed settings of the network, and renew, set or release by the expiry.
+        """Write changed settings of the network; renew, set or release by the expiry.
 
-        If the expiry is far enough ahead, it stays. Otherwise, the first that applies:
+        If the expiry is far enough ahead, it stays. Otherwise, the first row that applies decides:
 
-        - The NetworkConfiguration exists: the expiry is renewed.
-        - There is no expiry: it is set, as the NetworkConfiguration does not exist.
-        - The expiry has passed: the address is released.
-        - The address expires soon: the next pass is at its expiry.
+            NetworkConfiguration exists   renew the expiry
+            no expiry yet                 set it; the address is released then
+            expiry has passed             release the address
+            otherwise                     look again at the expiry
         """
         static = static_of(self._caches.network_of(allocation))
         changes = _list_changes(allocation, static)
@@ -276,12 +282,16 @@ class AllocationReconciler:
 
 
 def _again_in(seconds: float | None) -> Outcome:
-    """Return the outcome with the next pass in so many seconds; None: at the next change."""
+    """Return the outcome of a pass whose next pass is due in some seconds.
+
+    Args:
+        seconds: None if only a change of an object leads to the next pass.
+    """
     return SETTLED if seconds is None else Again(seconds)
 
 
 def _list_changes(allocation: VitistackAllocation, static: Static | None) -> dict[str, Any]:
-    """Return the settings of a network that the IPAllocation lacks, as a merge patch."""
+    """Return the network's settings that differ in an IPAllocation's status, as a merge patch."""
     if static is None:
         return {}
     try:

@@ -1,7 +1,13 @@
 """Vitistack's kinds, as far as IPAM reads and writes them.
 
-Their CustomResourceDefinitions are vitistack's. Its kind IPAllocation, and the short name `ipa`,
-are those of a kind of ours, too: where it matters, texts say `ipallocations.vitistack.io`.
+    NetworkNamespace       a network: a pool of IPv4 addresses
+    NetworkConfiguration   a machine, with its network interfaces
+    IPAllocation           one address of one interface: a request, with the answer in its status
+
+Their CustomResourceDefinitions are vitistack's. This project has a kind IPAllocation with the
+short name `ipa`, too. If a text could mean either, it says `ipallocations.vitistack.io`.
+
+An *outline* is the part of an object that is decoded when the whole object cannot be decoded.
 """
 
 from collections.abc import Mapping
@@ -16,7 +22,8 @@ from reconcilers.promises.journal import AnnotatedJournal
 
 GROUP = "vitistack.io"
 FINALIZER = "vitistack.io/static-ip-finalizer"
-"""On NetworkConfigurations; the name is static-ip-operator's, as objects outlive operators."""
+"""Finalizer of NetworkConfigurations. vitistack's static-ip-operator uses the same name, so that
+objects of that operator work unchanged."""
 LABEL_NETWORK = "vitistack.io/network-namespace"
 LABEL_CONFIGURATION = "vitistack.io/network-configuration"
 STATIC = "static"
@@ -32,7 +39,7 @@ JOURNALS = AnnotatedJournal(f"ipallocations.{GROUP}")
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """What a network hands out."""
+    """The static settings of a network: which addresses it hands out, and what machines need."""
 
     ipv4CIDR: str = ""
     ipv4Gateway: str = ""
@@ -93,7 +100,7 @@ class NetworkNamespace:
 
 @dataclass(frozen=True, slots=True)
 class VitistackAllocationSpec:
-    """Of which network an address is wanted, and for whom."""
+    """The network, the machine and the interface of a requested address."""
 
     networkNamespaceName: str = ""
     networkConfigurationName: str = ""
@@ -103,7 +110,7 @@ class VitistackAllocationSpec:
 
 @dataclass(frozen=True, slots=True)
 class AllocationStatus:
-    """The address, and what the machine has to know of its network."""
+    """The address of an IPAllocation, and the settings of its network for the machine."""
 
     phase: str = ""
     address: str = ""
@@ -125,22 +132,22 @@ class VitistackAllocation:
 
     @property
     def network(self) -> Key:
-        """The network that it is of."""
+        """The key of the network that should give the address."""
         return Key(self.metadata.namespace, self.spec.networkNamespaceName)
 
     @property
     def configuration(self) -> Key:
-        """The NetworkConfiguration that it is for."""
+        """The key of the NetworkConfiguration, the machine that uses the address."""
         return Key(self.metadata.namespace, self.spec.networkConfigurationName)
 
     @property
     def holds(self) -> bool:
-        """Whether it has its address."""
+        """Whether it has its address: phase Allocated, and an address in the status."""
         return self.status.phase == ALLOCATED and bool(self.status.address)
 
     @property
     def waits(self) -> bool:
-        """Whether it is to be given an address."""
+        """Whether it needs an address: it has none, and is neither released nor being deleted."""
         done = self.holds or self.status.phase == RELEASED
         return not done and not self.metadata.terminating
 
@@ -157,7 +164,7 @@ class VitistackAllocation:
 
 
 Interface = Mapping[str, Any]
-"""An interface as it is written, with fields that IPAM does not know."""
+"""An interface as its object has it, with the fields that IPAM does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +199,7 @@ class NetworkConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class AllocationOutlineSpec:
-    """The part of an IPAllocation's spec that says of which network it is, and for whom."""
+    """The network and the machine of an IPAllocation that cannot be decoded completely."""
 
     networkNamespaceName: str
     networkConfigurationName: str = ""
@@ -200,9 +207,9 @@ class AllocationOutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class VitistackOutline:
-    """The part of an IPAllocation that can be decoded where the whole cannot.
+    """The part of an IPAllocation that is decoded if the whole cannot be decoded.
 
-    The index functions of a cache of IPAllocations return the same values for it.
+    It has the properties that the index functions of IPAllocations use, with the same values.
     """
 
     metadata: ObjectMeta
@@ -221,7 +228,7 @@ class VitistackOutline:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationOutlineSpec:
-    """The part of a NetworkConfiguration's spec that says whose addresses its machine has."""
+    """The network and the provider of a NetworkConfiguration, whose machine may show addresses."""
 
     networkNamespaceName: str = ""
     provider: str = ""
@@ -229,7 +236,7 @@ class ConfigurationOutlineSpec:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationOutline:
-    """The part of a NetworkConfiguration that can be decoded where the whole cannot."""
+    """The part of a NetworkConfiguration that is decoded if the whole cannot be decoded."""
 
     metadata: ObjectMeta
     spec: ConfigurationOutlineSpec

@@ -52,7 +52,8 @@ def audit(
 def _audit_network(content: NetworkContents) -> Iterator[Trouble]:
     """Yield the troubles of a network: invalid settings, or those of its held addresses.
 
-    An overlap is removable with its IPAllocation: its NetworkConfiguration gets another one.
+    An overlap can be corrected by the deletion of an IPAllocation: its NetworkConfiguration then
+    gets a new one.
     """
     network = PoolName(NETWORKS.kind, content.network.metadata.key)
     if content.space is None:
@@ -73,7 +74,10 @@ def _audit_network(content: NetworkContents) -> Iterator[Trouble]:
 def _audit_allocations(
     caches: VitistackCaches, now: datetime, not_read: Sequence[NotRead]
 ) -> Iterator[Trouble]:
-    """Yield the allocations whose network or configuration is missing, and those that expired."""
+    """Yield the troubles of IPAllocations: network or machine missing, or address expired.
+
+    An object that may exist, because it cannot be decoded or read, is not reported as missing.
+    """
     kind = ALLOCATIONS.full_name
     for allocation in sorted(caches.allocations, key=lambda allocation: allocation.metadata.key):
         key = allocation.metadata.key

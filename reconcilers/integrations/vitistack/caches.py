@@ -85,7 +85,13 @@ def holder_of(allocation: VitistackAllocation) -> Holder:
 
 
 def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Facts:
-    """Return the range of an allocation in its network, and whether it waits."""
+    """Return the facts of an IPAllocation: the address that it holds, and its place in the queue.
+
+    An IPAllocation that waits may show an address, too: another operator gave it.
+
+    Args:
+        space: what the network hands out.
+    """
     meta, status = allocation.metadata, allocation.status
     if status.phase == RELEASED:
         return Facts()  # it neither holds an address nor waits for one
@@ -95,8 +101,8 @@ def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Fa
     outside = None
     if status.address and (address is None or not space.hands_out(address)):
         outside = status.address
-    # All allocations of a row get the same answer. An allocation that requests or shows a certain
-    # address has its own answer, so it is in no row.
+    # A row is a group of IPAllocations that get the same answer, so that one of them is asked for
+    # all. One that requests or shows a certain address has its own answer, so it is in no row.
     is_alone = bool(allocation.spec.requestedAddress or status.address)
     return Facts(
         () if address is None else (PromisedRange(address),),
@@ -121,12 +127,12 @@ def network_holdings(allocations: Iterable[VitistackAllocation], space: NetworkS
 
 @dataclass(frozen=True, slots=True)
 class VitistackProblem:
-    """Why something has no address.
+    """Why an IPAllocation has no address.
 
     Args:
-        phase: Pending or Error.
+        phase: Pending if the problem may pass by itself; else Error.
         reason: one word, for events.
-        message: a sentence.
+        message: a sentence, for the status and events.
     """
 
     phase: str
@@ -170,14 +176,17 @@ class VitistackCaches:
         return all(cache.history_confirmed for cache in caches)
 
     def names_us(self, provider: str) -> bool:
-        """Return whether a provider is ours, in any case; with `unnamed`, so is an empty one."""
+        """Return whether a provider is ours; upper and lower case are equal.
+
+        An empty name is ours if networks without provider are served (`unnamed`).
+        """
         if self.every_provider:
             return True
         name = provider.strip().lower()
         return name == self.provider if name else self.unnamed
 
     def is_ours(self, network: NetworkNamespace) -> bool:
-        """Return whether a network's addresses are handed out by us."""
+        """Return whether this program hands out the addresses of a network, by its provider."""
         how = network.spec.ipAllocation
         return self.names_us(how.provider if how is not None else "")
 

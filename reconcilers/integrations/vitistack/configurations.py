@@ -70,12 +70,15 @@ class ConfigurationReconciler:
         self._clock = clock
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Bring one NetworkConfiguration up to date."""
+        """Run one pass over a NetworkConfiguration, by the table of this module.
+
+        The outcome is Blocked if an object that cannot be decoded prevents the pass.
+        """
         # The caches may show objects from before a restore of etcd.
         if not self._caches.history_confirmed:
             return Again(RETRY)
         if key in self._caches.configurations.unreadable:
-            return Blocked("Unreadable")  # the cache has an older version
+            return Blocked("Unreadable")  # the cache has only an older version
         configuration = self._caches.configurations.get(key)
         if configuration is None or not self._caches.names_us(configuration.spec.provider):
             return SETTLED
@@ -89,8 +92,9 @@ class ConfigurationReconciler:
     async def _reconcile(self, configuration: NetworkConfiguration) -> Outcome:
         """Create and remove IPAllocations of a machine, then write its status.
 
-        Only the status is written if its network is not known, or an undecodable IPAllocation may
-        belong to it.
+        Nothing is done if the machine may be of another provider, or its network is not static.
+        Only the status is written if its network is unknown, or if an undecodable IPAllocation may
+        belong to the machine.
         """
         if self._may_be_of_others(configuration):
             return Blocked("Unreadable")
@@ -294,10 +298,10 @@ class ConfigurationReconciler:
 def network_of(
     caches: VitistackCaches, configuration: NetworkConfiguration
 ) -> NetworkNamespace | str:
-    """Return the network of a NetworkConfiguration, or the reason why it is not known.
+    """Return the network of a NetworkConfiguration, or why it is not known, as a sentence.
 
-    If the NetworkConfiguration names no network, it is the only network of the namespace. If the
-    namespace has several, none is chosen, because that would be a guess.
+    If the NetworkConfiguration names no network, its network is the only one of the namespace. If
+    the namespace has none or several, the network is unknown.
     """
     namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
     unreadable = unreadable_network_of(caches, configuration)

@@ -1,7 +1,7 @@
-"""List what IPAllocations hold of NetworkNamespaces, for views and audits.
+"""List the addresses that IPAllocations hold of NetworkNamespaces, for views and audits.
 
-It is read from the IPAllocations, because a network's own summary may be behind. Networks of type
-dhcp are not shown.
+They are read from the IPAllocations, because a network's own summary may be stale. Networks
+without static settings, such as those of type dhcp, are left out.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -38,14 +38,14 @@ from reconcilers.spaces.offers import PoolName
 
 @dataclass(frozen=True, slots=True)
 class NetworkContents:
-    """What a network may hand out, and what is held of it.
+    """A network, the addresses that it may hand out, and those that are held.
 
     Args:
-        space: what it may hand out; None if its settings are invalid.
-        fault: why it hands out nothing; empty if it hands out addresses.
-        holdings: what is held, and which allocations wait; None without space.
-        allocations: the allocations that name it, by key.
-        unreadable: objects that may hold some of it and cannot be decoded.
+        space: the addresses that it may hand out; None if its settings are invalid.
+        fault: why it hands out nothing now; empty if it hands out addresses.
+        holdings: what is held, and which IPAllocations wait; None without space.
+        allocations: the IPAllocations that name it, by key.
+        unreadable: objects that may hold its addresses and cannot be decoded.
     """
 
     network: NetworkNamespace
@@ -56,7 +56,7 @@ class NetworkContents:
     unreadable: Sequence[UnreadableObject] = ()
 
     def list_held_parts(self) -> Iterator[HeldPart]:
-        """Yield the addresses that allocations hold and that the journal promises."""
+        """Yield the addresses that IPAllocations hold, then those that the journal promises."""
         if self.space is None:
             return
         for key, allocation in self.allocations.items():
@@ -70,7 +70,7 @@ class NetworkContents:
                 yield HeldPart(promised, "promised", promise.key)
 
     def list_promised_ranges(self) -> list[AddressRange]:
-        """Return the promised ranges that no allocation shows yet."""
+        """Return the ranges of open promises, which no status shows yet."""
         return [part.range for part in self.list_held_parts() if part.state == "promised"]
 
 

@@ -1,4 +1,4 @@
-"""The figures of networks for metrics, from what passes over them keep."""
+"""The figures of networks for metrics, from the holdings that passes over networks maintain."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -36,7 +36,7 @@ class NetworkFigures:
         self._reader = reader
 
     def __call__(self) -> Iterable[PoolFigures]:
-        """Return the figures of all networks with a static configuration."""
+        """Return the figures of all networks of our provider with static settings."""
         return [
             self._compute_figures(network, _find_space(network))
             for network in self._caches.networks
@@ -46,7 +46,12 @@ class NetworkFigures:
     def _compute_figures(
         self, network: NetworkNamespace, space: NetworkSpace | None
     ) -> PoolFigures:
-        """Return the figures of a network; without space, only who waits and since when."""
+        """Return the figures of a network.
+
+        Args:
+            space: the addresses that it hands out; None if its settings are invalid. Then the
+                figures tell only how many IPAllocations wait, and since when.
+        """
         key = network.metadata.key
         name = PoolName(NETWORKS.kind, key)
         if space is None:

@@ -1,7 +1,7 @@
 """Compute the status of a NetworkConfiguration from its IPAllocations. Pure functions.
 
-It is Ready only if each interface of its spec has an address. So an IPAllocation that is not in
-the cache yet never makes it Ready too early.
+A NetworkConfiguration is Ready only if each interface of its spec has an address. So while the
+cache lacks an IPAllocation that was just created, the NetworkConfiguration is not Ready.
 """
 
 from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def by_interface(
     for name in names:
         own_names = allocation_names(configuration.metadata.name, name)
         # An IPAllocation belongs to the interface that its spec names. Only if there is no such
-        # interface, its own name decides. So no address is shown on two interfaces.
+        # interface, the IPAllocation's name decides. So no address is shown on two interfaces.
         candidates = [
             allocation
             for allocation in allocations
@@ -104,10 +104,12 @@ def by_interface(
 def wanted_status(
     configuration: NetworkConfiguration, allocations: Mapping[str, VitistackAllocation]
 ) -> WantedStatus:
-    """Return the status that a NetworkConfiguration has to have, by its IPAllocations.
+    """Return the status that a NetworkConfiguration must have. The first row that applies decides.
 
-    Error if an interface has the name of another one, an unreadable address or an IPAllocation in
-    Error; else Pending if an interface has no address or there is no interface; else Ready.
+        Error      an interface has the name of another one, an unreadable address, or an
+                   IPAllocation in phase Error
+        Pending    an interface has no address, or there is no interface
+        Ready      otherwise
 
     Args:
         configuration: the machine with the interfaces.

@@ -30,7 +30,11 @@ from reconcilers.integrations.vitistack.picture import picture_of
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
-    """Return the live views of networks; None if they or IPAllocations are not served."""
+    """Return the live views of networks.
+
+    Returns:
+        None if NetworkNamespaces or IPAllocations are not served.
+    """
     if NETWORKS not in served_kinds or ALLOCATIONS not in served_kinds:
         return None
     networks = source.informer(NETWORKS, {})
@@ -40,7 +44,10 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     )
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
-        del not_read  # the status of an IPAllocation alone tells whether it waits
+        """Return the pictures of the wanted networks."""
+        # Other platforms leave out requests whose address may be in an unreadable object. Here
+        # the status of an IPAllocation has its address.
+        del not_read
         return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 
     watched = [

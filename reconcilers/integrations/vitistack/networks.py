@@ -1,10 +1,13 @@
 """One pass over one NetworkNamespace.
 
-gone, or not ours?          do nothing
-hands out nothing now?      report which pools share it; IPAllocations show why they wait
+gone, or not ours           do nothing
+hands out nothing now       report which pools share it; IPAllocations show why they wait
                             (`allocations.py`)
-requests wait, no journal?  fence it: void whatever was promised before
-otherwise                   read, choose, write the journal, write the IPAllocations, count
+requests wait, no journal   fence it: void all promises that a lost journal may have contained
+otherwise                   read, choose, write the journal, the IPAllocations, and the counts
+
+A *promise* is an address that the network's journal reserves for an IPAllocation. A machine is a
+NetworkConfiguration.
 
 The oldest request comes first and gets the lowest free address. A request for a certain address
 gets that address or is refused. A refused request is tried again in each pass, so that it is
@@ -95,8 +98,9 @@ class NetworkReading:
     """What a pass read of a network.
 
     Args:
-        static: what the network hands out.
-        space: the same in numbers.
+        static: the settings of the network.
+        space: the addresses that it hands out by these settings.
+        view: the IPAllocations that name it, and what they hold.
     """
 
     static: Static
@@ -263,15 +267,16 @@ class Networks(
         limits: Limits,
         shown_texts: Mapping[str, Key],
     ) -> NetworkChoice:
-        """Choose addresses.
+        """Choose addresses for waiting IPAllocations; addresses that machines show are not free.
 
         Args:
             network: as it was read.
-            journal: of the network.
-            limits: which IPAllocations may get an address.
-            shown_texts: addresses that machines show, and the machines.
+            journal: the journal of the network.
+            limits: which IPAllocations may get an address in this pass.
+            shown_texts: by address that a machine shows, the NetworkConfiguration.
         """
         view, space = reading.view, reading.space
+        # Only promises that may still take effect reserve their addresses.
         settled = settle(journal, JOURNALS.kind, view)
         promised = [part for promise in settled.promises for part in promise.ranges]
         held_ranges = view.holdings.held_ranges()
@@ -347,7 +352,7 @@ class Networks(
         """Report unreadable objects by an event on the network, and on each waiting IPAllocation.
 
         Returns:
-            None: an event of the cache leads to the next pass.
+            None, no time for the next pass: a change of the unreadable objects leads to it.
         """
         problem = VitistackProblem(
             PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable))
@@ -367,7 +372,11 @@ class Networks(
         """Report nothing beside the log: IPAllocations do not show failed writes of a network."""
 
     def _record(self, network: NetworkNamespace, problem: VitistackProblem | None) -> None:
-        """Record an event for what is wrong with a network, once until it changes."""
+        """Record an event about the problem of a network, once until the problem changes.
+
+        Args:
+            problem: None if the network has none any more.
+        """
         if problem is None:
             self._events.end(NETWORKS, network.metadata.key)
         else:
@@ -408,9 +417,13 @@ class NetworkTaker:
         """The requested addresses that were taken in this trial, with their IPAllocations."""
 
     def take(self, asker: VitistackAllocation) -> Taken | None:
-        """Take the address of an IPAllocation; None if it leaves phase Error first.
+        """Take the address of an IPAllocation; None if the IPAllocation leaves phase Error first.
 
-        It is the address that it shows already, else the requested one, else the lowest free one.
+        The first of these is its address: the address that its status shows already, the requested
+        address, the lowest free address.
+
+        An IPAllocation in phase Error gets no promise in this pass. It is added to
+        `leaving_error`, and the trial keeps its address from the others.
 
         Raises:
             Refused: the requested address is not available, or no address is free.
@@ -436,8 +449,8 @@ class NetworkTaker:
     def _find_shown_address(self, allocation: VitistackAllocation) -> AddressRange | None:
         """Return the address that an IPAllocation shows already; None if it cannot keep it.
 
-        It cannot if the network does not hand the address out, or another one holds or is promised
-        it.
+        It cannot keep an address that the network does not hand out, that is promised, or that
+        another IPAllocation holds.
         """
         address = (
             self._space.address(allocation.status.address) if allocation.status.address else None
@@ -448,7 +461,11 @@ class NetworkTaker:
         return address if other is None else None
 
     def _take_lowest(self) -> AddressRange:
-        """Take the lowest free address."""
+        """Take the lowest free address.
+
+        Raises:
+            Refused: no address is free.
+        """
         try:
             return self._view.holdings.space().take_lowest(1)[0]
         except PoolExhausted:

@@ -1,7 +1,8 @@
-"""What NetworkNamespaces hand out, in the form in which pools of all kinds are compared.
+"""The offers of NetworkNamespaces: the addresses that each network hands out.
 
-Networks of two datacenters may have the same addresses, as sites do. A network that names no
-datacenter may be of any. Networks of other providers count too: they hand out their addresses.
+Offers of pools of all kinds have one form, so that overlaps between pools are found. Networks of
+different datacenters may have the same addresses, and do not overlap. A network that names no
+datacenter is compared with all. So are networks of other providers, which hand out addresses, too.
 """
 
 from allocator import InvalidPool
@@ -14,10 +15,9 @@ PLATFORM = "vitistack"
 
 
 def offers_of(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
-    """Return the offers of a network, now or once it is provisioned.
+    """Return the offers of a network, even if it is not provisioned yet.
 
-    A network that is being deleted, has no static configuration or cannot be served hands out
-    nothing.
+    They are empty if the network is being deleted, or has no or invalid static settings.
     """
     static = static_of(network)
     if static is None or network.metadata.terminating:

@@ -78,7 +78,7 @@ def list_held(contents: NetworkContents) -> Iterator[HeldAddresses]:
 
 
 def _list_requests(contents: NetworkContents) -> Iterator[PoolRequest]:
-    """Yield the IPAllocations without an address."""
+    """Yield the IPAllocations that wait for an address."""
     for key, allocation in contents.allocations.items():
         if allocation.waits:
             yield PoolRequest(

@@ -1,8 +1,11 @@
 """Read what a pass over a network needs: IPAllocations, and the addresses that machines show.
 
-The position of a view is the revision up to which the watch of IPAllocations delivered events.
-Responses to writes of this process never move it, because they do not show writes of others. A
-machine is a NetworkConfiguration.
+A *view* has the IPAllocations that a pass read, and what they hold. Its *position* is the
+resourceVersion up to which the watch of IPAllocations delivered everything. Responses to writes of
+this process never move it, because they do not show writes of others.
+
+A machine is a NetworkConfiguration. It *shows* an address if its status has the address for one of
+its interfaces.
 """
 
 from collections.abc import Mapping, Sequence
@@ -44,10 +47,9 @@ class VitistackReader:
     """Reads what the IPAllocations of a network hold.
 
     Args:
-        client: for lists.
-        clock: the time.
-        patience: seconds to wait for the cache before the server is read.
-        check_interval: seconds between two checks of what is kept of a network.
+        client: for LISTs.
+        patience: seconds to wait for a cache that lags before a LIST is sent.
+        check_interval: seconds between two checks that stored holdings agree with the cache.
     """
 
     def __init__(
@@ -70,14 +72,18 @@ class VitistackReader:
         )
 
     def _facts_of(self, network: str, holder: Holder, space: NetworkSpace) -> Facts | None:
-        """Return the facts of an allocation for its network, by the cache."""
+        """Return the facts of an IPAllocation: its address, and its place in the queue.
+
+        Returns:
+            None if the IPAllocation is gone or names another network.
+        """
         allocation = self._caches.allocations.get(holder.key)
         if allocation is None or network not in space_name(allocation):
             return None
         return allocation_facts(allocation, space)
 
     def read_cached(self, network: Key, space: NetworkSpace) -> SpaceView[VitistackAllocation]:
-        """Return a view of the cache, even if the cache is behind."""
+        """Return a view of the cache, without a check that the cache is current enough."""
         allocations = self._caches.allocations
         return SpaceView(
             allocations.position,
@@ -89,12 +95,15 @@ class VitistackReader:
     async def read_up_to(
         self, network: Key, space: NetworkSpace, revision: int
     ) -> SpaceView[VitistackAllocation]:
-        """Return a view of the cache if it has reached `revision`; else the view of a LIST.
+        """Return a view that includes everything up to a revision, from the cache or by LIST.
+
+        Args:
+            revision: the resourceVersion that the network's journal names for IPAllocations.
 
         Raises:
-            Behind: the cache has not reached it, but may do so in time.
-            UnreadableHolders: objects that may hold its addresses cannot be decoded.
-            ControllerError: the list failed.
+            Behind: the cache lags, and the pass waits for it before it sends a LIST.
+            UnreadableHolders: objects that may hold addresses of the network cannot be decoded.
+            ControllerError: the LIST failed.
         """
         self._caches.check_readable(network, self._caches.allocations.unreadable)
         if self._wait.has_read(self._caches.allocations, revision, network):
@@ -108,11 +117,16 @@ class VitistackReader:
         )
 
     async def live(self, network: Key) -> tuple[dict[Key, VitistackAllocation], int]:
-        """Return the IPAllocations of a network by a list that begins now, and its revision.
+        """Return the IPAllocations of a network, by a LIST that begins now.
+
+        Later passes use the cache again once it shows as much as this LIST.
+
+        Returns:
+            The IPAllocations by key, and the revision of the LIST.
 
         Raises:
-            UnreadableHolders: objects that may hold its addresses cannot be decoded.
-            ControllerError: the list failed.
+            UnreadableHolders: objects that may hold addresses of the network cannot be decoded.
+            ControllerError: the LIST failed.
         """
         page = await self._client.list(ALLOCATIONS, namespace=network.namespace)
         self._caches.check_readable(network, page.unreadable)
@@ -161,12 +175,11 @@ class ShownAddresses:
         return shown_addresses
 
     async def read_live(self, client: Client, network: Key) -> Mapping[str, Key]:
-        """Return all addresses that machines of a network show, also those that they hold.
+        """Return all addresses that machines of a network show, each with its machine.
 
         Another operator gives an address by one write of a NetworkConfiguration, without a
-        journal. So they are read by a LIST request, which shows all earlier writes even if the
-        cache is behind. Addresses that only the cache shows are returned, too: their machines may
-        have lost them, but the events of that have not arrived.
+        journal. So NetworkConfigurations are read by a LIST, which shows all earlier writes even
+        if the cache lags. Addresses that only the cache shows are returned, too, as a precaution.
 
         Addresses that cached IPAllocations hold are not left out: such an IPAllocation may be
         deleted already, while its machine still has the address.
@@ -200,7 +213,7 @@ class ShownAddresses:
         )
 
     def _read_machine(self, key: Key) -> None:
-        """Compute the addresses of one machine again, and keep them if it has any."""
+        """Compute and store the addresses that one machine shows; store nothing if it has none."""
         configuration = self._caches.configurations.get(key)
         texts = frozenset[str]()
         if configuration is not None:
@@ -220,7 +233,7 @@ class ShownAddresses:
                 self._noted.add(configuration.metadata.key)
 
     def _note_allocation(self, change: Change[VitistackAllocation]) -> None:
-        """Note the machine of a changed IPAllocation, as it names it now and as it did before."""
+        """Note the machine that a changed IPAllocation names, and the one that it named before."""
         for allocation in (change.old, change.new):
             if allocation is not None:
                 self._noted.add(allocation.configuration)

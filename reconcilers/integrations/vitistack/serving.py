@@ -168,16 +168,20 @@ def _watch_allocations(
     """
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
+        """Return the IPAllocations that name a network."""
         return (allocation.metadata.key for allocation in caches.of_network(network.metadata.key))
 
     def of_configuration(configuration: NetworkConfiguration) -> Iterable[Key]:
-        network_allocations = caches.of_configuration(configuration.metadata.key)
-        return (allocation.metadata.key for allocation in network_allocations)
+        """Return the IPAllocations that name a NetworkConfiguration."""
+        own_allocations = caches.of_configuration(configuration.metadata.key)
+        return (allocation.metadata.key for allocation in own_allocations)
 
     def of_unreadable_network(network: Key) -> Iterable[Key]:
+        """Return the IPAllocations that name a network which cannot be decoded."""
         return (allocation.metadata.key for allocation in caches.of_network(network))
 
     def of_unreadable_configuration(configuration: Key) -> Iterable[Key]:
+        """Return the IPAllocations that name a NetworkConfiguration which cannot be decoded."""
         return (allocation.metadata.key for allocation in caches.of_configuration(configuration))
 
     return [
@@ -207,6 +211,7 @@ def _watch_configurations(
     """
 
     def of_network(network: NetworkNamespace) -> Iterable[Key]:
+        """Yield the NetworkConfigurations of a namespace that name its network, or no network."""
         name, namespace = network.metadata.name, network.metadata.namespace
         for configuration in caches.configurations.by_index(NAMESPACE_INDEX, namespace):
             if configuration.spec.networkNamespaceName in {"", name}:

@@ -1,9 +1,12 @@
 """Write the statuses of IPAllocations and NetworkNamespaces.
 
-An IPAllocation's status has its address, why it has none, or that it is released. An address is
-written with exactly the resourceVersion that the promise names. On a conflict the IPAllocation has
-another version by now, so the promise is void and settled. A network's status has how much is in
-use, and which pools share its addresses. To void a promise is to write the IPAllocation once.
+An IPAllocation's status has its address, the reason why it has none, or phase Released. A
+*promise* is an address that the journal of a network reserves for one version of an IPAllocation.
+The address is written with exactly the resourceVersion that the promise names. On a conflict the
+IPAllocation has another version by now, so the promise can never take effect. To *void* a promise
+is to write the IPAllocation once, so that it gets another version.
+
+A network's status has how much is in use, and which pools share its addresses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -80,12 +83,16 @@ def of_network(static: Static) -> dict[str, Any]:
 
 
 def lifetime(static: Static | None) -> int:
-    """Return the lifetime of an address in seconds, without overflow of the year 9999."""
+    """Return the lifetime of an address in seconds, limited so that its expiry is a valid date.
+
+    Args:
+        static: the settings of the network; None for the default lifetime.
+    """
     return min((static or Static()).ttlSeconds, LONGEST_SECONDS)
 
 
 def expiry(static: Static | None, now: datetime) -> str:
-    """Return the expiry of an address that is given or renewed now."""
+    """Return the expiry, in RFC 3339, of an address that is given or renewed now."""
     return rfc3339(now + timedelta(seconds=lifetime(static)))
 
 
@@ -261,7 +268,7 @@ class VitistackWriter:
 
 
 def has_problem(allocation: VitistackAllocation, problem: VitistackProblem) -> bool:
-    """Return whether an IPAllocation shows a problem already."""
+    """Return whether an IPAllocation shows a problem already, so that it need not be written."""
     status = allocation.status
     may_show_address = problem.phase == PENDING
     is_written = (status.phase, status.message) == (problem.phase, problem.message)
