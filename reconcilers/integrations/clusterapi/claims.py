@@ -1,7 +1,8 @@
 """One pass over one IPAddressClaim, and over the IPAddress of its name.
 
-caches may be of an older etcd        retry after the next LIST
-claim or its IPAddress unreadable     release nothing until a person corrects the object
+etcd may have been restored           retry until the caches were listed again
+claim cannot be decoded               release nothing until a person corrects it
+claim gone, IPAddress undecodable     release nothing until a person corrects the IPAddress
 claim no longer exists                release an IPAddress that was made for it
 pool of a kind not served here        leave the claim alone
 being moved by clusterctl             leave the claim alone
@@ -129,6 +130,7 @@ class ClaimReconciler:
             return Blocked(UNREADABLE)
 
         async def attempt(claim: IPAddressClaim | None) -> Outcome:
+            """Run the pass for an existing claim, or for one that is gone (None)."""
             return await (self._without_claim(key) if claim is None else self._reconcile(claim))
 
         return await retry_live(claim, attempt, partial(self._live, key))
@@ -367,7 +369,8 @@ class ClaimReconciler:
         # A restore from a backup may create the IPAddress before its claim.
         if (seconds_left := seconds_of_restore(address.metadata, self._clock.now())) > 0:
             return Again(seconds_left)
-        # The owner may have another name than the IPAddress; then its own pass looks again.
+        # The claim exists, although the cache does not show it: wait for the cache. A claim with
+        # another name than the IPAddress has passes of its own.
         if await self._exists(Key(address.metadata.namespace, name)):
             return Again(RETRY) if name == key.name else SETTLED
         await self._release(address, pool, since=self._clock.now(), why="its claim is gone")

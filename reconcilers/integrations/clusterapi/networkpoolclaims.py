@@ -103,19 +103,23 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @property
     @override
     def history_confirmed(self) -> bool:
+        """Whether both caches were relisted since the API server was last out of reach."""
         return self._caches.claims.history_confirmed and self._caches.addresses.history_confirmed
 
     @property
     @override
     def sources(self) -> Sequence[HolderSource[Key, None]]:
+        """The caches of claims and IPAddresses, as sources of the holdings of NetworkPools."""
         return [_source_of(self._caches.claims), _source_of(self._caches.addresses)]
 
     @override
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
+        """Return the facts of a claim and its IPAddress, by the caches; None without facts."""
         return self._parts.reader.find_facts(_pool_of(pool), holder, FAMILY_SPACES)
 
     @override
     def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
+        """Return the tenant of a claim, its Cluster; None if the claim does not exist."""
         claim = self._caches.claims.get(holder.key)
         return None if claim is None else claim_tenant(claim, FAMILY_SPACES)
 
@@ -125,6 +129,11 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def can_read_cached(self, pool: NetworkPool, journal: Journal) -> bool:
+        """Return whether a pass may rely on the caches; if not, it must send LISTs.
+
+        Raises:
+            Behind: the caches lag, and the pass waits for them first.
+        """
         if not self._caches.synced:
             raise Behind(UNKNOWN_RETRY, "claims or IPAddresses have not been listed yet")
         return self._parts.reader.can_read_cached(_pool_of(pool.metadata.key), journal)
@@ -141,6 +150,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def is_paused(self, pool: NetworkPool) -> bool:
+        """Return whether an annotation pauses the pool for claims."""
         return is_paused(pool.metadata.annotations)
 
     @override
@@ -160,6 +170,11 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def needs_fence(
         self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
     ) -> bool:
+        """Return whether the journal may lack promises to claims, so that these must be voided.
+
+        Raises:
+            Behind: the pass began before claims were served, so it has not read them.
+        """
         claims = reading.view.claims
         if claims is None:
             raise Behind(reason="claims are served since the pass began")
@@ -171,6 +186,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAddressClaim | None:
+        """Return the claim of a promise; None if the claim has another version by now."""
         return _view_of(reading.view.claims).at_version(promise)
 
     @override
@@ -180,6 +196,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         reading: NetworkPoolReading,
         granted: Sequence[Granted[IPAddressClaim]],
     ) -> list[Kept[IPAddressClaim]]:
+        """Write IPAddresses and statuses for promises; a paused pool keeps none of them."""
         if self.is_paused(pool):
             return []
         return await self._requests.keep(pool, _claims_of(pool, reading), granted)
@@ -194,6 +211,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def due_refusals(
         self, refusals: Iterable[AskerRefusal[Object]]
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
+        """Return the refusals of claims that have to be written now."""
         return self._requests.writes.due_refusals(refusals_of(IPAddressClaim, refusals))
 
     @override
@@ -206,6 +224,11 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         refusals: Sequence[AskerRefusal[Object]],
         due: Sequence[AskerRefusal[Object]],
     ) -> float | None:
+        """Write refusals and delete leftover IPAddresses.
+
+        Returns:
+            Seconds until another pass is due; None if none is, as for a paused pool.
+        """
         if self.is_paused(pool):
             return None
         return await self._claims.finish(
@@ -220,20 +243,28 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def refusals_of_block(
         self, pool: NetworkPool, why: str
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
+        """Return a refusal for each waiting claim of a pool that serves no request."""
         return self._claims.refusals_of_waiting(pool, why)
 
     @override
     async def refuse(
         self, pool: NetworkPool, refusals: Sequence[AskerRefusal[Object]]
     ) -> float | None:
+        """Write refusals to claims.
+
+        Returns:
+            Seconds until writes that the API server rejected are retried; None if there are none.
+        """
         return await self._requests.writes.refuse(refusals_of(IPAddressClaim, refusals), pool)
 
     @override
     def count_addresses(self, pool: Key) -> int:
+        """Return how many IPAddresses name a pool, by the cache."""
         return self._parts.reader.count(_pool_of(pool))
 
     @override
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
+        """Return how many holders the deletion of a pool has to wait for; void open promises."""
         return await self._requests.blockers(pool, journal)
 
     @override
@@ -271,9 +302,11 @@ def _source_of(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
     """Return a source of NetworkPools' holdings that reads a cache of claims or IPAddresses."""
 
     def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
+        """Return the objects that name a pool."""
         return cache.by_index(SPACE_INDEX, space_name(NETWORK_POOL, pool))
 
     def holder(obj: ClaimOrAddress, _: Key) -> Holder:
+        """Return the holder that an object belongs to."""
         return holder_of(obj)
 
     return CachedSource(cache, objects, pools=named_pools, holder=holder)
@@ -298,6 +331,11 @@ class DiscoveredClaims(ClaimService):
 
     @override
     def served_from(self, pool: NetworkPool) -> PoolClaims | None:
+        """Return the claims of a pool; None if no claim can hold addresses of it.
+
+        Raises:
+            Behind: it is unknown whether claims hold addresses of the pool.
+        """
         if not self.known:
             raise Behind(UNKNOWN_RETRY, "what claims hold of it is not known")
         # Claims without IPAddresses, or the reverse, show only a part of what is held.

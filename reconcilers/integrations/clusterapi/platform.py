@@ -1,4 +1,4 @@
-"""The integration with Cluster API, as everything outside of this package sees it."""
+"""The integration with Cluster API: its interface to the code outside of this package."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class ClusterApiPlatform(Platform):
-    """IPAddressClaims, of the pools of the in-cluster provider and of NetworkPools."""
+    """IPAddressClaims, which get addresses of the in-cluster provider's pools and NetworkPools."""
 
     name = CLUSTER_API
     compared_as = Kinds.CLUSTER_API

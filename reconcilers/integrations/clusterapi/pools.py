@@ -157,6 +157,7 @@ class InClusterPoolKind(
     def choose(
         self, pool: PoolT, journal: Journal, reading: ContractReading, limits: Limits
     ) -> ClaimChoice:
+        """Choose which claims get which blocks, and which claims are refused."""
         settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
         promised = (
@@ -178,6 +179,11 @@ class InClusterPoolKind(
         kept: Sequence[Kept[IPAddressClaim]],
         shares: Shares,
     ) -> float | None:
+        """Write refusals, delete leftover IPAddresses, and write the status of the pool.
+
+        Returns:
+            Seconds until another pass is due; None if none is due.
+        """
         refusals = choice.detail.refusals
         later = await self._claims.finish(
             pool,
@@ -191,6 +197,11 @@ class InClusterPoolKind(
 
     @override
     async def report_unreadable(self, pool: PoolT, unreadable: UnreadableHoldings) -> float | None:
+        """Report undecodable holders on the pool and on each waiting claim.
+
+        Returns:
+            None, no time for the next pass: a change of these objects leads to it.
+        """
         why = str(unreadable)
         await self._write_ready(
             pool,
@@ -201,6 +212,7 @@ class InClusterPoolKind(
 
     @override
     async def report_pool_refused(self, pool: PoolT, error: ApiError) -> None:
+        """Report on each waiting claim that the API server rejects writes of the pool."""
         await self._claims.refuse_waiting(pool, f"it cannot be written: {error}")
 
     async def _write_ready(self, pool: PoolT, ready: ConditionFinding) -> None:

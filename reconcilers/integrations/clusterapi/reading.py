@@ -69,6 +69,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def find_address(self, addresses: Iterable[IPAddress], promise: Promise) -> IPAddress | None:
+        """Return the IPAddress that the claim of a promise owns; None if it owns none."""
         # The owner reference decides, not the claim: a person can wipe the claim's status, and
         # the IPAddress of the kept promise still holds the address.
         for address in addresses:
@@ -85,6 +86,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         claim: IPAddressClaim | None,
         addresses: Sequence[IPAddress],
     ) -> Facts | None:
+        """Return the facts of a claim and its IPAddress; None if neither names the pool."""
         # Claim and IPAddress of one name can name different pools. Each counts for its own pool.
         address = next((address for address in addresses if pool_of(address) == pool), None)
         is_of_pool = claim is not None and pool_of(claim) == pool

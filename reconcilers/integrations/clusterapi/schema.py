@@ -34,6 +34,7 @@ def requiring(fields: tuple[str, ...], *cel: Rule) -> Config:
     """
 
     def extend(schema: dict[str, Any]) -> None:
+        """Require the fields in the schema, and remove their defaults from it."""
         schema |= {"required": list(fields)} | (rules(*cel) if cel else {})
         for name in fields:
             schema["properties"][name].pop("default", None)

@@ -50,11 +50,11 @@ from reconcilers.promises.passes import PoolPasses
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """Which of the kinds are served.
+    """The kinds that the API server serves.
 
     Args:
-        contract: claims, IPAddresses and Clusters, in any version.
-        pools: the kinds of pools of the in-cluster provider.
+        contract: the kinds of claims, IPAddresses and Clusters, each in its newest served version.
+        pools: the served kinds of pools of the in-cluster provider.
     """
 
     contract: ContractKinds
@@ -81,10 +81,15 @@ class ClusterApi(Integration[Served]):
 
     @override
     def _end(self) -> None:
+        """Make passes over NetworkPools wait until discovery has answered again."""
         self.claims.known, self.claims.incomplete, self.claims.pool_claims = False, "", None
 
     @override
     def _begin(self, served_kinds: Served) -> Work | None:
+        """Return the work for the served kinds; None unless claims and IPAddresses are served.
+
+        From then on, passes over NetworkPools know whether claims are served.
+        """
         self._end()
         work = None
         claims, addresses = served_kinds.contract.claims, served_kinds.contract.addresses
@@ -127,6 +132,7 @@ class ClusterApi(Integration[Served]):
 
     @override
     def _suffices(self, served_kinds: Served) -> bool:
+        """Return whether claims and IPAddresses are served; Clusters and pools are optional."""
         contract = served_kinds.contract
         return contract.claims is not None and contract.addresses is not None
 

@@ -94,6 +94,7 @@ class ClaimKind(
     def needs_fence(
         self, pool: PoolT, journal: Journal, reading: ClaimsReading[SpaceT], limits: Limits
     ) -> bool:
+        """Return whether the journal may lack promises to claims, so that these must be voided."""
         return lacks_memory(self._source, reading.view_of(self._source.fields), journal)
 
     @override
@@ -111,6 +112,7 @@ class ClaimKind(
 
     @override
     def find_request(self, reading: ClaimsReading[SpaceT], promise: Promise) -> ClaimT | None:
+        """Return the claim of a promise; None if the claim has another version by now."""
         return reading.view_of(self._source.fields).at_version(promise)
 
     @override
@@ -120,6 +122,7 @@ class ClaimKind(
         reading: ClaimsReading[SpaceT],
         granted: Sequence[Granted[ClaimT]],
     ) -> list[Kept[ClaimT]]:
+        """Write the IPAddresses and statuses of promises; return the result for each."""
         kept = await self.writes.keep(granted, pool, reading.space)
         # An IPAddress may be deleted before a later pass settles its promise.
         self._reader.note_kept(self._name_pool(pool), [entry.promise for entry in kept])

@@ -238,6 +238,7 @@ class ClaimWrites(Generic[ClaimT, AddressT, PoolT, SpaceT]):
         reports: list[Reported[ClaimT]] = []
 
         async def refuse_claim(refusal: AskerRefusal[ClaimT]) -> None:
+            """Write one refusal, and note the event about it."""
             claim, problem = refusal.asker, ClaimProblem(refusal.reason, refusal.message)
             status = self._statuses.status_of_problem(claim, problem, self._clock.now())
             written = await self._refused.attempt(

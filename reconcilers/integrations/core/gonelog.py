@@ -2,7 +2,7 @@
 
 An address is free once no claim records it and no IPAddress has it. A release by this program is
 logged when it happens (`addressobjects.py`). This module logs the others: a person removed the
-finalizers of a claim and its IPAddress.
+finalizers of a claim or its IPAddress.
 """
 
 from collections.abc import Hashable, Mapping

@@ -44,6 +44,7 @@ class WatchedResource(Generic[Object_co]):
         """Call `notify` from now on with the pools that each change concerns."""
 
         def notify_pools(change: Change[Object_co]) -> None:
+            """Notify of the pools that a change concerns."""
             notify(list(self._list_pools(change)))
 
         self.informer.cache.subscribe(notify_pools)
@@ -100,6 +101,7 @@ def watch_pools(pools: Informer[T]) -> WatchedResource[Object]:
     kind = pools.resource.kind
 
     def name_pool(pool: T) -> Iterable[PoolName]:
+        """Return the name of a pool."""
         return (PoolName(kind, pool.metadata.key),)
 
     return watch_resource(pools, either(name_pool))
@@ -116,6 +118,7 @@ def watch_holders(
     """
 
     def name_pool(holder: T) -> Iterable[PoolName]:
+        """Return the name of the pool that a holder names; empty if it names none."""
         pool = pool_of(holder)
         return () if pool is None else (PoolName(kind, pool),)
 
@@ -135,6 +138,7 @@ def either(of: Callable[[T], Iterable[PoolName]]) -> Callable[[Change[T]], set[P
     """
 
     def list_pools(change: Change[T]) -> set[PoolName]:
+        """Return the pools of the old and the new object of a change."""
         return {name for obj in (change.old, change.new) if obj is not None for name in of(obj)}
 
     return list_pools

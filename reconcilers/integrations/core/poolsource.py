@@ -2,8 +2,8 @@
 
 The *offers* of a pool are the addresses that it hands out. The index compares the offers of all
 pools, so that overlaps are reported. Every replica needs it, because each replica answers webhooks
-and may serve NetworkPools. But the controllers of an integration run in one replica, or each
-replica has some of them. So this module watches the pools once more, only for the index.
+and may serve NetworkPools. But the controllers of an integration run in one replica, or the
+replicas share their work. So this module watches the pools once more, only for the index.
 
 A kind that is not served has no pools. Pools that this program may not read are not compared.
 

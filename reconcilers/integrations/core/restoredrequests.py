@@ -64,7 +64,10 @@ class RestoredRequests(Generic[RequestT]):
         requests.subscribe(self._note)
 
     def seconds_left(self, request: RequestT) -> float:
-        """Return for how many seconds a request without an IPAddress gets no address."""
+        """Return for how many more seconds a request without an IPAddress must wait.
+
+        0.0 if it was not restored, or has waited long enough.
+        """
         arrival = self._arrivals.get(request.metadata.uid)
         return 0.0 if arrival is None else self._seconds_left(arrival)
 
@@ -85,6 +88,7 @@ class RestoredRequests(Generic[RequestT]):
         return min((seconds for seconds in remaining if seconds > 0), default=None)
 
     def _seconds_left(self, arrival: _Arrival) -> float:
+        """Return how many seconds of the wait are left; 0.0 if it is over."""
         return max(0.0, arrival.at + RESTORED_SECONDS - self._clock.monotonic())
 
     def _note(self, change: Change[RequestT]) -> None:

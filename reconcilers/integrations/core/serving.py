@@ -136,6 +136,7 @@ class AllKindsIntegration(Integration[bool]):
 
     @override
     async def _find_served(self) -> bool:
+        """Return whether all kinds are served."""
         look = ServedKindsLook(self._manager.client)
         first_served = [await look.first_served([kind]) for kind in self.kinds]
         look.check_complete()
@@ -143,10 +144,12 @@ class AllKindsIntegration(Integration[bool]):
 
     @override
     def _suffices(self, are_served: bool) -> bool:
+        """Return the answer itself: True if all kinds are served."""
         return are_served
 
     @override
     def _begin(self, are_served: bool) -> Work | None:
+        """Return the work if all kinds are served; else log that, and return None."""
         if not are_served:
             self._log.info(f"{self.missing} are not served by the API server: waiting for them")
             return None

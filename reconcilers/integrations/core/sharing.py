@@ -1,4 +1,4 @@
-"""What the enabled integrations share of NetworkPools."""
+"""What the enabled integrations give to passes over NetworkPools: their holders of addresses."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ class SharesNetworkPools(Protocol):
     """An integration whose objects hold addresses of NetworkPools."""
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Enqueue, in a controller, NetworkPools whose addresses are handed out or released."""
+        """Store the controller in which changes of these objects enqueue NetworkPools."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,6 +181,7 @@ class Allocations:
         failed: list[tuple[ClusterGrant, ControllerError]] = []
 
         async def make_one(grant: ClusterGrant) -> None:
+            """Create the allocation of a grant if it has none; note the result."""
             if grant.allocation is not None:
                 created.append((grant, grant.allocation))
                 return
@@ -210,6 +211,7 @@ class Allocations:
         """Write promised addresses to allocations; return the outcome of each write."""
 
         async def write(promise: Promise, allocation: IPAMAllocation) -> None:
+            """Write the ranges of a promise to its allocation."""
             # The cluster's own datacenter may be another one by now: it may have moved since the
             # promise was made, or the cache may be behind.
             datacenter = datacenter_of(promise)
@@ -238,6 +240,7 @@ class Allocations:
         """
 
         async def repair_one(allocation: IPAMAllocation, kind: str) -> None:
+            """Correct the type and the owner of an allocation."""
             patch: dict[str, Any] = {}
             if owners := owners_patch(allocation, pool):
                 patch["metadata"] = owners
@@ -272,7 +275,10 @@ class Allocations:
         """
 
         async def delete_one(allocation: IPAMAllocation) -> None:
+            """Delete an allocation, unless a delete was rejected a short time ago."""
+
             async def send() -> None:
+                """Log the release and send the delete."""
                 _log.info("releasing IPAMAllocation", **release_fields(allocation, reason))
                 await self._client.delete(ALLOCATIONS, Version.from_object(allocation))
 

@@ -4,8 +4,9 @@
     IPAMAllocation   the addresses that one cluster got of the pool of the same name
     Cluster          a user cluster, which asks the pools of its datacenter for addresses
 
-Their CustomResourceDefinitions are KKP's. IPAMPool and IPAMAllocation have no status. A *seed* is
-the cluster in which KKP manages user clusters; these kinds are there.
+Their CustomResourceDefinitions are KKP's. IPAMPool and IPAMAllocation have no status.
+
+An *outline* is the part of an object that is decoded when the whole object cannot be decoded.
 """
 
 from collections.abc import Mapping

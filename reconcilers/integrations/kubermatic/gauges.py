@@ -1,4 +1,7 @@
-"""The figures of IPAMPools for metrics, for each datacenter."""
+"""The figures of IPAMPools for metrics, for each datacenter.
+
+The *figures* are numbers: addresses in all, in use, free, and clusters that wait.
+"""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Build the picture of each datacenter of an IPAMPool, which hands out by itself."""
+"""Build a picture for each datacenter of an IPAMPool: each hands out addresses of its own."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""The integration with KKP, as everything outside of this package sees it."""
+"""The integration with KKP: its interface to the code outside of this package."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -114,6 +114,7 @@ class KubermaticPlatform(Platform):
 
     @override
     def find_lister(self, settings: Settings) -> ListHoldings | None:
+        """Return the lister of IPAMAllocations' addresses; None if KKP is not observed."""
         if not settings.kubermatic.observe:
             return None  # KKP does not allocate then, so NetworkPools need not keep clear of it
         from reconcilers.integrations.kubermatic.observing import list_observed_holdings

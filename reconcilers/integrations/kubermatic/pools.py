@@ -172,6 +172,7 @@ class Pools(
 
     @override
     def is_left_alone(self, pool: IPAMPool) -> bool:
+        """Return whether the pool is being deleted, so that nothing is done about it."""
         # KKP deletes the allocations of a deleted pool by their owner references.
         return pool.metadata.terminating
 
@@ -184,6 +185,7 @@ class Pools(
 
     @override
     async def prepare(self, pool: IPAMPool) -> tuple[IPAMPool, Outcome | None]:
+        """Return the pool unchanged, and None: the pass goes on."""
         return pool, None  # neither a finalizer nor a status is needed before a pass
 
     @override
@@ -207,6 +209,7 @@ class Pools(
     def needs_fence(
         self, pool: IPAMPool, journal: Journal, reading: KkpView, limits: Limits
     ) -> bool:
+        """Return whether promises of an earlier journal must be voided before this pass."""
         revision = journal.revisions.get(JOURNALS.kind)
         # With a revision in the journal, a fence is needed only if the reading is older.
         if revision is not None:
@@ -272,6 +275,7 @@ class Pools(
 
     @override
     def find_request(self, reading: KkpView, promise: Promise) -> IPAMAllocation | None:
+        """Return the allocation of a promise; None if it has another version by now."""
         return find_promised_version(promise, reading.find(promise.holder))
 
     @override
@@ -368,6 +372,7 @@ class Pools(
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
 
         def find_cluster(namespace: str) -> KkpCluster | None:
+            """Return the served Cluster of a namespace; None if it is omitted in this pass."""
             is_omitted = holder_in(namespace, name) in omitted
             return None if is_omitted else self._caches.find_cluster(namespace)
 
@@ -491,6 +496,7 @@ class Pools(
         confirmed: list[IPAMAllocation] = []
 
         async def confirm_one(allocation: IPAMAllocation, key: Key) -> None:
+            """Read the Cluster of an allocation; confirm the allocation if the Cluster moved."""
             cluster = await self._client.find(CLUSTERS, key)
             if cluster is not None and cluster.datacenter not in live.spec.datacenters:
                 confirmed.append(allocation)

@@ -117,6 +117,7 @@ class Kubermatic(AllKindsIntegration):
         allocations.cache.subscribe_unreadable(figures.note)
 
         def note_cluster(change: Change[KkpCluster]) -> None:
+            """Drop the figures if a change of a Cluster may affect addresses."""
             # Each note makes the figures be computed again, and KKP writes a Cluster's status
             # often.
             if may_affect_addresses(change):

@@ -145,6 +145,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     @override
     def find_address(self, addresses: Iterable[AddressT], promise: Promise) -> AddressT | None:
+        """Return the IPAddress with a promised address that the claim owns; None without one."""
         [part] = promise.ranges  # a claim gets one address
         for address in addresses:
             owner = self.side.owning_claim(address)
@@ -157,6 +158,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
     def facts_of(
         self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
+        """Return the facts of a claim and its IPAddresses; None if they hold nothing of it."""
         return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:

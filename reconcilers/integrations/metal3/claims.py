@@ -1,7 +1,7 @@
 """One pass over one claim of either kind, and over the IPAddresses that name it.
 
-caches may be of an older etcd   retry after the next LIST
-it or its pool unreadable        release nothing until a person corrects the object
+etcd may have been restored      retry until the caches were listed again
+it or its pool undecodable       release nothing until a person corrects the object
 gone                             release the IPAddresses that were made for it
 paused, or being moved           leave the claim alone
 being deleted                    once no finalizer of others is left, release its IPAddresses and
@@ -100,6 +100,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         claim = self._side_caches.claims.get(key)
 
         async def attempt(claim: ClaimT | None) -> Outcome:
+            """Run the pass for an existing claim, or for one that is gone (None)."""
             return await (self._reconcile_gone(key) if claim is None else self._reconcile(claim))
 
         return await retry_live(claim, attempt, partial(self._client.find, self._side.claims, key))

@@ -1,4 +1,7 @@
-"""The figures of IPPools for metrics, from the objects that the caches show."""
+"""The figures of IPPools for metrics, computed from the objects in the caches.
+
+The *figures* of a pool are its numbers: addresses in all, in use, free, and claims that wait.
+"""
 
 from collections.abc import Iterable
 

@@ -61,8 +61,8 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the pictures of the wanted pools."""
-        # Other platforms leave out requests whose address may be in an unreadable object. Here
-        # the status of a claim tells whether it has an address.
+        # Other platforms leave out requests whose address may be in an object that the user may
+        # not read. Here the status of a claim tells whether it has an address.
         del not_read
         return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
 

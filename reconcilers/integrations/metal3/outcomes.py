@@ -1,4 +1,7 @@
-"""Tell the outcome of each claim of an IPPool among manifests after controllers have run."""
+"""The outcomes of claims of IPPools for `plan`: their addresses, or why they got none.
+
+`plan` runs the controllers on manifests, and compares the claims before and after.
+"""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,4 @@
-"""The integration with metal3, as everything outside of this package sees it."""
+"""The integration with metal3: its interface to the code outside of this package."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import attrgetter

@@ -149,6 +149,12 @@ class Metal3Pools(
 
     @override
     async def prepare(self, pool: Metal3Pool) -> tuple[Metal3Pool, Outcome | None]:
+        """Prepare a pass: handle the deletion, or write finalizer, labels and owner.
+
+        Returns:
+            The pool as it was written last, and the outcome of the pass; the outcome is None if
+            the pass goes on. It ends for a deleted or paused pool, or if its Cluster is missing.
+        """
         if pool.metadata.terminating:
             return pool, await self._reconcile_deleted(pool)
         is_paused, why = self._caches.pool_is_paused(pool), self._caches.why_pool_stops(pool)
@@ -210,6 +216,11 @@ class Metal3Pools(
         kept: Sequence[Kept[EitherClaim]],
         shares: Shares,
     ) -> float | None:
+        """Write refusals and, unless more claims are served at once, the status of the pool.
+
+        Returns:
+            Seconds until another pass is due; None if none is due.
+        """
         waits: list[float | None] = []
         for kind in self._served.kinds:
             waits.append(await kind.refuse(pool, choice.detail.refusals))
@@ -223,6 +234,11 @@ class Metal3Pools(
     async def report_unreadable(
         self, pool: Metal3Pool, unreadable: UnreadableHoldings
     ) -> float | None:
+        """Report undecodable holders on each waiting claim.
+
+        Returns:
+            Seconds until writes that the API server rejected are retried; None if there are none.
+        """
         return await self._refuse_waiting(pool, str(unreadable))
 
     @override

@@ -174,6 +174,7 @@ def _addresses_of_kind(
     ]
 
     def order(address: AddressT) -> tuple[bool, str]:
+        """Return a sort key: the IPAddress that the status names comes first."""
         return address.metadata.name != status_name, address.metadata.name
 
     parsed = [parse_single(address.spec.address) for address in sorted(addresses, key=order)]

@@ -53,7 +53,7 @@ from reconcilers.promises.passes import PoolPasses
 
 @dataclass(frozen=True, slots=True)
 class ServedMetal3Kinds:
-    """Which of the kinds are served.
+    """The kinds that the API server serves.
 
     Args:
         is_complete: whether all three kinds of metal3 are served.
@@ -100,6 +100,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
 
     @override
     def _begin(self, kinds_served: ServedMetal3Kinds) -> Work | None:
+        """Return the work for the served kinds; None unless all kinds of metal3 are served."""
         self._end()
         if not kinds_served.is_complete:
             self._log.info(
@@ -119,6 +120,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
         clusters = None if cluster_kind is None else extension.informer(cluster_kind)
 
         def watch(side: ClaimSide[ClaimT, AddressT]) -> SideInformers[ClaimT, AddressT]:
+            """Return the informers of one kind of claims and its IPAddresses."""
             claims = extension.informer(side.claims, indexes=claim_indexes(side))
             addresses = extension.informer(side.addresses, indexes=address_indexes(side))
             side_caches = SideCaches(
@@ -154,11 +156,13 @@ class Metal3(Integration[ServedMetal3Kinds]):
         )
 
         def serve(side: SideCaches[ClaimT, AddressT], /) -> ServedClaims:
+            """Return one kind of claims, as passes over pools serve it."""
             return Metal3Claims(parts, side)
 
         def reconcile_claims(
             side: SideCaches[ClaimT, AddressT], /
         ) -> Callable[[Key], Awaitable[Outcome]]:
+            """Return the pass over a claim of one kind."""
             reconciler = Metal3ClaimReconciler(
                 client, caches, side=side, reader=reader, recorder=recorder, clock=clock
             )

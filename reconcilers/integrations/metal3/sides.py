@@ -202,6 +202,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @override
     def waits(self, claim: ClaimT) -> bool:
+        """Return whether a claim has our finalizer, no address, and is not being deleted."""
         # Without finalizer, the claim could be deleted without releasing its address.
         meta = claim.metadata
         has_finalizer = self.claim_finalizer in meta.finalizers
@@ -209,6 +210,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
 
     @override
     def holds(self, claim: ClaimT) -> bool:
+        """Return whether the status of a claim names an IPAddress that it has not released."""
         # A claim that is being deleted holds its address until our finalizer is removed.
         meta = claim.metadata
         is_released = meta.terminating and self.claim_finalizer not in meta.finalizers
@@ -262,6 +264,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
 
     @override
     def shows(self, claim: Metal3Claim, problem: ClaimProblem) -> bool:
+        """Return whether an IPClaim shows a problem already, or must not show it."""
         # The reader of an errorMessage gives up for good, so a pool that is not ready yet is
         # reported by an event alone.
         is_silent = problem.reason == POOL_NOT_READY
@@ -291,6 +294,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
     def owners(
         self, claim: Metal3Claim, pool: Metal3Pool
     ) -> tuple[OwnerReference, OwnerReference]:
+        """Return the owner references of an IPAddress: the pool, then the IPClaim."""
         meta = claim.metadata
         return (
             OwnerReference(POOLS.api_version, POOL, pool.metadata.name, pool.metadata.uid),
@@ -388,6 +392,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     def owners(
         self, claim: IPAddressClaim, pool: Metal3Pool
     ) -> tuple[OwnerReference, OwnerReference]:
+        """Return the owner references of an IPAddress: the pool, then the IPAddressClaim."""
         of_claim, of_pool = owners(claim, self.claims, pool=pool, pool_kind=POOLS)
         return of_pool, of_claim
 

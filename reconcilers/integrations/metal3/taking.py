@@ -140,6 +140,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         ]
 
         def order(address: AddressT) -> tuple[bool, bool, str]:
+            """Return a sort key: owned by the claim, then unowned, then others'; by name."""
             owner = side.owning_claim(address)
             is_owned = owner is not None and owner.uid == claim.metadata.uid
             return not is_owned, owner is not None, address.metadata.name

@@ -154,6 +154,7 @@ class Metal3Watches:
         informers = self.sides[kind]
 
         def claims_of_cluster(cluster: Key) -> Iterable[Key]:
+            """Return the claims for a Cluster, and the claims of its pools."""
             keys = informers.claims_of_cluster(cluster)
             # A paused Cluster pauses its pools, and these pause their claims.
             for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster)):

@@ -266,6 +266,7 @@ class VitistackCaches:
         }
 
         def may_be_of_machine(allocation: Key, failure: str) -> bool:
+            """Return whether an undecodable IPAllocation may belong to the machine."""
             # Without namespace, not even the key of the object could be decoded.
             if allocation.namespace not in {"", key.namespace}:
                 return False

@@ -180,6 +180,7 @@ class Networks(
 
     @override
     def is_left_alone(self, pool: NetworkNamespace) -> bool:
+        """Return whether the network is of another provider."""
         return not self._caches.is_ours(pool)
 
     @override
@@ -189,6 +190,11 @@ class Networks(
 
     @override
     async def prepare(self, pool: NetworkNamespace) -> tuple[NetworkNamespace, Outcome | None]:
+        """Report on a network that hands out nothing now, by an event and its condition.
+
+        Returns:
+            The network, and the outcome of the pass; the outcome is None if the pass goes on.
+        """
         problem = problem_of(pool, pool.metadata.name)
         if static_of(pool) is not None and problem is None:
             return pool, None
@@ -222,6 +228,7 @@ class Networks(
     def needs_fence(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> bool:
+        """Return whether promises of an earlier journal must be voided before this pass."""
         revision, view = journal.revisions.get(JOURNALS.kind), reading.view
         return needs_fence(revision, view.position, has_requests=view.holdings.waiting_count > 0)
 
@@ -249,6 +256,11 @@ class Networks(
         choice: NetworkChoice,
         limits: Limits,
     ) -> tuple[NetworkReading, NetworkChoice]:
+        """Repeat a choice that grants addresses, with what machines show by a LIST.
+
+        Returns:
+            The reading and the choice of the repetition.
+        """
         if not choice.granted:
             return reading, choice
         # Another operator may have given a machine an address that is not in the cache yet.
@@ -306,6 +318,7 @@ class Networks(
     def find_request(
         self, reading: NetworkReading, promise: Promise
     ) -> VitistackAllocation | None:
+        """Return the IPAllocation of a promise; None if it has another version by now."""
         return reading.view.at_version(promise)
 
     @override
@@ -332,6 +345,11 @@ class Networks(
         kept: Sequence[Kept[VitistackAllocation]],
         shares: Shares,
     ) -> float | None:
+        """Write the problems of IPAllocations, and the status of the network.
+
+        Returns:
+            Seconds until writes that the API server rejected are retried; None if there are none.
+        """
         refused = [
             (refusal.asker, _build_error(refusal.reason, refusal.message))
             for refusal in choice.detail.refusals

@@ -1,5 +1,6 @@
-"""Tell the outcome of vitistack's IPAllocations among manifests after controllers have run.
+"""The outcomes of vitistack's IPAllocations for `plan`: their addresses, or why they got none.
 
+`plan` runs the controllers on manifests, and compares the objects before and after.
 NetworkConfigurations for which no IPAllocation could be created have an outcome, too.
 """
 

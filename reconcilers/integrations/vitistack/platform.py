@@ -1,4 +1,4 @@
-"""The integration with vitistack, as everything outside of this package sees it."""
+"""The integration with vitistack: its interface to the code outside of this package."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar

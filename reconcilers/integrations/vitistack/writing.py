@@ -184,6 +184,7 @@ class VitistackWriter:
         """Write promised addresses to IPAllocations; return the outcome of each write."""
 
         async def write(promise: Promise, allocation: VitistackAllocation) -> None:
+            """Write the address of a promise to its IPAllocation."""
             [promised] = promise.in_space()  # an IPAllocation gets one address
             status = build_allocated_status(static, promised.start_text, self._clock.now())
             await self._client.patch_status(ALLOCATIONS, allocation, status)
@@ -203,6 +204,7 @@ class VitistackWriter:
         """
 
         async def void(entry: Kept[VitistackAllocation]) -> None:
+            """Write the reason to an IPAllocation, which voids the promise; record an event."""
             message = refused_message(entry.why, self._clock.now())
             problem = VitistackProblem(PENDING, ALLOCATION_FAILED, message)
             status = {"phase": problem.phase, "message": problem.message}
