@@ -158,7 +158,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
     def facts_of(
         self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
-        """Return the facts of a claim and its IPAddresses; None if they hold nothing of it."""
+        """Return the facts of a claim and its IPAddresses for a pool; None if there are none."""
         return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
