@@ -178,7 +178,8 @@ class VitistackCaches:
     def names_us(self, provider: str) -> bool:
         """Return whether a provider is ours; upper and lower case are equal.
 
-        An empty name is ours if networks without provider are served (`unnamed`).
+        An empty name is ours if networks without provider are served (`unnamed`). In caches for
+        views every provider is ours (`every_provider`).
         """
         if self.every_provider:
             return True
