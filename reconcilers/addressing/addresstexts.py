@@ -19,6 +19,7 @@ def parse_ends(start: str, end: str) -> AddressRange | None:
 
 @lru_cache(maxsize=131_072)
 def _parse_ends(start: str, end: str) -> AddressRange | None:
+    """Return the range from `start` to `end`, from the cache; None if there is none."""
     try:
         return AddressRange.parse(start, end)
     except AllocatorError:
@@ -38,6 +39,7 @@ def parse_cidr_or_span(block: str) -> AddressRange | None:
 
 @lru_cache(maxsize=1_024)
 def _parse_cidr_or_span(block: str) -> AddressRange | None:
+    """Return the range of a CIDR or `start-end`, from the cache; None if it cannot be parsed."""
     start, dash, end = block.partition("-")
     if dash:
         return parse_ends(start.strip(), end.strip())
@@ -52,7 +54,7 @@ def describe_host_bits(cidr: str, meant: AddressRange | None = None) -> str:
 
     Args:
         cidr: what a spec has; a text that is no CIDR has no host bits.
-        meant: what it is taken for, where that is not the CIDR in the text's own family.
+        meant: the range for which it is taken; None for the CIDR in the family of the text.
     """
     address, slash, _ = cidr.partition("/")
     network = meant or (parse_cidr_or_span(cidr) if slash and "-" not in cidr else None)

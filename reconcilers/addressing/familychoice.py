@@ -6,8 +6,8 @@ It is as with a Service's ipFamilyPolicy:
     PreferDualStack   both if the pool has both and the second has room, else one
     RequireDualStack  both or nothing
 
-A family that is named is never left out: a pool that lacks it refuses. The first family is served
-or nothing is.
+A family that is named is never left out: a pool that lacks it refuses the request. If the first
+family has no room, nothing is allocated.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _POLICIES = {SINGLE_STACK, PREFER_DUAL_STACK, REQUIRE_DUAL_STACK}
 
 
 class PoolNotDualStack(RequestRefused):
-    """Both families are required of a pool that has one.
+    """A request requires both families, and the pool has one.
 
     Args:
         pool: the pool's name.
@@ -43,7 +43,7 @@ class PoolNotDualStack(RequestRefused):
 
 
 class FamilyNotConfigured(RequestRefused):
-    """A family is named that the pool does not have.
+    """A request names a family that the pool does not have.
 
     Args:
         at: the field that names it.
@@ -62,7 +62,7 @@ class FamilyChoice:
 
     Args:
         families: in order.
-        second_required: whether it gets nothing rather than the first family alone.
+        second_required: whether it gets nothing if the second family has no room.
     """
 
     families: tuple[Family, ...]
@@ -95,7 +95,11 @@ def choose_families(
 def choose_cluster_families(
     networking: Networking, pool: NetworkPool, available: Sequence[Family]
 ) -> FamilyChoice:
-    """Return the families for the allocations of a cluster, as `choose_families` does."""
+    """Return the families that the allocations of a cluster get addresses of.
+
+    Raises:
+        AllocatorError: the pool does not have them, or the cluster's spec contradicts itself.
+    """
     return _choose(
         networking.ipFamilyPolicy, _list_named_families(networking), pool=pool, available=available
     )

@@ -73,14 +73,15 @@ def list_reservations(spec: NetworkPoolSpec) -> Iterator[Reservation]:
         yield Reservation(
             entry.cidr, entry.cidr, field=("reserved", number), note=entry.description
         )
-    whole = addresstexts.parse_cidr_or_span(spec.cidr)
-    if whole is None:
+    block = addresstexts.parse_cidr_or_span(spec.cidr)
+    # An invalid CIDR is reported by `parse_layout`.
+    if block is None:
         return
     gateway = addresstexts.parse_ends(spec.gateway, spec.gateway) if spec.gateway else None
-    if spec.gateway and gateway is not None and whole.contains(gateway):
+    if spec.gateway and gateway is not None and block.contains(gateway):
         yield Reservation(gateway.text, spec.gateway, field=("gateway",), note="gateway")
     if spec.excludeNetworkAndBroadcast:
-        for name, address in name_edge_addresses(whole).items():
+        for name, address in name_edge_addresses(block).items():
             yield Reservation(address.text, address.start_text, field=(EXCLUDE_EDGES,), note=name)
 
 

@@ -1,9 +1,9 @@
 """What the requests that wait need of the NetworkPools, by family.
 
-A cluster that finds no pool makes no IPAllocation, so it is read from its status.network. It takes
-the first pool that has room, so it counts in each pool that it tries. Its node and load-balancer
-addresses are one request, because it gets both or none: a pool has room for it once a free block
-is as large as both together.
+A cluster that finds no pool with room creates no IPAllocation, so its requests are read from its
+status.network. It takes the first pool that gets room, so it counts in each pool that it tries.
+Its node and load-balancer addresses are one request, because it gets both or none. A pool has
+room for it once a free block is as large as both together.
 """
 
 from collections import defaultdict
@@ -66,7 +66,9 @@ def sum_pool_needs(
     pools: Mapping[Key, NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
 ) -> dict[tuple[Key, Family], PoolNeed]:
-    """Count the allocations and clusters that wait for each family of a pool, if there are any.
+    """Return the needs of the allocations and clusters that wait, by pool and family.
+
+    A family for which none waits is left out.
 
     Args:
         clusters: the TenantClusters that are not being deleted.
@@ -79,8 +81,8 @@ def sum_pool_needs(
             continue
         count = requestedranges.count_requested(allocation, pool)
         for family in list_needed_families(allocation, pool):
-            place = allocation.pool_key, family
-            needs[place] = needs[place].with_request(count)
+            pool_family = allocation.pool_key, family
+            needs[pool_family] = needs[pool_family].with_request(count)
     for cluster in clusters:
         for key, count in sum_waiting_addresses(cluster).items():
             if key not in pools:
@@ -93,8 +95,8 @@ def sum_pool_needs(
 def sum_waiting_addresses(cluster: TenantCluster) -> dict[Key, int]:
     """Return how many addresses a cluster waits for by NetworkPool; empty if it does not wait.
 
-    Node and load-balancer addresses are summed, see the module. Requests that have an IPAllocation
-    are left out.
+    Node and load-balancer addresses are added up, because the cluster gets both or none. Requests
+    that have an IPAllocation are left out.
     """
     network = cluster.status.network
     counts: dict[Key, int] = defaultdict(int)

@@ -39,6 +39,7 @@ def take_ranges(
         # Neither a journal nor a status has room for a second range of one family.
         ranges = ", ".join(part.text for part in held_ranges)
         raise InvalidRequest(f"its status shows several ranges of one family: {ranges}")
+    # It gets the ranges that it holds, unless it requires both families and holds only one range.
     if held_ranges and (
         len(held_ranges) > 1 or allocation.spec.ipFamilyPolicy != REQUIRE_DUAL_STACK
     ):
@@ -61,7 +62,11 @@ def _take_families(
     spaces: Sequence[Space],
     held_ranges: Sequence[AddressRange],
 ) -> tuple[AddressRange, ...]:
-    """Take the ranges that an allocation lacks; put all back if a required one is refused."""
+    """Take the ranges that an allocation lacks; return all its ranges, in the order of families.
+
+    Raises:
+        AllocatorError: a required family cannot serve it; the ranges taken here are free again.
+    """
     by_family = {space.layout.family: space for space in spaces}
     pins = {pin.family: pin for pin in requestedranges.parse_pins(allocation)}
     choice = familychoice.choose_families(allocation, pool, tuple(by_family))
@@ -76,7 +81,7 @@ def _take_families(
             # PreferDualStack: the first family alone will do.
             if ranges and not choice.second_required:
                 break
-            # The caller takes ranges for other requests in the same trial.
+            # Put back here, because the trial of the caller also has the ranges of other requests.
             for unused in reversed(taken_ranges):
                 by_family[unused.family].undo_take(unused)
             if not allocation.spec.names_families:

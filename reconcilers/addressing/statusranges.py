@@ -58,7 +58,7 @@ def list_promised_ranges(assignment: Assignment) -> tuple[AddressRange, ...]:
     """Return the ranges that an assignment promises, empty if one of them cannot be parsed."""
     first = addresstexts.parse_ends(assignment.startAddress, assignment.endAddress)
     if first is None:
-        return ()
+        return ()  # the second range alone is not what was promised
     start, end = assignment.secondaryStartAddress, assignment.secondaryEndAddress
     if start is None and end is None:
         return (first,)

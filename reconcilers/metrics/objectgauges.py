@@ -97,7 +97,7 @@ class Gauges(Collector):
     """Collects the metrics of this module at each scrape, while this replica leads.
 
     Args:
-        leading: returns whether this replica leads; while it does not, nothing is shown.
+        leading: returns whether this replica leads; while it does not, no metrics are yielded.
         clock: for the ages of requests.
         count_promises: returns the number of promises in the journal of a pool.
     """

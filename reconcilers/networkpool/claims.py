@@ -1,15 +1,16 @@
 """Claims as requests of a NetworkPool beside IPAllocations, as far as a pass has to know them.
 
-IPAddressClaims are kinds of another project. An integration reads and writes them while it is on
-and the API server serves them, so what a pool knows of them is one object, `PoolClaims`, that
-comes and goes. Whether it is there is asked of `ClaimService`, which has five answers:
+IPAddressClaims and IPAddresses are kinds of another project. The integration with that project
+reads and writes them while it is on and the API server serves them. So `PoolClaims`, by which a
+pool sees its claims, exists only at times. `ClaimService` returns it, or tells why it is absent;
+it has five answers:
 
-    served       the object
-    unknown      Behind: discovery has not answered, or restarted
-    incomplete   Behind: one of the two kinds is not served, and objects of the other one hold
+    served       the PoolClaims
+    unknown      raises Behind: discovery has not answered, or restarted
+    incomplete   raises Behind: one of the two kinds is not served, and objects of the other hold
     absent       None, if the pool has no entry for claims; with an entry only once the entry has
                  not changed for a while
-    off          None, if the pool has no entry; otherwise Behind
+    off          None, if the pool has no entry; otherwise raises Behind
 
 The entry is what the journal says of claims: the revisions of both kinds, and promises to claims.
 It is read as it is stored, so it counts even if the journal is lost.
@@ -37,7 +38,7 @@ OFF_RETRY = 10.0
 class PoolClaims(Protocol):
     """The claims of all NetworkPools, while they are served.
 
-    Their type is the integration's: here a claim is an object of which nothing is known.
+    Only the integration knows the type of claims. Here a claim is any Object.
     """
 
     @property
@@ -52,7 +53,7 @@ class PoolClaims(Protocol):
 
     @property
     def sources(self) -> Sequence[HolderSource[Key, None]]:
-        """The caches of the objects that speak of claims."""
+        """The caches of claims and IPAddresses: both show what a claim holds."""
         ...
 
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
@@ -72,15 +73,15 @@ class PoolClaims(Protocol):
         ...
 
     def can_read_cached(self, pool: NetworkPool, journal: Journal) -> bool:
-        """Return whether a pass may rely on the caches of claims, or has to LIST.
+        """Return whether a pass may use the caches of claims; False if it has to LIST.
 
         Raises:
-            Behind: they may still get there.
+            Behind: the caches may still reach the revisions of the journal.
         """
         ...
 
     def find_unreadable(self, pool: Key) -> Sequence[UnreadableObject]:
-        """Return the objects of the caches that cannot be decoded and may be the pool's."""
+        """Return the claims and IPAddresses that cannot be decoded and may concern the pool."""
         ...
 
     async def read_lists(self, pool: NetworkPool, journal: Journal) -> ClaimView:
@@ -93,7 +94,7 @@ class PoolClaims(Protocol):
         ...
 
     def is_paused(self, pool: NetworkPool) -> bool:
-        """Return whether a pool gives nothing to claims for now; they hold all the same."""
+        """Return whether a pool gives nothing to claims for now; claims keep what they hold."""
         ...
 
     def serve_askers(
@@ -104,7 +105,7 @@ class PoolClaims(Protocol):
         *,
         closed: str,
     ) -> ServedAskers[Object]:
-        """Return the claims of a pool, as a choice sees them.
+        """Return the claims that wait for a pool, with the taker that chooses their addresses.
 
         Args:
             pool: as it was read.
@@ -117,7 +118,7 @@ class PoolClaims(Protocol):
     def due_refusals(
         self, refusals: Iterable[AskerRefusal[Object]]
     ) -> Sequence[AskerRefusal[Object]]:
-        """Return the refusals of claims that are to be written now."""
+        """Return the refusals to write now: those that their claims do not show yet."""
         ...
 
     async def finish(
@@ -138,12 +139,16 @@ class PoolClaims(Protocol):
             due: those of `refusals` that a write of the pool backs.
 
         Returns:
-            In how many seconds another pass is due; None for no such time.
+            In how many seconds another pass is due; None if only a change calls for it.
         """
         ...
 
     def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Object]]:
-        """Return the refusals to write to claims of a pool that hands out nothing."""
+        """Return a refusal for each claim that waits for a pool that hands out nothing.
+
+        Args:
+            why: the reason, in a sentence.
+        """
         ...
 
     async def refuse(
@@ -152,7 +157,8 @@ class PoolClaims(Protocol):
         """Write refusals on claims that show something else.
 
         Returns:
-            In how many seconds to write the claims whose write was refused; None without such.
+            In how many seconds to try the claims again whose write the API server rejected; None
+            if there are none.
         """
         ...
 
@@ -163,7 +169,7 @@ class PoolClaims(Protocol):
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
         """Return how many IPAddresses the deletion of a pool waits for.
 
-        If none, what the pool may have promised to claims is void when this returns.
+        If there are none, this also voids all promises of the pool to claims.
 
         Raises:
             UnreadableHolders: objects that may hold addresses of the pool cannot be decoded.
@@ -180,7 +186,7 @@ Entry = tuple[tuple[tuple[str, str], ...], tuple[Assignment, ...]]
 
 
 def find_entry(pool: NetworkPool) -> Entry | None:
-    """Return the journal's entry for claims, as it is stored in the pool; None without entry."""
+    """Return the journal's entry for claims, as it is stored in the pool; None if it has none."""
     kinds = {names.KIND_CLAIMS, names.KIND_ADDRESSES}
     status = pool.status
     revisions = sorted(
@@ -191,11 +197,11 @@ def find_entry(pool: NetworkPool) -> Entry | None:
 
 
 class ClaimService:
-    """Whether claims of NetworkPools are served; this one is of a process without integration.
+    """Answers whether claims are served; this class is for a process without the integration.
 
     A pool with an entry for claims may have IPAddresses, which this process does not read, so it
-    hands out nothing and is not deleted. Another replica may serve claims. This is reported as
-    every other wait, so the replicas do not write in turn (promises/waitlog.py).
+    hands out nothing and is not deleted. Another replica may serve claims. So this is reported by
+    the rules for waits, by which replicas do not overwrite each other (promises/waitlog.py).
     """
 
     pool_claims: PoolClaims | None = None
@@ -211,10 +217,12 @@ class ClaimService:
         return None
 
     def check_counts(self, pool: NetworkPool) -> None:
-        """Check that no replica with more kinds would correct the figures of this one.
+        """Check that this process reads all objects that count for the figures of a pool.
+
+        Otherwise a replica that serves claims would write other figures, in turn with this one.
 
         Raises:
-            Behind: one would.
+            Behind: the pool has an entry for claims, which this process does not read.
         """
         if find_entry(pool) is not None:
             reason = (
@@ -226,4 +234,7 @@ class ClaimService:
             raise Behind(OFF_RETRY, reason)
 
     def forget(self, pool: Key) -> None:
-        """Forget a pool that is gone, or that another replica works on from now on."""
+        """Forget a pool that is gone, or that another replica works on from now on.
+
+        This class remembers nothing of pools.
+        """

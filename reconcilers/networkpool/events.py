@@ -1,18 +1,20 @@
 """Events and log lines about a pool: what was handed out or refused, and how full the pool is.
 
-Allocations. A few get an event each, with a note of its own and the allocation as the related
-object. Many at once, or many within a minute, share one event, because a burst must not cost an
-event write for each. Allocations that are created one after another, as fast as they can be, are
-served by passes that see one or two of them each, so the size of a pass alone does not show a
-burst. Shared events of later passes join the series of the first, whose note stands: what each
-allocation got or was refused is in its own status, and in the log.
+Allocations. If a pass served only a few allocations, each of them gets an event of its own. Many
+allocations share one event, because a burst must not cost an event write for each. Clients that
+create allocations one by one get passes that serve one or two allocations each. So many
+allocations within a minute share one event as well. The API counts a later shared event in the
+series of the first one, and keeps the note of the first one. The answer to each allocation is in
+its own status, and in the log.
 
-Capacity. One event when a tier of utilization is entered, one when it is left. They follow the
-transitions of the conditions, so a restart neither repeats nor loses one: each status write is
-compared with the status that it replaces. At most one event of each kind for each tier and pool in
-ten minutes: one that comes too soon is recorded when that time is over, if it is still true then.
-API servers forget events after an hour, so that of the tier a pool is in is repeated each half
-hour. Events of earlier processes are not known; the transition before the present one is the last.
+Capacity. A *tier* of utilization has a condition, such as CapacityWarning. A *crossing* is that a
+pool enters or leaves a tier; each crossing is one event. Each status write is compared with the
+status that it replaces, so a restart neither repeats nor loses a crossing. The same crossing of a
+pool is recorded at most once in ten minutes. A crossing that comes earlier is *postponed*: it is
+recorded when the ten minutes are over, if the pool's condition still shows it. API servers delete
+events after an hour, so the event of the tier that a pool is in is repeated each half hour. A
+process does not know the events of earlier processes, so it infers them from the times of the
+conditions.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -81,7 +83,7 @@ class AllocationEvents:
 
         Args:
             pool: whose ranges they are.
-            granted: the writes of ranges: those handed out, and those refused for good.
+            granted: the writes of promised ranges, with their results.
             refusals: which allocations get nothing, and why.
             refused: the status writes of these refusals, in the same order.
         """
@@ -94,7 +96,9 @@ class AllocationEvents:
             events=[*_unwritable(granted), *_failure_events(refusals, refused)],
         )
         answers = [
-            w.answer for w in granted if w.result is WriteResult.WRITTEN and w.answer is not None
+            write.answer
+            for write in granted
+            if write.result is WriteResult.WRITTEN and write.answer is not None
         ]
         total = sum(answer.status.count for answer in answers)
         self._record(
@@ -111,8 +115,9 @@ class AllocationEvents:
         if condition is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
             condition.status == "True"
         ):
-            return
+            return  # the write did not change the condition
         kind: EventType = "Warning" if condition.status == "True" else "Normal"
+        # A condition that is False from the start does not end an earlier report.
         if kind == "Warning" or find(before.status.conditions, FOREIGN_MANAGER) is not None:
             self._recorder.record(
                 NETWORK_POOL, after, kind, condition.reason, condition.message, action=ALLOCATE
@@ -120,7 +125,7 @@ class AllocationEvents:
             _log.warning("foreign manager", reason=condition.reason, message=condition.message)
 
     def overlapping(self, before: NetworkPool, after: NetworkPool) -> None:
-        """Record that other pools began to hand out addresses of a pool."""
+        """Record an event if the write set condition Overlapping of a pool to True."""
         condition = find(after.status.conditions, OVERLAPPING)
         if condition is None or condition.status != "True":
             return
@@ -146,7 +151,7 @@ class AllocationEvents:
         )
 
     def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
-        """Record that the kept contents of a pool differ from its allocations: a bug."""
+        """Count and log that the kept holdings of a pool differ from its requests: a bug."""
         self._metrics.start_series(pool)
         self._metrics.count_wrong_contents(pool)
         _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
@@ -165,7 +170,7 @@ class AllocationEvents:
         self._metrics.start_series(pool)
         now = self._clock.now()
         for written in granted:
-            # One that held its range before, and lost its phase only, waited for nothing.
+            # An allocation that held its range before had lost only its phase, so it did not wait.
             if (
                 written.result is WriteResult.WRITTEN
                 and statusranges.find_held_range(written.allocation) is None
@@ -206,7 +211,10 @@ class AllocationEvents:
             )
 
     def _may_record_each(self, pool: Key, count: int) -> bool:
-        """Return whether each of `count` allocations may get its own event; if so, count those."""
+        """Return whether each of `count` allocations may get its own event.
+
+        If so, the events are added to the number of this minute.
+        """
         if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
             return False
         self._single.add(pool, count)
@@ -250,13 +258,14 @@ def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
 
 
 def _shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str:
-    """Return a note that names as many of them as the server accepts, and counts the rest."""
+    """Return a note that names as many allocations as it has room for, and counts the rest."""
     if len(events) == 1:
         return events[0].note
     opening, items = f"{opening} {len(events)} IPAllocations: ", [event.item for event in events]
-    whole = opening + ", ".join(items)
-    if len(whole.encode()) <= NOTE_BYTES:
-        return whole
+    full_note = opening + ", ".join(items)
+    if len(full_note.encode()) <= NOTE_BYTES:
+        return full_note
+    # The room is computed with the longest ending, which counts all items.
     room = NOTE_BYTES - len(f"{opening}... and {len(items)} more".encode())
     sizes = accumulate(len(f"{item}, ".encode()) for item in items)
     named_count = sum(1 for size in sizes if size <= room)
@@ -286,28 +295,36 @@ class Crossing:
 
     @property
     def action(self) -> str:
-        """The event's action; it differs for each tier that one write leaves."""
+        """The event's action.
+
+        It names the tier, because one write may leave several tiers, all with the same reason.
+        """
         return f"{'Enter' if self.entered else 'Leave'}{self.tier}"
 
     def note(self, pool: NetworkPool) -> str:
-        """The event's note."""
+        """Return the event's note, with the utilization that the pool's status shows."""
         change = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
         fullest = pool.status.fullest
         used = f"({fullest.allocated}/{count_noun(fullest.total, 'IP')} allocated)"
         return f"NetworkPool {change.format(THRESHOLDS[self.tier])} {used}"
 
     def still_true(self, pool: NetworkPool) -> bool:
-        """Return whether the pool's condition still says the same."""
+        """Return whether the pool's condition still shows that the tier was entered, or left."""
         condition = find(pool.status.conditions, self.tier)
         return condition is not None and _matches(self, condition)
 
 
 def _matches(crossing: Crossing, condition: Condition) -> bool:
+    """Return whether the condition of a tier shows a crossing.
+
+    The condition of a pool without addresses is False, but its utilization is not known to have
+    recovered.
+    """
     return (condition.status == "True") == crossing.entered and condition.reason != NO_CAPACITY
 
 
 def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[Crossing]:
-    """Return every tier that a status write left, and of those it entered only the highest.
+    """Return each tier that a status write left, and the highest tier if the write entered it.
 
     A tier that was entered on the way to a higher one gets no event; its condition is True.
     """
@@ -325,17 +342,17 @@ def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[C
 
 def _lasting(conditions: Sequence[Condition]) -> list[Crossing]:
     """Return the entry of the highest tier that a pool is in; empty if it is in none."""
-    reached = [tier for tier in THRESHOLDS if is_true(conditions, tier)]
-    return [Crossing(tier, entered=True) for tier in reached[-1:]]
+    reached_tiers = [tier for tier in THRESHOLDS if is_true(conditions, tier)]
+    return [Crossing(tier, entered=True) for tier in reached_tiers[-1:]]
 
 
 class CapacityEvents:
-    """Records crossed tiers, each at most once per interval, and repeats the one that lasts.
+    """Records crossings at most once per interval, and repeats the event of a lasting tier.
 
     Args:
         recorder: takes the events.
         clock: the time.
-        interval: seconds between two of the same kind, tier and pool.
+        interval: seconds between two events of the same kind, tier and pool.
     """
 
     def __init__(self, recorder: Recorder, clock: Clock, interval: float) -> None:
@@ -369,7 +386,10 @@ class CapacityEvents:
         self.record_due(after)
 
     def record_due(self, pool: NetworkPool) -> float | None:
-        """Record what is due; return seconds until the next event is due, None if none is."""
+        """Record the events that are due; return in how many seconds to call again.
+
+        None if the pool is in no tier and no crossing is postponed.
+        """
         now, key = self._clock.now(), pool.metadata.key
         postponed = self._postponed.pop(key, {})
         postponed = {
@@ -379,9 +399,10 @@ class CapacityEvents:
             if due <= now:
                 del postponed[crossing]
                 self._record(pool, crossing, now)
+        # The tier that the pool stays in is recorded again before API servers delete its event.
         for lasting in _lasting(pool.status.conditions):
-            last = self._recorded.get((pool.metadata.uid, lasting), self._known_since)
-            postponed.setdefault(lasting, max(last + self._repeated_after, now))
+            last_recorded = self._recorded.get((pool.metadata.uid, lasting), self._known_since)
+            postponed.setdefault(lasting, max(last_recorded + self._repeated_after, now))
         if not postponed:
             return None
         self._postponed[key] = postponed
@@ -393,10 +414,13 @@ class CapacityEvents:
         self._seen_from_start.pop(key, None)
         horizon = self._clock.now() - self._repeated_after
         self._recorded = {
-            event_key: at for event_key, at in self._recorded.items() if at > horizon
+            event_key: recorded_at
+            for event_key, recorded_at in self._recorded.items()
+            if recorded_at > horizon
         }
 
     def _record(self, pool: NetworkPool, crossing: Crossing, now: datetime) -> None:
+        """Record the event of a crossing, and its time."""
         self._recorded[pool.metadata.uid, crossing] = now
         self._recorder.record(
             NETWORK_POOL,
@@ -413,9 +437,12 @@ class CapacityEvents:
         if recorded is not None:
             return recorded
         earlier = find(before.status.conditions, crossing.tier)
+        # The uid differs if a pool of the same name was recreated.
         from_start = self._seen_from_start.get(before.metadata.key) == before.metadata.uid
         if from_start or earlier is None or earlier.lastTransitionTime is None:
             return None
+        # The condition changed the other way then, so the last such event is not newer. Nor is it
+        # newer than this process, which has not recorded it.
         return min(earlier.lastTransitionTime, self._known_since)
 
 

@@ -1,4 +1,9 @@
-"""What IPAllocations mean to the NetworkPool that they name. Pure functions."""
+"""What IPAllocations mean to the NetworkPool that they name. Pure functions.
+
+The *facts* of an allocation are the ranges that it holds, and its *place* and *row* in the pool's
+queue while it waits. Places are ordered by the time of the request. A row has requests that would
+get the same answer. A *space* is the part of a pool that has one address family.
+"""
 
 from collections.abc import Iterable
 
@@ -34,12 +39,12 @@ def waits(allocation: IPAllocation) -> bool:
 
 
 def holder_of(allocation: IPAllocation) -> Holder:
-    """Return the holder that an allocation speaks of: itself."""
+    """Return the identity by which a pool knows an allocation: its kind and its key."""
     return Holder(KIND, allocation.metadata.key)
 
 
 def describe_holder(holder: Holder) -> str:
-    """Return kind and name of a holder, for messages; the namespace too, of a claim."""
+    """Return kind and name of a holder, for messages; for a claim, the namespace as well."""
     if holder.kind == KIND:
         return f"{IP_ALLOCATION.kind} {holder.key.name}"
     return f"{SHOWN_KINDS.get(holder.kind, holder.kind)} {holder.key}"
@@ -63,8 +68,8 @@ def shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
 def row(allocation: IPAllocation) -> Row:
     """Return the row of a request: all that its answer depends on, and the answer that it shows.
 
-    One that asks by address is alone, as the answer names the address that it cannot have; and so
-    is one that holds a range already, as it gets that again.
+    A request for certain addresses has a row of its own, because a refusal names these addresses.
+    So has a request that holds a range already, because it gets the same range again.
     """
     spec = allocation.spec
     if spec.is_pinned or statusranges.list_held_ranges(allocation):
@@ -79,7 +84,7 @@ def tenant_of(allocation: IPAllocation) -> Tenant:
 
 
 def name_spaces(ranges: Iterable[AddressRange]) -> tuple[PromisedRange, ...]:
-    """Return ranges of a NetworkPool with their spaces: each family is one."""
+    """Return ranges of a NetworkPool, each with the space of its family."""
     return tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in ranges)
 
 
@@ -92,6 +97,7 @@ def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
         ours: our field manager; if it is not known, no status write counts as foreign.
     """
     held_ranges, is_waiting = statusranges.list_held_ranges(allocation), waits(allocation)
+    # A status that a person wrote may name a range twice; facts have each range once.
     if len(held_ranges) > 1:
         held_ranges = tuple(dict.fromkeys(held_ranges))
     return Facts(
@@ -127,8 +133,10 @@ def allocation_holdings(allocations: Iterable[IPAllocation]) -> Holdings:
 def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
     """Return whether a pass over the pool may do something about a change of an allocation.
 
-    Not about labels of one that holds its range, say, or about one that does not wait yet. Every
-    new version of one that waits concerns the pool, as it voids a promise to the one before.
+    1. Its pool or its facts changed: yes.
+    2. It was created or deleted: yes, if it holds a range, waits, or has a foreign write.
+    3. Otherwise, for new labels for example: yes, if it waits, because a promise to the version
+       before is void now.
 
     Args:
         change: of one allocation.
@@ -141,7 +149,11 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
     facts = new or old
     if facts is None:
         return False
-    _, either = facts
+    _, only_facts = facts
     if old is None or new is None:
-        return bool(either.ranges) or either.place is not None or either.foreign is not None
-    return either.place is not None
+        return (
+            bool(only_facts.ranges)
+            or only_facts.place is not None
+            or only_facts.foreign is not None
+        )
+    return only_facts.place is not None

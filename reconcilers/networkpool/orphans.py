@@ -5,8 +5,12 @@ deleted in whatever phase; then its finalizer releases the range as after any de
 owners and repairing labels is not urgent, so a sweep does a limited number of them, and only where
 no promise becomes void by the write.
 
-If so many owners of a pool's allocations are gone at once that the mistake must be elsewhere, none
-goes: a backup restored without its TenantClusters, or a CRD deleted and put back, makes every
+An *orphan* is an allocation whose TenantCluster, its *owner*, is gone. To *note* an owner is to
+write its uid to the allocation. A *settled* allocation needs nothing until it or its owner
+changes.
+
+If too many owners of a pool's allocations are gone at once, no orphan is deleted. A backup that
+was restored without its TenantClusters, or a CRD that was deleted and put back, makes every
 allocation look orphaned. The pool then carries a condition, and people decide. Owners are counted,
 not allocations: one cluster that was forced away may have many.
 """
@@ -74,7 +78,7 @@ class OrphanCollector:
         recorder: takes the events.
         clock: the time.
         settings: how often, and how much at once.
-        collected: called with the pool of each allocation that is deleted.
+        collected: called with the pool of each deleted allocation; for a metric.
     """
 
     def __init__(  # noqa: PLR0913 - the caches it reads; the wiring is the one caller
@@ -109,7 +113,10 @@ class OrphanCollector:
             await self.sweep()
 
     async def sweep(self) -> None:
-        """Check what is not settled, pool by pool, that of pools that do not exist too."""
+        """Check the allocations that are not settled, pool by pool.
+
+        Allocations whose pool does not exist are checked as well.
+        """
         self._sweeps += 1
         if self._sweeps % ALL_EVERY == 0:
             self._unsettled.add_all()
@@ -117,24 +124,27 @@ class OrphanCollector:
         writes_left = self._settings.batch
         unsettled = self._unsettled.by_pool()
         suspended = {
-            p.metadata.key for p in self._pools if is_true(p.status.conditions, SUSPENDED)
+            network_pool.metadata.key
+            for network_pool in self._pools
+            if is_true(network_pool.status.conditions, SUSPENDED)
         }
         unsettled_keys = (
             allocation.metadata.key for group in unsettled.values() for allocation in group
         )
         self._logged.retain({*unsettled, *suspended, *unsettled_keys})
         for pool in sorted({*unsettled, *suspended}):
-            # Read again, as they may have changed while the sweep waited for an answer.
-            known = (
+            # Looked up again: they may have changed while the sweep waited for the last pool.
+            latest_versions = (
                 self._allocations.get(allocation.metadata.key)
                 for allocation in unsettled.get(pool, ())
             )
             allocations = [
                 allocation
-                for allocation in known
+                for allocation in latest_versions
                 if allocation is not None and allocation.pool_key == pool
             ]
-            # Its journal cannot be read, or another controller may write these allocations too.
+            # Without its journal it is unknown which writes would void a promise. A foreign
+            # controller may write these allocations as well.
             if pool in self._pools.unreadable or self._has_foreign_manager(pool):
                 continue
             try:
@@ -157,25 +167,34 @@ class OrphanCollector:
     async def _collect(
         self, key: Key, allocations: Sequence[IPAllocation], owners: LiveOwners
     ) -> None:
-        """Delete the orphans among the allocations of a pool, or suspend that if they are many."""
+        """Delete the orphans of a pool, or suspend that if too many owners are gone.
+
+        Owners whose orphans were deleted in the last minute count as well.
+        """
         pool = self._pools.get(key)
         suspects = [
-            a for a in allocations if owner_state(a, self._clusters) is OwnerState.MAYBE_GONE
+            allocation
+            for allocation in allocations
+            if owner_state(allocation, self._clusters) is OwnerState.MAYBE_GONE
         ]
         if suspects:
-            size = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
-            allowed = limit(size, self._settings)
-            gone = set(map(_owner, suspects))
-            if len(gone.union(self._collected.recent(key))) > allowed:
+            owner_count = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
+            allowed = limit(owner_count, self._settings)
+            gone_owners = set(map(_owner, suspects))
+            if len(gone_owners.union(self._collected.recent(key))) > allowed:
                 if self._logged.begin(key, _LIMIT, str(len(suspects))):
                     _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
-                    await self._suspend(pool, too_many(len(gone), size, allowed))
+                    await self._suspend(pool, too_many(len(gone_owners), owner_count, allowed))
                 return
         self._logged.end(key, _LIMIT)
         if pool is not None:
             await self._resume(pool)
-        collected = [a for a in suspects if await self._delete_if_orphaned(a, owners)]
+        collected = [
+            allocation
+            for allocation in suspects
+            if await self._delete_if_orphaned(allocation, owners)
+        ]
         if collected:
             _log.info(
                 "garbage collected orphaned allocations", pool=str(key), count=len(collected)
@@ -263,6 +282,7 @@ class OrphanCollector:
             )
 
     async def _write_condition(self, pool: NetworkPool, finding: ConditionFinding) -> NetworkPool:
+        """Write one condition of a pool; return the pool as it was written."""
         conditions = with_findings(
             pool.status.conditions,
             [finding],
@@ -276,7 +296,11 @@ class OrphanCollector:
     async def _repair(
         self, pool: Key, allocations: Sequence[IPAllocation], owners: LiveOwners, most: int
     ) -> int:
-        """Note owners on and repair at most `most` allocations; return how many it were."""
+        """Note owners and repair labels, for at most `most` allocations.
+
+        Returns:
+            For how many allocations a write was tried.
+        """
         repaired = 0
         promised = self._promised_versions(pool)
         for allocation in allocations:
@@ -299,16 +323,16 @@ class OrphanCollector:
         """Write what is missing on one allocation; return whether a write was tried."""
         state = owner_state(allocation, self._clusters)
         if state is OwnerState.MAYBE_GONE:
-            return False
+            return False  # it may be deleted by this sweep
         try:
             uid = ""
             if state is OwnerState.NOT_NOTED:
                 uid = await self._live_uid(allocation, owners)
             changed = await self._repair_metadata(allocation, uid)
-            status = await self._write_owner_found(changed or allocation, state, uid)
-            return status or changed is not None
+            is_status_written = await self._write_owner_found(changed or allocation, state, uid)
+            return is_status_written or changed is not None
         except (Conflict, NotFound):
-            return True
+            return True  # it changed or is gone; the next sweep looks at it again
         except ControllerError as error:
             name = allocation.metadata.name
             if self._logged.begin(allocation.metadata.key, _REPAIR, str(error)):
@@ -371,6 +395,7 @@ class OrphanCollector:
 
 
 def _owner(allocation: IPAllocation) -> Owner:
+    """Return the owner of an allocation, with the noted uid; the uid is empty if none is noted."""
     return allocation.spec.tenantClusterRef.key, noted_uid(allocation)
 
 
@@ -380,7 +405,7 @@ def limit(size: int, settings: OrphanSettings) -> int:
 
 
 def too_many(count: int, size: int, allowed: int) -> ConditionFinding:
-    """Return the condition of a pool whose orphans are not collected."""
+    """Return condition OrphanCollectionSuspended of a pool: True, with the numbers of owners."""
     message = (
         f"{count} of {size} TenantClusters that hold addresses seem to be gone; more than"
         f" {allowed} in a minute are not collected: bring the clusters back, or delete their"
@@ -390,7 +415,7 @@ def too_many(count: int, size: int, allowed: int) -> ConditionFinding:
 
 
 def never_seen(allocation: IPAllocation) -> ConditionFinding:
-    """Return the condition of an allocation whose owner was never seen."""
+    """Return condition OwnerFound, as False, of an allocation whose owner was never seen."""
     message = (
         f"TenantCluster {allocation.spec.tenantClusterRef.key} was never seen: the allocation is"
         " kept for it, delete it if it will not come"

@@ -1,9 +1,9 @@
 """The owner of an allocation, as the caches show it and as a live read does.
 
-The owner's uid is noted on the allocation when it is made, or once the owner is first seen. The
-caches only show which owners may be gone; a live read decides. Without a noted uid, the owner may
-as well be still to come, with a range that was pinned for it in advance: such an allocation is
-kept, with a condition.
+The *owner* is the TenantCluster that the allocation names. Its uid is noted on the allocation when
+the allocation is created, or when the owner is first seen. The caches only show which owners may
+be gone; a live read decides. Without a noted uid, the owner may not exist yet, and the range may
+be pinned for it in advance. Such an allocation is kept, with a condition.
 """
 
 from dataclasses import dataclass, field
@@ -47,12 +47,14 @@ def owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> Own
     key = allocation.spec.tenantClusterRef.key
     if allocation.metadata.terminating or key in clusters.unreadable:
         return OwnerState.PRESENT
-    owner, noted = clusters.get(key), noted_uid(allocation)
-    if noted:
-        gone = owner is None or owner.metadata.uid != noted
-        return OwnerState.MAYBE_GONE if gone else OwnerState.PRESENT
+    owner, uid = clusters.get(key), noted_uid(allocation)
+    if uid:
+        # Another uid: the owner was deleted, and its name belongs to a new cluster.
+        is_gone = owner is None or owner.metadata.uid != uid
+        return OwnerState.MAYBE_GONE if is_gone else OwnerState.PRESENT
     if owner is None:
         return OwnerState.NEVER_SEEN
+    # The uid of an owner that is being deleted is not noted any more.
     return OwnerState.PRESENT if owner.metadata.terminating else OwnerState.NOT_NOTED
 
 
@@ -63,25 +65,27 @@ OWNER_FOUND = "OwnerFound"
 def is_settled(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> bool:
     """Return whether a sweep has nothing to do about an allocation until something changes.
 
-    What may change is the allocation, and whether its owner is there, with which uid. One that
-    cannot be read may be deleted without an event, so it settles nothing.
+    A change of the allocation, or an owner that is created, deleted or recreated, ends that. An
+    owner that cannot be decoded may be deleted without an event, so its allocations are not
+    settled.
     """
     if allocation.metadata.terminating:
         return True
-    key, noted = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
+    key, uid = allocation.spec.tenantClusterRef.key, noted_uid(allocation)
     if key in clusters.unreadable or allocationlabels.find_label_repairs(allocation):
         return False
     owner, condition = clusters.get(key), find(allocation.status.conditions, OWNER_FOUND)
     if owner is None:
-        return not noted and condition is not None and condition.status == "False"
-    return owner.metadata.uid == noted and (condition is None or condition.status == "True")
+        # Never seen, and the condition says so. With a noted uid it may be an orphan.
+        return not uid and condition is not None and condition.status == "False"
+    return owner.metadata.uid == uid and (condition is None or condition.status == "True")
 
 
 class Unsettled:
     """The allocations that a sweep has to look at, kept from change to change.
 
-    At first these are all; one that is found settled is looked at again when it or its owner
-    changed. So a sweep over allocations at rest costs nothing, however many there are.
+    At first these are all allocations. An allocation that is settled is looked at again once it or
+    its owner changes. So settled allocations cost a sweep nothing, however many there are.
 
     Args:
         allocations: all allocations, indexed by TenantCluster.
@@ -103,8 +107,8 @@ class Unsettled:
     def by_pool(self) -> dict[Key, list[IPAllocation]]:
         """Return the allocations that are not settled, by pool; those of a pool sorted by name.
 
-        An allocation that cannot be read is left out until it can: what is written from an older
-        version is refused.
+        An allocation that cannot be decoded is left out until it can be: the API server would
+        reject a write from the older version in the cache.
         """
         by_pool: dict[Key, list[IPAllocation]] = {}
         for key in sorted(self._keys):
@@ -116,6 +120,7 @@ class Unsettled:
         return by_pool
 
     def _allocation_changed(self, change: Change[IPAllocation]) -> None:
+        """Check a new version of an allocation again; drop a deleted allocation."""
         if change.new is not None:
             self._keys.add(change.new.metadata.key)
         elif change.old is not None:
@@ -148,8 +153,8 @@ class LiveOwners:
         """Return the TenantCluster; None if the server says that there is none.
 
         Raises:
-            ControllerError: the server did not say. That includes a "not found" that is about the
-                kind and not about the object: without the CRD no allocation counts as orphaned.
+            ControllerError: the server did not say. NotFound is raised as well, if the server does
+                not serve the kind: without the CRD no allocation counts as orphaned.
         """
         if key not in self._found:
             self._found[key] = await self._read(key)
@@ -174,6 +179,7 @@ class LiveOwners:
             return None
 
     async def _kind_is_served(self) -> bool:
+        """Return whether the server serves TenantClusters; asked once for each sweep."""
         if self._served is None:
             self._served = await self.client.is_served(TENANT_CLUSTER)
         return self._served

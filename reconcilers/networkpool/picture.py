@@ -1,4 +1,8 @@
-"""The picture of a NetworkPool, from its IPAllocations and what requests of other kinds hold."""
+"""The picture of a NetworkPool, from its IPAllocations and what requests of other kinds hold.
+
+A *picture* shows people what a pool hands out, who holds it, and who waits. A pool has a *block*
+of addresses for each family; its *layout* is what the block may hand out.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -38,17 +42,19 @@ def picture_of(
 ) -> PoolPicture:
     """Return the picture of a NetworkPool.
 
+    If a block is invalid, the picture shows that instead of condition Ready.
+
     Args:
         allocations: the IPAllocations that name it.
         others: what requests of other kinds hold of it, and which of them wait.
         not_read: what else may hold some of it and was not read.
     """
     held_addresses = list(list_held(pool, allocations))
-    serving = {entry.holder.key for entry in held_addresses}
+    holding_keys = {entry.holder.key for entry in held_addresses}
     waiting = [
         _request_of(allocation, pool)
         for allocation in allocations
-        if allocation.metadata.key not in serving and not allocation.metadata.terminating
+        if allocation.metadata.key not in holding_keys and not allocation.metadata.terminating
     ]
     held_addresses += others.held_addresses
     families = _families(pool, held_addresses, all_known=not not_read)
@@ -69,7 +75,7 @@ def picture_of(
 
 
 def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterator[HeldAddresses]:
-    """Yield the addresses that IPAllocations hold of a pool, by status and by open promises."""
+    """Yield the addresses that IPAllocations have of a pool, by status or by an open promise."""
     for allocation in allocations:
         for held_range in statusranges.list_held_ranges(allocation):
             yield HeldAddresses(_holder_of(allocation), held_range)
@@ -81,12 +87,13 @@ def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterato
             continue  # held by an object of another kind, which has its own holder
         promised_to = view.current(promise.key, promise.uid)
         if promised_to is None or statusranges.find_held_range(promised_to) is not None:
-            continue
+            continue  # it is gone, or its status has shown its range above
         holder = _holder_of(promised_to, promised=True)
         yield from (HeldAddresses(holder, promised.range) for promised in promise.ranges)
 
 
 def _holder_of(allocation: IPAllocation, *, promised: bool = False) -> AddressHolder:
+    """Return an allocation as a holder in the picture."""
     return AddressHolder(
         IP_ALLOCATION.kind,
         allocation.metadata.key,
@@ -100,6 +107,7 @@ def _holder_of(allocation: IPAllocation, *, promised: bool = False) -> AddressHo
 
 
 def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
+    """Return an allocation that waits as a request in the picture, with the reason of its wait."""
     ready = find(allocation.status.conditions, READY)
     created = allocation.metadata.creationTimestamp
     return PoolRequest(
@@ -116,7 +124,10 @@ def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
 def _families(
     pool: NetworkPool, held_addresses: Sequence[HeldAddresses], *, all_known: bool
 ) -> list[PoolFamily]:
-    """Return the blocks of a pool; the first has what is held of a family that the pool lacks."""
+    """Return the blocks of a pool, each with the addresses that are held of it.
+
+    Held addresses outside of all blocks are shown with the first valid block.
+    """
     layouts = [_parse_layout(block) for block in pool.blocks]
     sound_layouts = [layout for layout in layouts if isinstance(layout, Layout)]
     strays = [
@@ -143,7 +154,7 @@ def _families(
 
 
 def _parse_layout(block: NetworkPool) -> Layout | str:
-    """Return the layout of a block, or a message why it hands out nothing."""
+    """Return the layout of a block; if the block is invalid, a message that says why."""
     try:
         return poolgeometry.parse_layout(block.spec, ALL_SIZES)
     except InvalidPool as invalid:
@@ -163,8 +174,8 @@ def _family(
     Args:
         layout: what it may hand out.
         held_addresses: what is held of the pool.
-        strays: what is held of a family that the pool lacks, to be shown with this block.
-        all_known: whether these are all holders.
+        strays: held addresses outside of all blocks, to be shown with this block.
+        all_known: whether all kinds of holders were read.
     """
     cidr = block.spec.cidr
     reservations = poolgeometry.list_reservations(block.spec)
@@ -189,4 +200,5 @@ def _family(
 
 
 def _capacity(layout: Layout, held_addresses: Sequence[HeldAddresses]) -> Capacity:
+    """Return how full a block is with these addresses."""
     return Space(layout, (entry.range for entry in held_addresses)).capacity()

@@ -1,9 +1,13 @@
 """NetworkPools, as passes over pools of all kinds see them.
 
-being deleted?   hand out nothing; go when no allocation holds or is promised a range
+being deleted?   hand out nothing; remove the finalizer once no request holds or may get a range
 no finalizer?    add it, so that a deletion waits for the pool's allocations
 invalid spec, another controller, journal not stored?   hand out nothing; report why
 otherwise        read, fence, choose, write the pool, write the allocations (promises/passes.py)
+
+To *block* a pool is to hand out nothing and to report why on the requests that wait. A *blocker*
+is an object for which the deletion of a pool waits. A *journal* has the open promises of a pool;
+it is a *memory* if it records all promises. A *fence* voids promises that it may not record.
 
 A pool in a namespace that `--pool-namespaces` does not name gets the same pass, which hands out
 nothing new: its ranges are kept, earlier promises are written, and its figures stay current.
@@ -95,7 +99,7 @@ class PoolDecision:
         decision: who gets what, and how full the pool is then.
         refusals: to write to allocations, once a write of the pool backs them.
         claim_refusals: which claims cannot be served.
-        due_claim_refusals: those of them to write, once a write of the pool backs them.
+        due_claim_refusals: the claim refusals to write, once a write of the pool backs them.
     """
 
     decision: PassDecision
@@ -115,7 +119,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         client: for the requests.
         pools: all pools.
         allocations: IPAllocations.
-        claims: whether claims are served.
+        claims: answers whether claims are served.
         statuses: writes the pools' statuses.
         events: takes what is to be recorded.
         clock: the time.
@@ -164,6 +168,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     @property
     @override
     def history_confirmed(self) -> bool:
+        """Whether the caches were relisted since the API server was last out of reach."""
         return self._pools.history_confirmed and self._allocations.history_confirmed
 
     @override
@@ -172,6 +177,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     def is_left_alone(self, pool: NetworkPool) -> bool:
+        """Return False: each NetworkPool gets passes."""
         return False
 
     @override
@@ -211,17 +217,18 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         return pool, None
 
     async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
+        """Add our finalizer to a pool if it lacks it; return the pool as it was written last."""
         return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
 
     @override
     def request_kinds(
         self, pool: NetworkPool
     ) -> Sequence[ServedRequests[NetworkPool, Object, NetworkPoolReading]]:
-        """Return IPAllocations, and claims if these are served.
+        """Return the kinds of requests that the pool serves: IPAllocations, and claims if served.
 
         Raises:
-            Behind: the journal names a kind that is not known, or it is not known what claims
-                hold. See `ClaimService`.
+            Behind: the journal names a kind that this version does not know. Or this process does
+                not know, or does not read, the addresses that claims hold (`ClaimService`).
         """
         raise_if_unknown_kinds(pool)
         claims = self._claims.served_from(pool)
@@ -230,16 +237,22 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     def tenants(self, reading: NetworkPoolReading) -> TenantOf:
+        """Return a function that finds the tenant of an allocation or claim."""
         return tenants_in(reading.view, reading.pool, self._claims.pool_claims)
 
     @override
     async def read(
         self, pool: NetworkPool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> NetworkPoolReading:
+        """Return the geometry and the requests of a pool, and what another allocator gave.
+
+        Raises:
+            Behind: a cache has to catch up first, or was not relisted yet.
+        """
         fenced = seen.get(KIND)
         assert fenced is None or isinstance(fenced, AllocationsView), "AllocationKind has seen it"
         view = await self._allocations.read(pool, journal, fenced)
-        # From here on nothing gives way: what another allocator gave is of the same moment.
+        # No await follows, so the ranges of another allocator are of the same moment as the view.
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
         closed = status.closed_by_namespace(pool, self._settings.namespaces)
@@ -252,6 +265,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     def choose(
         self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
     ) -> NetworkPoolChoice:
+        """Choose ranges for the requests that wait, and list the refusals to write."""
         decision = decide(
             pool,
             reading.view,
@@ -279,7 +293,10 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         return Allotment(decision.settled, granted, more=decision.choice.more, detail=detail)
 
     def _find_claims(self, pool: NetworkPool, reading: NetworkPoolReading) -> ServeAskers | None:
-        """Return a function that returns the claims that wait; None if they get nothing now."""
+        """Return a function that returns the claims that wait, for `decide`.
+
+        None if claims get nothing now: none are served, none were read, or the pool is paused.
+        """
         claims = self._claims.pool_claims
         if claims is None or reading.view.claims is None or claims.is_paused(pool):
             return None
@@ -299,13 +316,14 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         choice: NetworkPoolChoice,
         limits: Limits,
     ) -> tuple[NetworkPoolReading, NetworkPoolChoice]:
+        """Return the reading and the choice unchanged: no live reads are needed."""
         return reading, choice
 
     @override
     def describe_write(
         self, pool: NetworkPool, reading: NetworkPoolReading, choice: NetworkPoolChoice
     ) -> PoolWrite:
-        """Return figures and conditions, which are due if they differ, or to back a refusal.
+        """Return figures and conditions. Their write is due if they differ, or to back a refusal.
 
         A refusal is written only after a write of the pool succeeded in the same pass, so that a
         replica with an old view of the pool cannot refuse what another one granted. An unchanged
@@ -313,7 +331,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         """
         decision = choice.detail.decision
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
-        # To list what was given costs as much as there is, so it is not listed if all is well.
+        # Holders are named only in conditions about overlaps. If all is sound, none is reported.
         observed = (
             ()
             if is_sound(reading.view, decision)
@@ -334,6 +352,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Record the events that follow from the changes of the pool's status."""
         self._events.status_written(before, after)
 
     @override
@@ -348,7 +367,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         """Write refusals, record what was written, and report a block.
 
         Returns:
-            In how many seconds to try again; None if nothing is left.
+            In how many seconds to try again; None if nothing is left to write.
         """
         work = [
             partial(self._finish_allocations, pool, reading, choice, kept),
@@ -365,7 +384,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         choice: NetworkPoolChoice,
         kept: Sequence[Kept[Object]],
     ) -> float | None:
-        """Write refusals to allocations, record what was written to them, and report a block."""
+        """Write refusals to allocations, record what was written to them, and report a block.
+
+        Returns:
+            In how many seconds to call again; None if nothing is left to write.
+        """
         refusals = choice.detail.refusals
         refused = await self._allocations.write_refusals(refusals)
         self._events.allocations.record_served(
@@ -379,7 +402,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     async def _finish_claims(
         self, pool: NetworkPool, reading: NetworkPoolReading, choice: NetworkPoolChoice
     ) -> float | None:
-        """Write refusals to claims, and look after their IPAddresses."""
+        """Write refusals to claims, and delete IPAddresses that stand in the way of claims.
+
+        Returns:
+            In how many seconds to call again; None if no claims are served or nothing is left.
+        """
         claims, view, detail = self._claims.pool_claims, reading.view.claims, choice.detail
         if claims is None or view is None:
             return None
@@ -392,12 +419,18 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         )
 
     async def _report_block(self, pool: NetworkPool, view: AllocationsView) -> float | None:
-        """Report why a pool hands out nothing, but not to allocations that are promised a range.
+        """Write to allocations that wait why the pool hands out nothing, if that is so.
+
+        Allocations that are promised a range are left out, because a write voids the promise.
 
         Args:
             pool: as it was written last.
-            view: as this pass read them.
+            view: the allocations, as this pass read them.
+
+        Returns:
+            In how many seconds to call again; None if there is nothing more to report.
         """
+        # Without a block the journal need not be parsed.
         if find_block(pool) is None:
             return None
         promises = STATUS_JOURNALS.read(pool).promises
@@ -460,9 +493,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
         Args:
             pool: as it was written last; its conditions report why.
-            reason: the same in one word, for logs.
+            reason: why, in one word, for the outcome of the pass.
             after: seconds until the next look at the pool; None if only a change calls for it.
-            why: the same in a sentence, for the claims; empty to write nothing to claims.
+            why: why, in a sentence, for the claims; empty to write nothing to claims.
         """
         report_wait = await self._allocations.report_block(
             pool, self._allocations.read_cached(pool.metadata.key)
@@ -506,7 +539,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         return await self._block(written, "ValidationFailed", why="; ".join(problems))
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
-        """Hand out nothing until the other controller has stopped writing; say so on the pool."""
+        """Hand out nothing until the other controller stops writing; report that on the pool."""
         now = self._clock.now()
         written = await self._statuses.write(pool, status.foreign_managed(pool, other, now))
         after = other.stopped_in(now, self._settings.foreign_silence)
@@ -515,7 +548,10 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     async def block_not_stored(self, pool: NetworkPool, after: float, *, is_new: bool) -> Outcome:
-        """Report that the API server does not store the journal as it is written."""
+        """Report that the API server does not store the journal as it is written.
+
+        The status was written by the pass in which that was new.
+        """
         if not is_new:
             return await self._block(pool, OUTDATED, after)
         new_status = status.definition_outdated(pool, self._clock.now())
@@ -528,6 +564,11 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     async def report_unreadable(
         self, pool: NetworkPool, unreadable: UnreadableHoldings
     ) -> float | None:
+        """Report on the pool and its requests that some objects cannot be decoded.
+
+        Returns:
+            In how many seconds to call again; None if all allocations show the reason.
+        """
         new_status = status.unreadable(pool, unreadable, self._clock.now())
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
@@ -538,7 +579,7 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     async def report_pool_refused(self, pool: NetworkPool, error: ApiError) -> None:
-        """Tell claims; for allocations the error is in the log alone. The pass is tried again."""
+        """Write the error to claims; for allocations it is in the log alone."""
         claims = self._claims.pool_claims
         if claims is not None:
             why = f"it cannot be written: {error}"
@@ -546,44 +587,49 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
 
     @override
     def shown_wait(self, pool: NetworkPool) -> str:
+        """Return the wait that condition Ready of a pool reports; empty if it reports none."""
         return status.shown_unknown(pool)
 
     @override
     async def report_wait(self, pool: NetworkPool, behind: Behind, waits: WaitLog) -> None:
-        """Report on the pool that it waits for what is held, which is unknown.
+        """Report on the pool that a pass cannot know yet what is held.
 
-        Another replica may know what is held, or wait for something else; see WaitLog. All pools
-        wait for the LIST of another pool: that is in the log alone.
+        `WaitLog` decides whether to write it, because another replica may know what is held, or
+        may wait for something else. A wait for a LIST under way is in the log alone: many pools
+        wait for the same LIST.
         """
         if isinstance(behind, ListUnderWay):
             return
         key, message = pool.metadata.key, status.unknown_holders(pool, behind.reason).message
-        reported = status.shown_unknown(pool)
-        should_report = waits.should_report(key, reported, message)
-        if not (should_report or reported == message):
+        reported_message = status.shown_unknown(pool)
+        should_report = waits.should_report(key, reported_message, message)
+        if not (should_report or reported_message == message):
             return
         try:
             if should_report:
                 new_status = status.holders_unknown(pool, behind.reason, self._clock.now())
                 pool = await self._statuses.write(pool, new_status)
                 waits.note_reported(key, message)
-            # Another replica that knows what is held may be about to keep these promises.
+            # Allocations with a promise are left out: another replica may be about to keep it.
             await self._report_block(pool, self._allocations.read_cached(key))
         except (Conflict, NotFound) as error:
             _log.info("A pool changed before its status was written", error=str(error))
 
     async def _reconcile_deleted(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome]:
-        """Keep earlier promises; take the finalizer off when nothing holds or is promised a range.
+        """Keep earlier promises; remove the finalizer once no object blocks the deletion.
 
-        A late write of a promise cannot come after that: a promise to an allocation is settled, or
-        it blocks. Open promises to claims are voided.
+        After that no promise can be kept: an open promise to an allocation blocks the deletion,
+        and open promises to claims are voided.
+
+        Returns:
+            The pool as it was written last, and the outcome of the pass.
         """
         if not has_finalizer(pool, names.FINALIZER_POOL):
             return pool, SETTLED
         journal = STATUS_JOURNALS.read(pool)
         count, view = await self._blockers(pool, journal)
         if count == 0 and not has_memory(journal, view):
-            # What it promised before it lost its memory may still be written.
+            # Promises that the journal does not record may still be written, so they are voided.
             pool, journal = await self._fence_deleted(pool, journal, view)
             count, view = await self._blockers(pool, journal)
         if count == 0:
@@ -596,13 +642,14 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         return pool, Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, AllocationsView]:
-        """Return how many objects block the pool's deletion, and the view that shows it.
+        """Return how many objects block the pool's deletion, and the view that was counted.
 
-        The cache may show that there are some; only a live LIST may show that there are none.
+        A cache suffices to show that some objects block it. Only a LIST may show that none does.
+        If no IPAddress blocks the deletion, open promises to claims are voided here.
 
         Raises:
-            Behind: the journal names a kind that this version does not know, or it is not known
-                what claims hold.
+            Behind: the journal names a kind that this version does not know. Or this process does
+                not know, or does not read, the addresses that claims hold.
         """
         key, claims = pool.metadata.key, self._claims.pool_claims
         self._claims.check_counts(pool)
@@ -695,12 +742,12 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
         )
 
     async def _keep_due(self, pool: NetworkPool, journal: Journal, view: AllocationsView) -> None:
-        """Write the open promises that are due to their allocations; void those that are refused.
+        """Write due promises to their allocations; void promises whose write is refused for good.
 
         Args:
             pool: as it was written last.
             journal: of the pool.
-            view: as this pass read them.
+            view: the allocations, as this pass read them.
         """
         memory = self._memories.memory_of(pool)
         await self._allocations.served_requests.keep_promises(
@@ -733,7 +780,7 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         events: takes what is to be recorded.
         clock: the time.
         settings: intervals and thresholds.
-        claims: whether claims are served; None if this process serves none.
+        claims: answers whether claims are served; None if this process serves none.
         observed: what another allocator gave; None for nothing.
         spaces: what pools of all kinds hand out; None for what NetworkPools do.
     """

@@ -1,23 +1,20 @@
 """Problems of a pool, as conditions.
 
-Of one that can be served there are always
+A pool whose spec is valid always has
+    Overlapping     another pool, of any kind, may hand out the same addresses
+    RangesOverlap   allocations or claims hold the same addresses; only other writers cause that
+    OutOfRange      allocations or claims have addresses that the spec does not hand out any more
+    Degraded        the free addresses suffice for a default request, but no free block does
+and, once another controller has written statuses of pools or allocations,
+    ForeignManager  nothing is handed out; Butler's own controller may not be scaled to zero
 
-    Overlapping     another pool, of whatever kind, may hand out the same addresses
-    RangesOverlap   allocations or claims hold the same addresses: others made that so, we never do
-    OutOfRange      they hold, or were promised, what the spec does not hand out any more
-    Degraded        the free space would do for a default request, but no free block does
-
-and once another controller wrote our statuses, which keeps a pool from being served,
-
-    ForeignManager  Butler's own, say, was not scaled to zero
-
-Ranges are only reported, never revoked. Pools may overlap, for sites behind NAT say; both pools
-report it. What counts is what two pools may hand out: pools that share a CIDR and divide it among
-them, by their ranges or by reservations, do not overlap.
+Ranges are only reported, never revoked. Two pools may overlap on purpose, for sites behind NAT for
+example; both pools report it. Only addresses that both pools may hand out count. Pools that divide
+a CIDR among them, by their ranges or by reservations, do not overlap.
 
 Another controller hands out ranges without reading the pool's assignments, and its writes of a
-pool's status wipe them. No precondition makes two allocators over one pool safe, so ours hands out
-nothing until the other one has written nothing for a while. Who wrote what is in managedFields.
+pool's status wipe them. No precondition makes two allocators over one pool safe. So ours hands out
+nothing until the other controller has written nothing for a while. managedFields shows the writes.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,7 +45,7 @@ FRAGMENTED_PERCENT = 50
 
 
 class PoolSpecs:
-    """What pools' specs mean, worked out once for each spec.
+    """The geometry that pools' specs declare, computed once for each spec.
 
     Specs are compared, not their generations: after a restore from a backup the same generation
     may be another spec.
@@ -67,16 +64,17 @@ class PoolSpecs:
         """Return the geometry that a pool's spec declares, of each family.
 
         Raises:
-            InvalidPool: the spec contradicts itself, or is of too large a pool.
+            InvalidPool: the spec contradicts itself, or the pool has too many addresses.
         """
         key, spec = pool.metadata.key, pool.spec
-        known = self._layouts.get(key)
-        if known is None or known[0] != spec:
-            known = spec, poolgeometry.parse_layouts(spec, self._max_addresses)
-            self._layouts[key] = known
-        return known[1]
+        cached = self._layouts.get(key)
+        if cached is None or cached[0] != spec:
+            cached = spec, poolgeometry.parse_layouts(spec, self._max_addresses)
+            self._layouts[key] = cached
+        return cached[1]
 
     def _note(self, change: Change[NetworkPool]) -> None:
+        """Forget the geometry of a deleted pool."""
         old, new = change.old, change.new
         if old is not None and new is None:
             self._layouts.pop(old.metadata.key, None)
@@ -108,12 +106,15 @@ def findings(
 
 
 def is_sound(view: AllocationsView, decision: PassDecision) -> bool:
-    """Return whether every range lies in the pool and no two overlap: by sums, so it is quick.
+    """Return whether every range lies in the pool and no two ranges overlap.
 
-    The capacity counts an address once however many hold it, and not at all if it is none of the
-    pool's. So the sizes of all ranges add up to what it counts only if nothing is wrong. False may
-    also mean that a request holds what it is promised again, which is no problem: the caller then
-    compares range by range. A claim that adopts its IPAddress gets nothing that is not counted.
+    Sums of sizes show that, without a comparison of ranges. The capacity counts an address once,
+    even if several requests hold it, and leaves out addresses outside the pool. So the sizes of
+    all ranges add up to that count only if nothing is wrong. A claim that adopts its IPAddress
+    holds the address already, so its grant is left out of the sum.
+
+    False may also mean that a request was promised a range that it holds, which is no problem. The
+    caller then compares the ranges.
     """
     granted = sum(
         part.range.size
@@ -126,10 +127,11 @@ def is_sound(view: AllocationsView, decision: PassDecision) -> bool:
 
 
 def holdings(view: AllocationsView, decision: PassDecision) -> Iterator[HeldRange]:
-    """Yield every range that a request holds or was promised, each request's once.
+    """Yield every range that a request holds or was promised; each range of a request once.
 
-    An allocation that holds a range was promised the same; of a claim, whose IPAddress may be of
-    an earlier claim, each address is compared.
+    An allocation that holds ranges was promised these ranges, so its promise is skipped. The facts
+    of a claim have no uid, as its IPAddress may be from an earlier claim of this name. So each
+    range that a claim was promised is compared with the ranges that it holds.
     """
     known_holdings = view.holdings
     for holder in known_holdings.holders:
@@ -153,7 +155,8 @@ def list_claimed(view: AllocationsView) -> Iterator[HeldRange]:
 
 
 def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> ConditionFinding:
-    """Return whether allocations or claims hold the same addresses."""
+    """Return condition RangesOverlap: True if allocations or claims hold the same addresses."""
+    # Two ranges of the other allocator may overlap: the pool has a part in neither.
     overlaps = (
         pair
         for pair in _overlaps(held_ranges)
@@ -173,7 +176,10 @@ def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> ConditionFindi
 
 
 def _overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, HeldRange]]:
-    """Yield each range that begins inside an earlier one, with the one that reaches furthest."""
+    """Yield two ranges for each range that begins inside an earlier range.
+
+    The first of the two is the earlier range that reaches furthest.
+    """
     furthest: HeldRange | None = None
     for held_range in sorted(held_ranges, key=_sort_key):
         if (
@@ -183,11 +189,12 @@ def _overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, Hel
         ):
             yield furthest, held_range
             if held_range.range.last <= furthest.range.last:
-                continue
+                continue  # later ranges are still compared with the one that reaches further
         furthest = held_range
 
 
 def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
+    """Return family, first and last address, and the holder so that the order is stable."""
     held_range = holding.range
     return held_range.family, held_range.first, held_range.last, holding.holder
 
@@ -195,7 +202,7 @@ def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
 def out_of_range_condition(
     held_ranges: Iterable[HeldRange], layouts: Sequence[Layout]
 ) -> ConditionFinding:
-    """Return whether allocations or claims hold what the pool does not hand out."""
+    """Return condition OutOfRange: True if requests have addresses the pool does not offer."""
     outside = sorted(
         (
             held_range
@@ -223,9 +230,9 @@ def _inside(held_range: AddressRange, layout: Layout) -> bool:
 
 
 def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> ConditionFinding:
-    """Return whether the free space is in pieces too small for a request of default size.
+    """Return condition Degraded: True if every free block is too small for a default request.
 
-    Of two families the one that is in such pieces counts, else the first.
+    Its message describes a family to which that applies; otherwise the first family.
     """
     usual = max(
         pool.spec.default_count(kind) for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
@@ -257,7 +264,7 @@ def _is_degraded(capacity: Capacity, usual: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ForeignManager:
-    """Another controller: what a pool says of it, and when it last wrote."""
+    """Another controller: the message of the pool's condition, and the time of its last write."""
 
     message: str
     at: datetime
@@ -272,14 +279,17 @@ class ForeignManager:
         return cls(message, write.at)
 
     def stopped_in(self, now: datetime, silence: float) -> float:
-        """Return in how many seconds it will have written nothing for `silence` seconds."""
+        """Return in how many seconds it will have written nothing for `silence` seconds.
+
+        0 or less if it has stopped.
+        """
         return silence - (now - self.at).total_seconds()
 
     def findings(self, pool: NetworkPool) -> list[ConditionFinding]:
-        """Return the pool's conditions while it writes.
+        """Return the pool's conditions while the other controller writes.
 
-        Ready is set once and then left alone, as the other controller may write it too: two
-        controllers that correct each other at every write would never stop writing.
+        Ready is set once and then left alone, because the other controller may write it, too. Two
+        controllers that correct each other's condition would never stop writing.
         """
         findings = [
             ConditionFinding(
@@ -296,14 +306,14 @@ class ForeignManager:
 class ForeignManagers:
     """The other controllers that write the statuses of pools and of their allocations.
 
-    Their writes are remembered for as long as they have to be silent. What the objects show does
-    not suffice: an entry of managedFields vanishes once others have written all of its fields, and
-    our own Ready condition may be the only field that the other controller had written. A process
-    that finds the condition on a pool and has seen no write begins with the whole time.
+    The *silence* is the time without writes after which a controller counts as stopped. A process
+    remembers each write for that time, because the objects may stop showing it: an entry of
+    managedFields vanishes once others have written all of its fields. A process that finds the
+    condition on a pool, and has seen no write, assumes a write at that moment.
 
-    Replicas remember different writes, and must not correct each other's condition. So its message
-    follows from the objects alone. It stays until it was there for the whole time, whoever set it.
-    Once it is False only a write that was seen sets it again, not what a process assumed.
+    Replicas remember different writes, and must not correct each other's condition. So the message
+    of the condition follows from the objects alone. The condition stays True for the whole time,
+    whichever replica set it. Once it is False, only a write that was seen sets it again.
 
     Args:
         ours: our field manager; if that is not known, no manager counts as foreign.
@@ -320,40 +330,43 @@ class ForeignManagers:
     def of_pool(
         self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
-        """Return the controller that wrote last, if it did within the time to be silent.
+        """Return the controller that wrote last; None if none wrote during the silence.
 
         Args:
             pool: whose status it may have written.
-            of_allocations: the last write of the status of one of its allocations by another.
+            of_allocations: the last write by another controller to the status of one of the
+                pool's allocations; None if there was none.
             now: the time.
         """
         key = pool.metadata.key
         condition = find(pool.status.conditions, FOREIGN_MANAGER)
         if condition is None or condition.status != "True":
-            condition = None
+            condition = None  # a condition that is not True reports no controller
             self._assumed.pop(key, None)
         elif key not in self._seen:
             self._assumed.setdefault(key, now)
         last_write = self._last_shown(pool, of_allocations, now)
-        seen = self._seen.get(key)
-        if last_write is not None and (seen is None or last_write.at >= seen.at):
-            seen = self._seen[key] = last_write
-        since = [self._assumed.get(key), seen.at if seen is not None else None]
+        manager = self._seen.get(key)
+        if last_write is not None and (manager is None or last_write.at >= manager.at):
+            manager = self._seen[key] = last_write
+        write_times = [self._assumed.get(key), manager.at if manager is not None else None]
+        # The first message that is not empty counts: that of the last write that objects show,
+        # then that of the condition, then that of the write which this process remembers.
         messages = [last_write.message if last_write is not None else ""]
         if condition is not None:
-            since.append(_time_of(condition, now))
+            write_times.append(_time_of(condition, now))
             messages.append(condition.message)
-        messages.append(seen.message if seen is not None else "")
-        at = max((time for time in since if time is not None), default=None)
-        if at is None:
+        messages.append(manager.message if manager is not None else "")
+        last_time = max((time for time in write_times if time is not None), default=None)
+        if last_time is None:
             return None
-        latest = ForeignManager(next(filter(None, messages), ""), at)
+        latest = ForeignManager(next(filter(None, messages), ""), last_time)
         return latest if latest.stopped_in(now, self._silence) > 0 else None
 
     def _last_shown(
         self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
-        """Return the last write that the objects show, if it is within the time to be silent."""
+        """Return the last write that the objects show; None if none is within the silence."""
         writes = (
             ("the status of this NetworkPool", last_foreign_write(pool.metadata, self._ours)),
             ("the status of its IPAllocations", of_allocations),
@@ -373,13 +386,13 @@ class ForeignManagers:
 
 
 def _time_of(condition: Condition, now: datetime) -> datetime | None:
-    """Return when a condition got its status; None if that is not known."""
+    """Return when a condition got its status, at most `now`; None if that is not known."""
     since = condition.lastTransitionTime
     return min(since, now) if since is not None else None
 
 
 def none_foreign() -> ConditionFinding:
-    """Return the ForeignManager condition once the other controller has stopped writing."""
+    """Return condition ForeignManager as False: the other controller has stopped writing."""
     return ConditionFinding(
         FOREIGN_MANAGER,
         False,

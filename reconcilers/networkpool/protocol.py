@@ -3,9 +3,9 @@
     decide   which request gets what, and which promises stay open, for one pass
     blockers which allocations a pool's deletion waits for
 
-A promise (an assignment in the pool's status) takes effect at most once: it may be written only
-to the very version of the allocation that it names. It is settled for good when that object has
-moved on or is gone.
+A promise is an assignment in the pool's status. It takes effect at most once, because it may be
+written only to the version of the request that it names. It is *settled*, which means over, when
+the request has another version or is gone. The pool's *journal* has its open promises.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,16 +33,16 @@ from reconcilers.promises.shares import NO_LIMITS, Limits
 
 @dataclass(frozen=True, slots=True)
 class PassDecision:
-    """What one pass found and chose.
+    """What one pass read of the journal, and what it chose.
 
     Args:
-        stored: the journal as it was.
-        settled: the journal as it was, without promises that are over.
-        choice: who gets what.
-        promises: the new ones.
+        stored: the journal as it was read.
+        settled: the same journal without promises that are over.
+        choice: which requests get which ranges.
+        promises: the new promises, for the grants of the choice.
         layouts: what the pool may hand out of each family, its first one first.
         capacities: how full each is with everything that is held or promised.
-        claimed: the sizes of all ranges that were held or promised before, added up.
+        claimed: the sum of the sizes of all ranges that were held or promised before the choice.
     """
 
     stored: Journal
@@ -85,10 +85,10 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     One batch serves the requests of all kinds, the oldest first.
 
     Args:
-        view: its requests.
+        view: the requests of the pool.
         geometry: what it may hand out of each family, its first one first.
         batch: the most to hand out; with 0, no request is looked at.
-        observed: what another allocator gave.
+        observed: the ranges that another allocator gave.
         limits: which requests may get a range.
         journal: of the pool; None if it has not been read yet.
         claims: returns the claims that wait; None if nothing is given to claims now.
@@ -97,11 +97,13 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     stored = STATUS_JOURNALS.read(pool) if journal is None else journal
     settled = settle_journal(stored, view)
     promised = [part for promise in settled.promises for part in promise.ranges]
-    others = name_spaces(observed)
-    claimed = view.holdings.claimed_size + sum(part.range.size for part in (*promised, *others))
+    observed_ranges = name_spaces(observed)
+    claimed = view.holdings.claimed_size + sum(
+        part.range.size for part in (*promised, *observed_ranges)
+    )
     by_family: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
     view.holdings.lay_out(by_family)
-    with exclude_ranges(view.holdings, promised, others):
+    with exclude_ranges(view.holdings, promised, observed_ranges):
         spaces = [view.holdings.space(family) for family in by_family]
         choice: Choice[Object] = Choice()
         if batch:
@@ -140,9 +142,10 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
 
 
 def blockers(journal: Journal, view: AllocationsView) -> int:
-    """Return how many allocations hold, or may still come to hold, a range of a pool.
+    """Return how many allocations hold a range of a pool, or may get one by an open promise.
 
-    Of claims the IPAddresses block, and open promises to claims are voided (claims.py).
+    Claims are not counted here: the caller adds the IPAddresses that name the pool. Open promises
+    to claims do not block the deletion, because they are voided (`PoolClaims.blockers`).
 
     Args:
         journal: of the pool.
@@ -153,10 +156,11 @@ def blockers(journal: Journal, view: AllocationsView) -> int:
         for promise in settle_journal(journal, view).promises
         if promise.kind == KIND
     }
+    # A request that holds ranges is counted below, unless it was recreated since the promise.
     only_promised = [
         holder
         for holder, uid in promised
         if not (facts := view.holdings.facts(holder)).ranges or facts.uid != uid
     ]
-    holding = sum(1 for _, facts in view.holdings.facts_of_kind(KIND) if facts.ranges)
-    return holding + len(only_promised)
+    holding_count = sum(1 for _, facts in view.holdings.facts_of_kind(KIND) if facts.ranges)
+    return holding_count + len(only_promised)

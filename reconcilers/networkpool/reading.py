@@ -1,4 +1,8 @@
-"""Reads the requests of a NetworkPool from caches, or by a LIST where a cache stays behind."""
+"""Reads the requests of a NetworkPool from caches, or by a LIST where a cache stays behind.
+
+The *revision* of a kind in a journal is how far a reader must have read that kind. The *position*
+of a cache or LIST is how far it has read. *Holdings* are what requests hold and wait for.
+"""
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -29,13 +33,13 @@ def keep_holdings(
     on_difference: Callable[[Key, list[str]], None],
     claims: PoolClaims | None = None,
 ) -> KeptHoldings[Key, None]:
-    """Keep the holdings of pools as caches show them, of requests of all kinds.
+    """Return an object that keeps the holdings of pools, of requests of all kinds, from caches.
 
-    A pass lays out what its pool may hand out: the facts do not depend on that.
+    It has no layouts, because facts do not depend on them: each pass lays out its pool.
 
     Args:
         cache: all allocations, indexed by pool.
-        ours: our field manager.
+        ours: our field manager, to tell status writes of other controllers.
         clock: the time.
         check_interval: seconds between two checks of what is kept.
         on_difference: called with the pool and the parts that a check found to differ.
@@ -43,6 +47,7 @@ def keep_holdings(
     """
 
     def facts(pool: Key, holder: Holder, _: None) -> Facts | None:
+        """Return the facts of a holder for a pool; None if it does not concern the pool."""
         if claims is not None and holder.kind != KIND:
             return claims.find_facts(pool, holder)
         return facts_in_pool(pool, cache.get(holder.key), ours)
@@ -70,16 +75,16 @@ Keep = Callable[[PoolClaims | None], KeptHoldings[Key, None]]
 class PoolReader:
     """Reads the requests of a pool from caches, or live if a cache stays behind.
 
-    The position is what watch or list delivered; own answers in the cache never move it, or a
-    replica could believe to have read what it only wrote.
+    Only a watch or LIST moves the position of a cache. Answers to our own writes do not, because
+    objects that others wrote before may still be missing.
 
     Args:
         cache: all allocations, indexed by pool.
         client: for lists.
         clock: the time.
         wait_seconds: how long to wait for a cache that is behind.
-        keep: returns what keeps the holdings of pools as the caches show them; None to read them
-            each time, and no claims.
+        keep: returns an object that keeps the holdings of pools. None to compute the holdings at
+            each reading, of allocations alone.
         claims: whether claims are served; None to read allocations alone.
     """
 
@@ -103,7 +108,7 @@ class PoolReader:
 
     @property
     def history_confirmed(self) -> bool:
-        """Whether the caches are known to be of the history that the server has."""
+        """Whether all caches were relisted since the API server was last out of reach."""
         claims = None if self._claims is None else self._claims.pool_claims
         return self._cache.history_confirmed and (claims is None or claims.history_confirmed)
 
@@ -157,17 +162,17 @@ class PoolReader:
         """Return a view of a pool's requests of all kinds that has read as far as a journal says.
 
         First each kind is reached: by its cache, or by a LIST that began after `pool` was read.
-        Both caches are asked before the first LIST, which costs nothing if a cache is behind.
-        Then the view is made of all kinds without an await.
+        All caches are asked before the first LIST, so that no LIST is sent in vain if the pass has
+        to wait for a cache. Then the view is made of all kinds without an await.
 
         Args:
             pool: as it was read.
             journal: of the pool. If it has no revision of allocations, they are listed.
-            seen: the allocations as a fence of this pass has seen them; None to reach them.
+            seen: the allocations as a fence of this pass left them; None to read them.
 
         Raises:
             Behind: a cache may still get there.
-            Unreadable: objects that may hold ranges of the pool cannot be decoded.
+            UnreadableHoldings: objects that may hold ranges of the pool cannot be decoded.
             ControllerError: a LIST failed.
         """
         claims = None if self._claims is None else self._claims.served_from(pool)
@@ -198,11 +203,11 @@ class PoolReader:
         claims: PoolClaims | None,
         claims_by_cache: bool,
     ) -> None:
-        """Check again, after the LISTs of the pass, the caches that its view is made of.
+        """Check the caches of the view again, after the LISTs of the pass.
 
         While the pass awaited a LIST, a cache may have been replaced by a relist of a server with
-        another history, or an object may have become unreadable. The first check says nothing
-        about that. No await follows this one.
+        another history, or an object may have become unreadable. The first check cannot
+        show that. No await follows this check.
 
         Args:
             pool: as it was read.
@@ -213,7 +218,7 @@ class PoolReader:
 
         Raises:
             Behind: the caches do not suffice any more.
-            Unreadable: objects that may hold ranges of the pool cannot be decoded.
+            UnreadableHoldings: objects that may hold ranges of the pool cannot be decoded.
         """
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
@@ -226,7 +231,7 @@ class PoolReader:
     def _combine(
         self, pool: Key, listed: AllocationsView | None, listed_claims: ClaimView | None
     ) -> AllocationsView:
-        """Return the view of a pool by what was listed, and by the caches for the other kinds.
+        """Return the view of a pool: from LISTs, and from caches for kinds that were not listed.
 
         Args:
             listed: its allocations; None to take them from the cache.
@@ -243,7 +248,7 @@ class PoolReader:
         """Check that no object is unreadable that may hold ranges of a pool.
 
         Raises:
-            Unreadable: some are. They are named in one message.
+            UnreadableHoldings: some are. They are named in one message.
         """
         key = pool.metadata.key
         of_allocations = unreadable_near(self._cache.unreadable, key)

@@ -1,4 +1,8 @@
-"""A pool's status: counters, conditions, promises. A function of the objects alone."""
+"""A pool's status: counters and conditions, as a function of the objects alone.
+
+A *tier* is a condition that is True from some percentage of allocated addresses on. *Figures* are
+the counters and the conditions that follow from them.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -90,7 +94,11 @@ class PoolSummary:
         ]
 
     def counters(self, before: NetworkPoolStatus) -> dict[str, Any]:
-        """Return the numbers, as the status carries them after `before`."""
+        """Return the counts as fields of a status patch.
+
+        Args:
+            before: the status that is patched. Its fields that no longer apply are set to null.
+        """
         return {
             **_render_family(self.capacities[0], had_exact_counts=before.exactCounts is not None),
             "allocationCount": self.allocations,
@@ -163,7 +171,7 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
     *,
     observed: Sequence[HeldRange] = (),
 ) -> dict[str, Any]:
-    """Return the status of a pool whose spec is sound, without its journal.
+    """Return the status of a pool whose spec is valid, without its journal.
 
     Args:
         view: its requests.
@@ -174,13 +182,15 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
         observed: what another allocator gave; needed only if the decision is not sound.
     """
     figures = summary(view, decision)
-    wrong = problems.findings(
+    problem_findings = problems.findings(
         pool, view, decision=decision, overlapping=overlapping, observed=observed
     )
-    alone = [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
+    manager_findings = (
+        [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
+    )
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [closed or figures.ready(), *figures.tiers(), *wrong, *alone],
+        [closed or figures.ready(), *figures.tiers(), *problem_findings, *manager_findings],
         generation=pool.metadata.generation,
         now=now,
     )
@@ -197,7 +207,7 @@ def invalid(
     now: datetime,
     closed: ConditionFinding | None = None,
 ) -> dict[str, Any]:
-    """Return the status of a pool whose spec contradicts itself. Its promises stay as they are.
+    """Return the status of a pool whose spec contradicts itself; its journal stays as it is.
 
     Args:
         problems: of its spec.
@@ -215,13 +225,14 @@ def invalid(
             for tier, _ in TIERS
         ),
     ]
-    # What serves nothing has nothing; what was allocated stays so.
+    # An invalid pool offers no address. The number of allocated addresses is not computed again.
     nothing = {"totalIPs": 0, "availableIPs": 0, "largestFreeBlock": 0}
     before = pool.status
     counts = _render_counts(
         nothing | {"allocatedIPs": before.allocated},
         had_exact_counts=before.exactCounts is not None,
     )
+    # The field has this number already; only exactCounts must be rendered with all counts.
     if before.exactCounts is None:
         del counts["allocatedIPs"]
     if before.secondary is not None:
@@ -272,7 +283,7 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
 
 
 def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> ConditionFinding | None:
-    """Return condition Ready of a pool in a namespace whose pools hand out nothing; None if not.
+    """Return condition Ready if the pool's namespace may not hand out ranges; None if it may.
 
     Args:
         namespaces: those of `--pool-namespaces`; empty for all.
@@ -306,10 +317,10 @@ def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> Cond
 
 
 def without_figures(pool: NetworkPool, ready: ConditionFinding, now: datetime) -> dict[str, Any]:
-    """Return the status of a pool whose figures are not known: they stay as they are.
+    """Return a status with a new condition Ready; the figures, which are not known, stay.
 
     Args:
-        ready: Ready, without the time of its transition.
+        ready: the condition Ready.
         now: the time.
     """
     return _conditions_only(pool, [ready], now)
@@ -330,12 +341,12 @@ def differs(status: NetworkPoolStatus, new_status: Mapping[str, Any]) -> bool:
     Promises that are over need no write of their own: the next write drops them.
     """
     ignored = JOURNAL_FIELDS | {"conditions"}
-    plain = any(
+    figures_differ = any(
         _render_value(getattr(status, name)) != value
         for name, value in new_status.items()
         if name not in ignored
     )
-    return plain or render_conditions(status.conditions) != new_status["conditions"]
+    return figures_differ or render_conditions(status.conditions) != new_status["conditions"]
 
 
 def _render_value(value: object) -> object:

@@ -22,7 +22,7 @@ class ClaimView(ReadRequests[Object], Protocol):
 
     @property
     def holdings(self) -> Holdings:
-        """What they hold, and which of them wait; it may have requests of other kinds, too."""
+        """What the claims hold and wait for; it may include requests of other kinds."""
         ...
 
     @property
@@ -31,7 +31,7 @@ class ClaimView(ReadRequests[Object], Protocol):
         ...
 
     def with_holdings(self, holdings: Holdings) -> "ClaimView":
-        """Return the same with other holdings: those of requests of all kinds."""
+        """Return the same claims with `holdings`, which are those of requests of all kinds."""
         ...
 
 
@@ -41,8 +41,8 @@ class AllocationsView:
 
     Args:
         position: the revision up to which watch or list delivered everything.
-        holdings: what those that name the pool hold and wait for; with those of claims, if these
-            were read, too.
+        holdings: what the allocations that name the pool hold and wait for. It includes the claims
+            if these were read.
         find: returns the allocation of a holder, whichever pool it names.
         unreadable: the allocations that cannot be decoded; `find` may return an older version of
             them, or None.
@@ -63,22 +63,30 @@ class AllocationsView:
         find: Callable[[Key], IPAllocation | None] | None = None,
         unreadable: Container[Key] = frozenset(),
     ) -> "AllocationsView":
-        """Return the view of these allocations; `find` finds them and others, by default them."""
+        """Return the view of the allocations that name a pool.
+
+        Args:
+            position: the revision up to which everything was read.
+            of_pool: the allocations.
+            find: returns an allocation by key, whichever pool it names; None for those of
+                `of_pool` alone.
+            unreadable: the allocations that cannot be decoded.
+        """
         by_key = {allocation.metadata.key: allocation for allocation in of_pool}
         find_holder = find_by_key(KIND, find or by_key.get)
         return cls(position, allocation_holdings(of_pool), find=find_holder, unreadable=unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
-        """The allocations that name the pool, sorted by name; costs as much as there are."""
+        """The allocations that name the pool, sorted by name; computed at each access."""
         allocations = (self.find(holder) for holder in self.holdings.holders)
         return tuple(allocation for allocation in allocations if allocation is not None)
 
     def with_claims(self, claims: ClaimView) -> "AllocationsView":
-        """Return the same with the claims of the pool, and one Holdings of both kinds.
+        """Return this view with the claims of the pool, and with holdings of both kinds.
 
-        The facts of each kind are those of its own reading: one may be of a LIST, and the other of
-        a cache.
+        The facts of each kind come from the reading of that kind, which may be a LIST for one
+        kind and a cache for the other.
         """
         facts = chain(
             self.holdings.facts_of_kind(KIND), claims.holdings.facts_of_kind(names.KIND_CLAIMS)
@@ -104,7 +112,7 @@ class NetworkPoolReading:
         geometry: what it may hand out of each family, its first one first.
         closed: condition Ready if it hands out nothing new; None if it does.
         view: its allocations and claims.
-        observed: what another allocator gave, which knows nothing of the pool.
+        observed: the ranges that another allocator gave, which does not know the pool.
     """
 
     pool: Key

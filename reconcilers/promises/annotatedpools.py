@@ -1,9 +1,9 @@
-"""What is the same for all kinds of pools whose journal is an annotation.
+"""The parts of a pass that are equal for all kinds of pools whose journal is an annotation.
 
 A journal has the open promises of a pool (journal.py). The definitions of these kinds belong to
-other projects, so nothing but the annotation is ours: figures and conditions are written by other
-requests than the journal. A wait for a cache is reported by the log alone, because none of the
-conditions of these kinds says that a pass cannot know yet what is held.
+other projects, so only the annotation is ours. Figures and conditions are not written together
+with the journal, as they are for NetworkPools. A wait for a cache is reported by the log alone,
+because these kinds have no condition that reports it.
 """
 
 from typing import TypeVar
@@ -35,7 +35,7 @@ DetailT = TypeVar("DetailT")
 class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
     """Pools of one kind whose journal is an annotation.
 
-    The methods are the answers that a kind gives unless it overrides them.
+    A kind overrides the methods for which it does something else.
     """
 
     @override
@@ -52,7 +52,7 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
         choice: Allotment[RequestT, DetailT],
         limits: Limits,
     ) -> tuple[ReadingT, Allotment[RequestT, DetailT]]:
-        """Return the reading and the choice unchanged: caches may decide all of it."""
+        """Return the reading and the choice unchanged: no live read is needed."""
         return reading, choice
 
     @override
@@ -61,14 +61,18 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
 
     @override
     async def block_not_stored(self, pool: PoolT, after: float, *, is_new: bool) -> Outcome:
-        """Report as a wait, in the log, that the API server does not store the annotation."""
+        """Report in the log that the API server does not store the annotation.
+
+        Raises:
+            Behind: always, because the log reports waits.
+        """
         raise Behind(after, NOT_STORED)
 
     @override
     def describe_write(
         self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
     ) -> PoolWrite:
-        """Return that the write carries the journal alone."""
+        """Return JOURNAL_ALONE: the write has no other fields."""
         return JOURNAL_ALONE
 
     @override
@@ -77,6 +81,7 @@ class AnnotatedPools(PoolKind[PoolT, RequestT, ReadingT, DetailT]):
 
     @override
     def next_pass(self, work: PassWork[PoolT, RequestT, DetailT]) -> Outcome:
+        """Return when the next pass is due for the promises or for `finish`."""
         return next_after_quiet_period(work)
 
     @override

@@ -14,7 +14,8 @@ are of several types, and a choice looks only at their metadata. So it gets each
 
 If an asker is refused, and the others of its row show that refusal already, the others are not
 tried: each grant leaves fewer free addresses, so none of them would fit. Some refusals hold only
-until the next grant: if a request asks for two families, the other one may be full first then.
+until the next grant. If a request asks for two families and one is full, the next grant may fill
+the other family, and the refusal then names that family.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -123,13 +124,14 @@ class AskerRefusal(Generic[Asker_co]):
 def refusals_of(
     asker_type: type[AskerT], refusals: Iterable[AskerRefusal[Object]]
 ) -> list[AskerRefusal[AskerT]]:
-    """Return the refusals of askers that are of one type, in order."""
+    """Return the refusals whose askers are of one type, in order."""
     return [refusal for refusal in refusals if _is_refusal_of(refusal, asker_type)]
 
 
 def _is_refusal_of(
     refusal: AskerRefusal[Object], asker_type: type[AskerT]
 ) -> TypeGuard[AskerRefusal[AskerT]]:
+    """Return whether the asker of a refusal is of this type."""
     return isinstance(refusal.asker, asker_type)
 
 
@@ -163,7 +165,10 @@ class Taker(Protocol[AskerT]):
         ...
 
     def take(self, asker: AskerT) -> Taken | None:
-        """Take ranges of the spaces of the pool, in a trial; None to pass over the asker.
+        """Take ranges of the spaces of the pool, in a trial.
+
+        Returns:
+            The ranges; None to pass over the asker, which gets neither ranges nor a refusal.
 
         Raises:
             Refused: it cannot be served; nothing is taken.
@@ -191,7 +196,10 @@ class AskerTurn(Generic[Asker_co]):
         self.asker = asker
 
     def take(self) -> Taken | None:
-        """Take ranges of the spaces of the pool, in a trial; None to pass over the asker.
+        """Take ranges of the spaces of the pool, in a trial.
+
+        Returns:
+            The ranges; None to pass over the asker, which gets neither ranges nor a refusal.
 
         Raises:
             Refused: the asker cannot be served; nothing is taken.
@@ -286,7 +294,8 @@ def choose(
             turns.leave_out()
             continue
         turn = askers_of_kind.find_turn(holder)
-        # An asker with an open promise gets that one, or it is void before another one is made.
+        # An asker with an open promise gets that promise. A new promise is made only once the open
+        # promise is over.
         if turn is None or turn.asker.metadata.uid in promised_uids:
             continue
         asker = turn.asker
@@ -296,7 +305,7 @@ def choose(
             turns.leave_out_tenant()
         if verdict is not ShareVerdict.ELIGIBLE:
             continue
-        # Only here, because `more` is true only if an eligible asker is left.
+        # Checked only now, because `more` is True only if an eligible asker is left over.
         if room <= 0:
             return Choice(tuple(grants), tuple(refusals), more=True)
         try:
@@ -312,7 +321,7 @@ def choose(
                     is_shown=is_shown,
                 )
             )
-            # The others of the row would be refused as well, and need no write either.
+            # The other askers of the row would be refused as well, and show that already.
             if is_shown:
                 turns.leave_out(until_granted=refused.until_granted)
             continue
@@ -321,5 +330,5 @@ def choose(
         room -= count(chosen.ranges)
         grants.append(Grant(holder, asker, ranges=chosen.ranges, choice=chosen.choice))
         eligibility.note_promised(tenant)
-        turns.resume_paused()
+        turns.resume_paused()  # a refusal that held until the next grant may be another one now
     return Choice(tuple(grants), tuple(refusals), more=eligibility.has_waiting_tenant)

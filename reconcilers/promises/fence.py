@@ -77,7 +77,7 @@ class Fence(Generic[RequestT]):
             [partial(self._read_changed, request) for request in changed_meanwhile]
         )
         requests_by_key = {request.metadata.key: request for request in listed}
-        # Removed first: one that is gone must not stay at the version that the LIST shows.
+        # Removed first, so that a request that is gone does not stay at its listed version.
         for request in changed_meanwhile:
             del requests_by_key[request.metadata.key]
         for new_version in (*answers, *reread):

@@ -87,14 +87,14 @@ NO_LAYOUTS: Layouts = MappingProxyType({})
 
 
 class _Span(NamedTuple):
-    """The numbers of a range."""
+    """The first and the last address of a range, as numbers."""
 
     first: int
     last: int
 
 
 class _RangeIndex:
-    """Which holders have which ranges of one space."""
+    """The holders of each range of one space, to find the holders of an address."""
 
     def __init__(self) -> None:
         self.holders: dict[AddressRange, dict[Holder, None]] = {}
@@ -146,7 +146,7 @@ class Holdings:
         self.layouts: Layouts = layouts
         self._facts: dict[Holder, Facts] = {}
         self.queue = Rows[Place]()
-        """The askers that wait; a walk along it ends at the next change."""
+        """The askers that wait; the iterators of `turns` cannot be used after a change."""
         self.waiting_count = 0
         """How many askers wait."""
         self.in_use_count = 0
@@ -267,12 +267,12 @@ class Holdings:
     def other_holder(
         self, addresses: AddressRange, but: Holder | None = None, space: str = ""
     ) -> Holder | None:
-        """Return another holder of some of these addresses; None if there is none.
+        """Return a holder of some of these addresses, except `but`; None if there is none.
 
         Args:
             addresses: of one space.
-            but: the holder that does not count.
-            space: its name.
+            but: a holder that is left out; None to leave out none.
+            space: the name of the space.
         """
         holders = self.holders_of(addresses, space)
         return next((holder for holder in holders if holder != but), None)
@@ -285,7 +285,7 @@ class Holdings:
         return self._index(space).touching(addresses)
 
     def turns(self) -> Turns[Place]:
-        """Return a walk along the askers that wait, the oldest first; it ends at any change."""
+        """Return an iterator over the askers that wait, the oldest first; a change ends it."""
         return Turns(self.queue)
 
     @property
@@ -313,7 +313,7 @@ class Holdings:
 
     @property
     def last_foreign_write(self) -> StatusWrite | None:
-        """The last write of a holder's status by another controller; or None."""
+        """The last write of a holder's status by another controller; None if there was none."""
         return self._foreign[-1][0] if self._foreign else None
 
     @property
@@ -353,7 +353,7 @@ def _row(holder: Holder, facts: Facts) -> Row:
 
 
 def differences(kept: Holdings, read: Holdings) -> list[str]:
-    """Return in which parts the kept holdings differ from the reread ones; empty if in none.
+    """Return the parts in which the kept holdings differ from the reread ones, sorted.
 
     A part is the name of a holder, or the name of something derived, such as "queue".
     """
@@ -420,10 +420,13 @@ class CachedSource(HolderSource[PoolT, OfferT], Generic[PoolT, OfferT, ObjectT])
 
     @override
     def list_holders(self, pool: PoolT, offer: OfferT) -> Iterable[Holder]:
+        """Return the holder of each object that concerns a pool with this offer."""
         return (self.holder(obj, pool) for obj in self.objects(pool, offer))
 
     @override
     def subscribe(self, note: Callable[[PoolT, Holder], None]) -> Callable[[], None]:
+        """Call `note` for each change of the cache; return a function that ends that."""
+
         def note_change(change: Change[ObjectT]) -> None:
             # Both versions: an object may have moved to another pool or holder.
             for version in (change.old, change.new):
@@ -476,9 +479,9 @@ class KeptHoldings(Generic[PoolT, OfferT]):
 
     Args:
         sources: all kinds of objects that speak of holders.
-        facts: returns what a holder means to a pool that offers this, as the caches show it; None
-            if no object of the holder concerns the pool.
-        layouts: returns what a pool that offers this may hand out.
+        facts: returns the facts of a holder for a pool with this offer, as the caches show them;
+            None if no object of the holder concerns the pool.
+        layouts: returns what a pool with this offer may hand out.
         clock: the time.
         check_interval: seconds between two checks of what is kept.
         on_difference: called with the pool and the parts that a check found to differ.
@@ -518,7 +521,8 @@ class KeptHoldings(Generic[PoolT, OfferT]):
             offer: the part of its spec on which the facts depend. If it differs from the offer of
                 the last call, all holders are reread.
         """
-        # Taken out until all facts are current: if a function raises, the next call rereads all.
+        # Taken out of `_pools` until all facts are current. If a function raises, the entry is
+        # missing, so the next call rereads all holders.
         kept = self._pools.pop(pool, None)
         if kept is None or kept.offer != offer:
             kept = self._read(pool, offer)
@@ -533,11 +537,11 @@ class KeptHoldings(Generic[PoolT, OfferT]):
         return kept.holdings
 
     def forget(self, pool: PoolT) -> None:
-        """Keep the holdings of a pool no longer."""
+        """Forget the holdings of a pool."""
         self._pools.pop(pool, None)
 
     def offers(self) -> Iterable[tuple[PoolT, OfferT]]:
-        """Return the pools whose holdings are kept, with what they offer."""
+        """Return the pools whose holdings are kept, each with its offer."""
         return [(pool, kept.offer) for pool, kept in self._pools.items()]
 
     def _note(self, pool: PoolT, holder: Holder) -> None:
@@ -547,7 +551,7 @@ class KeptHoldings(Generic[PoolT, OfferT]):
             kept.changed.add(holder)
 
     def _read(self, pool: PoolT, offer: OfferT) -> _Kept[OfferT]:
-        """Read all holders of a pool."""
+        """Return the holdings of a pool with this offer, read from the caches."""
         # Several objects may stand for one holder, which is read once.
         holders = dict.fromkeys(
             holder for source in self._sources for holder in source.list_holders(pool, offer)

@@ -85,7 +85,7 @@ class Promise:
     """The request, whichever version it has."""
 
     def __post_init__(self) -> None:
-        # Each pass asks several times, so it is built once.
+        # Each pass asks for the holder several times, so it is built once. The class is frozen.
         object.__setattr__(self, "holder", Holder(self.kind, self.key))
 
     @property
@@ -225,7 +225,10 @@ class JournalStore(Protocol[PoolT_contra]):
         ...
 
     def room(self, journal: Journal) -> int:
-        """Return how many further promises have room, if each has the usual number of ranges."""
+        """Return how many more the journal has room for, in the unit of the store.
+
+        The unit is a promise, or a range of a promise.
+        """
         ...
 
 
@@ -274,6 +277,7 @@ class _Stored(msgspec.Struct, omit_defaults=True):
         return replace(self, checksum=self._compute_checksum())
 
     def _compute_checksum(self) -> str:
+        """Return the checksum of all fields but `checksum`."""
         others = sorted(self.others.items())
         return checksum_of(self.uid, self.revision, self.effects, self.promises, others)
 
@@ -362,13 +366,13 @@ class AnnotatedJournal:
     def with_revision(
         self, revision: int, promises: Sequence[Promise] = (), effects: int = 0
     ) -> Journal:
-        """Return a journal with this memory and these promises.
+        """Return a journal with revisions of the first kind and of its effects, and promises.
 
         Args:
             revision: of the requests.
             promises: to these requests.
-            effects: revision of the objects that are created for promises; without effect if the
-                kind has no effects.
+            effects: revision of the objects that are created for promises; ignored if the kind has
+                no effects.
         """
         effects_revisions = {self.effects: effects} if self.effects else {}
         return Journal({self.kind: revision, **effects_revisions}, tuple(promises))
@@ -377,7 +381,7 @@ class AnnotatedJournal:
         """Return the JSON merge patch that writes the journal of a pool.
 
         Args:
-            journal: with memory: only a fence may give a pool one.
+            journal: it must have a revision, unless the pool has several kinds of requests.
         """
         return {
             "metadata": {"annotations": {ANNOTATION: self._encode(pool.metadata.uid, journal)}}
@@ -425,7 +429,7 @@ class AnnotatedJournal:
             return None
         kind = stored.kind or self.kind
         if kind not in {self.kind, *(other_kind for other_kind, _ in self.others)}:
-            return None  # nobody here could keep, settle or void it
+            return None  # a promise of another kind could not be kept, settled or voided here
         key = Key(stored.namespace, stored.name)
         spans = [(part.start, part.end, part.space) for part in stored.ranges]
         return parse_promise(

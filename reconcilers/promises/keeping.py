@@ -111,6 +111,7 @@ class PoolMemories:
         """
 
         def eligibility(still_open: Collection[Promise]) -> Eligibility:
+            """Return the rule by which requests of the pool may get a promise now."""
             # Looked up when a pass chooses, which may be long after the limits were made.
             shares, now = self.memory_of(pool).shares, self._clock.monotonic()
             return shares.eligibility(still_open, tenant_of, capacity=self._capacity, now=now)
@@ -137,6 +138,7 @@ async def keep_each(
     """
 
     async def keep_one(promise: Promise, request: RequestT) -> Kept[RequestT]:
+        """Write one promise to its request; return the result, also that of a failed write."""
         try:
             await write(promise, request)
         except ControllerError as error:
@@ -161,6 +163,7 @@ async def void_each(
     """
 
     async def void_one(entry: Kept[RequestT]) -> WriteResult:
+        """Void one promise; return the result, also that of a failed write."""
         try:
             await void(entry)
         except ControllerError as error:

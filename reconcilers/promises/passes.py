@@ -212,11 +212,14 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         ...
 
     def is_left_alone(self, pool: PoolT) -> bool:
-        """Return whether a pool gets no pass although it exists; then it is also forgotten."""
+        """Return whether an existing pool gets no pass; the passes then forget it."""
         ...
 
     def forget(self, pool: Key) -> None:
-        """Drop what is remembered of a pool that is gone, left alone, or another replica's."""
+        """Drop what is remembered of a pool.
+
+        The pool is gone or left alone, or another replica serves it.
+        """
         ...
 
     async def prepare(self, pool: PoolT) -> tuple[PoolT, Outcome | None]:
@@ -330,7 +333,7 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """Write refusals and the status of the pool, and clean up left-over objects.
 
         Returns:
-            In how many seconds another pass is due; None for no such time.
+            In how many seconds another pass is due; None if only a change calls for it.
         """
         ...
 
@@ -412,7 +415,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
             Otherwise what the kind returns.
         """
         pools = self._kind.pools
-        # A change of the pool calls for the next pass.
+        # No time for the next pass: a change of the pool calls for it.
         if key in pools.unreadable:
             return Blocked("Unreadable")
         pool = pools.get(key)
@@ -511,7 +514,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 seen[request_kind.request_kind] = fenced.seen
         if kinds_to_fence:  # the fences waited for answers, so the reading may be out of date
             reading = await kind.read(pool, journal, seen)
-        # The pass read and fenced the kinds from before, so it may miss holders of a new one.
+        # The reading and the fences are of the kinds from before. A new kind may have holders.
         if [*kind.request_kinds(pool)] != [*request_kinds]:
             raise Behind(reason="which kinds of requests are served has changed during the pass")
 
@@ -523,7 +526,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
 
         pool, journal = await self._store_promises(pool, journal, reading=reading, choice=choice)
         memory = self._memories.memory_of(pool)
-        # Of the settled journal: a promise that is over need not be written.
+        # From the settled journal, because a promise that is over need not be written.
         due = memory.due.due(choice.journal.promises, self._clock.monotonic())
         work_of_kinds = [
             partial(
@@ -581,8 +584,8 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
     ) -> tuple[PoolT, Journal]:
         """Write the pool if something is promised, the kind asks for it, or promises are over.
 
-        Promises that are over are dropped by a write of their own only once nothing was promised
-        for a quiet while; before, the next write drops them.
+        Each write drops promises that are over. A write for that alone is sent only once nothing
+        was promised for a quiet period.
 
         Args:
             pool: at the version for which the choice was made.

@@ -59,10 +59,10 @@ class Rows(dict[Row, list[P]]):
 
 @dataclass(frozen=True, slots=True)
 class _Line(Generic[P]):
-    """The places of one row.
+    """A row with its number: the places that a walk visits, in order.
 
     Args:
-        number: of the row, as tie-break.
+        number: of the row in this walk. It decides between equal places.
         places: of the row, in order.
         tenant: whose row it is; None if it is not a row of one tenant.
         answer: of the row.
@@ -89,6 +89,7 @@ class Turns(Iterator[P]):
     """
 
     def __init__(self, rows: Mapping[Row, list[P]]) -> None:
+        # A line is a row with its places and a number, by which equal places can be sorted.
         lines = (_Line.from_row(number, *row) for number, row in enumerate(rows.items()))
         self._heads = [(line.places[0], line.number, 0, line) for line in lines]
         """A heap of each line's next place, the line's number, the place's index, and the line."""
@@ -108,14 +109,14 @@ class Turns(Iterator[P]):
     def __next__(self) -> P:
         """Return the next place that is not left out."""
         if self._last is not None:
-            # Only now: the caller may have left out the line since it got this place.
+            # The line continues only now, because the caller may have left it out meanwhile.
             _, index, line = self._last
             self._resume(line, index + 1)
         self._last = None
         while self._heads:
             place, _, index, line = heappop(self._heads)
             if line.tenant in self._tenants or line.answer in self._answers:
-                continue
+                continue  # the line is not pushed again, so the walk is done with it
             if line.answer in self._answers_until_granted:
                 self._paused.append(line)
                 continue
@@ -140,7 +141,7 @@ class Turns(Iterator[P]):
             self._tenants.add(tenant)
 
     def resume_paused(self) -> None:
-        """Resume the rows that were left out until a grant, after the last returned place."""
+        """Resume the rows that wait for a grant, at their places after the last returned place."""
         assert self._last is not None, "a place was returned before"
         self._answers_until_granted.clear()
         paused, self._paused = self._paused, []

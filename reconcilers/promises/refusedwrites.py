@@ -62,7 +62,7 @@ class RefusedWrites:
         """
         if self.wait_of(meta) is not None:
             return None
-        # A pass that ended with this error would serve no other request of the pool.
+        # A refused write is not raised: that would end the pass, which serves other requests, too.
         try:
             return await write()
         except ControllerError as error:

@@ -28,7 +28,7 @@ class WriteResult(Enum):
     """The result of one write."""
 
     WRITTEN = auto()
-    """The object carries it."""
+    """The object has the written fields."""
     SETTLED = auto()
     """The object has moved on or is gone; the write can never take effect."""
     UNKNOWN = auto()

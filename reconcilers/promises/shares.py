@@ -93,12 +93,13 @@ class Eligibility:
             meta: of the request.
             tenant: of the request; None if it belongs to no tenant.
         """
-        # One of its stuck promises has to end first, which no pass can bring about.
+        # The next pass could not promise more either, until one of its stuck promises is over. So
+        # `has_waiting_tenant` is not set.
         if tenant is not None and self._stuck.get(tenant, 0) >= MOST_STUCK:
             return ShareVerdict.TENANT_WAITS
         # The other half of the journal is for tenants without an open promise.
         if tenant is not None and self._open[tenant] and self._is_half_full(self._open_count):
-            # If stuck promises alone fill that half, the next pass could promise no more either.
+            # If stuck promises alone fill that half, the next pass cannot promise more either.
             is_stuck = self._stuck.get(tenant) and self._is_half_full(sum(self._stuck.values()))
             self.has_waiting_tenant |= not is_stuck
             return ShareVerdict.TENANT_WAITS
@@ -109,7 +110,7 @@ class Eligibility:
         return ShareVerdict.ELIGIBLE
 
     def note_promised(self, tenant: Tenant | None) -> None:
-        """Note that a request of this tenant gets a promise."""
+        """Count a promise to a request of this tenant; None for a request without a tenant."""
         self._open[tenant] += 1
         self._open_count += 1
 
@@ -183,7 +184,7 @@ class Shares:
         capacity: int,
         now: float,
     ) -> Eligibility:
-        """Return the rule for which requests may get a promise now; forget ended deferrals.
+        """Return the rule by which requests may get a promise now; forget ended deferrals.
 
         Deferrals end with their time. A stuck promise is forgotten once it is no longer open.
 
@@ -207,6 +208,6 @@ class Shares:
         )
 
     def next_in(self, now: float) -> float | None:
-        """Return in how many seconds the next deferral ends; None if there is none."""
+        """Return in how many seconds the next deferral ends; None if no request is deferred."""
         ends = [deferral.until for deferral in self._deferrals.values()]
         return max(min(ends) - now, 0.0) if ends else None

@@ -9,7 +9,7 @@ from reconcilers.api import names
 
 @dataclass(frozen=True, slots=True, order=True)
 class StatusWrite:
-    """When a controller last wrote a status."""
+    """The last write of a status by one controller."""
 
     at: datetime
     manager: str
@@ -18,19 +18,20 @@ class StatusWrite:
 def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
     """Return the last write of an object's status by another controller; None if none wrote it.
 
-    `kubectl` does not count: it is a person's tool, and a single edit is handled by the fence.
+    A write by `kubectl` does not count: it is one edit by a person. If that edit wipes a journal,
+    the fence handles it.
 
     Args:
         meta: the object's metadata.
         ours: our field manager; if that is not known, no manager counts as foreign.
     """
     writes = [
-        StatusWrite(at, writer.manager)
+        StatusWrite(written_at, writer.manager)
         for writer in (meta.managedFields if ours else ())
         if writer.subresource == "status"
         and writer.manager != ours
         and not _is_no_allocator(writer.manager)
-        and (at := _parse_time(writer.time)) is not None
+        and (written_at := _parse_time(writer.time)) is not None
     ]
     return max(writes, default=None)
 
@@ -38,7 +39,7 @@ def last_foreign_write(meta: TracedMeta, ours: str) -> StatusWrite | None:
 def _is_no_allocator(manager: str) -> bool:
     """Return whether a field manager is known to allocate no addresses.
 
-    That is a person with kubectl, or the controller that lists the addresses of the platform.
+    Such managers are kubectl, and the controller that lists the addresses of the platform.
     """
     is_person = manager == "kubectl" or manager.startswith("kubectl-")
     return is_person or manager == names.INFRASTRUCTURE_FIELD_MANAGER

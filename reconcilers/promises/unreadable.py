@@ -78,7 +78,7 @@ class UnreadableHolders(UnreadableHoldings):
 
 
 def describe_unreadable(objects: Sequence[UnreadableObject]) -> str:
-    """Return a sentence for each object; if there are many, for the first of them, and a count."""
+    """Return a sentence for each of the first few objects, and the number of the others."""
     return name_with_count(list(map(str, objects)), "; ")
 
 
@@ -100,11 +100,11 @@ def check_holders(
 
     Args:
         unreadable: by kind, the objects that cannot be decoded, with the reason.
-        may_concern: returns, by an object's key and outline, whether it may hold some of the pool;
-            the outline is None where it cannot be decoded either.
+        may_concern: returns whether an object with this key and outline may hold addresses of the
+            pool; the outline is None if it cannot be decoded either.
 
     Raises:
-        UnreadableHolders: some of them may.
+        UnreadableHolders: some of the objects may hold addresses of the pool.
     """
     objects = [
         UnreadableObject(kind, key, is_terminating(failure))

@@ -1,4 +1,4 @@
-"""Reports pools that allocate nothing for long because a pass has to wait, for a cache mostly.
+"""Reports pools that allocate nothing for long, because a pass has to wait for a cache mostly.
 
 A pass that cannot know yet what is held of a pool is retried after a moment, which is usual at the
 start and after a change. A pool that still waits after ten seconds is reported, once a minute.
@@ -84,13 +84,16 @@ class WaitLog:
     def should_report(self, key: Key, shown_reason: str, message: str) -> bool:
         """Return whether this replica should write what a pool waits for into its status.
 
+        If the status shows `message` already, it is recorded as the report of this replica.
+
         Args:
             key: of the pool, of which `note_wait` was called.
             shown_reason: what the pool's status reports of a wait; empty if it reports none.
             message: what this replica would report.
         """
         wait = self._waits[key]
-        # The status shows the message already. It may then be overwritten as our own report.
+        # The status shows the message already. As our own report, it may be overwritten once this
+        # replica waits for something else.
         if shown_reason == message:
             wait.reported = message
             return False

@@ -89,6 +89,7 @@ class GoneHolders(Generic[T]):
             return
         is_logged = old.metadata.uid in self._logged
         self._logged.discard(old.metadata.uid)
+        # None if the release was logged, or if the object held none of our addresses.
         fields = None if is_logged else self._describe(old)
         if fields is not None:
             _log.info(self._event, **fields)

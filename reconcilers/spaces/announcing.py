@@ -1,7 +1,8 @@
 """Announces pools that need a pass because the offers of another pool have changed.
 
-A look at a pool computes what it shares with others and compares that with its last look. Changes
-that arrive during the looks are gathered and come together in the next turn. So a thousand pools
+A *look* at a pool computes the addresses that it shares with others, and compares the result with
+that of its last look. A *turn* looks at all pools that the gathered changes concern. Changes that
+arrive during a turn are gathered for the next turn. So a thousand pools
 that are created at once cost about a thousand looks, not a million. The looks are done in slices,
 so that no other task waits for all of them.
 """
@@ -99,6 +100,7 @@ class OverlapAnnouncer:
         handlers.append(handler)
 
         def replay() -> Iterator[None]:
+            """Call the handler for each pool that shares addresses, one at each step."""
             for pool in sorted(self._last_shares):
                 if pool.kind == kind:
                     handler(pool.key)
@@ -115,7 +117,7 @@ class OverlapAnnouncer:
             await self._clock.sleep(look_count * REST_SECONDS)
 
     def _note(self, offers: Sequence[PoolOffer] | None) -> None:
-        """Note the offers that came or went, for the next turn; None if any may have."""
+        """Note the offers that came or went, for the next turn; None if any may have changed."""
         if offers is None:
             self._any_changed = True
         else:
@@ -172,6 +174,7 @@ class OverlapAnnouncer:
         return tuple(sharing for sharing in by_part if sharing != NOTHING_SHARED)
 
     def _call(self, pool: PoolName) -> None:
+        """Call the handlers of the pool's kind."""
         for handler in self._handlers.get(pool.kind, ()):
             handler(pool.key)
 

@@ -30,6 +30,7 @@ def feed(
     kind = cache.resource.kind
 
     def note(change: Change[T]) -> None:
+        """Put the offers of a new or changed pool into the index; drop a deleted pool."""
         old, new = change.old, change.new
         if new is not None:
             spaces.put(PoolName(kind, new.metadata.key), offers_of(new))
@@ -37,9 +38,11 @@ def feed(
             spaces.drop(PoolName(kind, old.metadata.key))
 
     def note_unreadable(key: Key) -> None:
+        """Note in the index whether the pool of this key can be decoded."""
         spaces.note_unreadable(PoolName(kind, key), unreadable=key in cache.unreadable)
 
     def close() -> None:
+        """Stop the feeding, and remove the pools of the cache from the index."""
         cache.unsubscribe(note)
         cache.unsubscribe_unreadable(note_unreadable)
         for pool in cache:

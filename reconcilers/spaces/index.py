@@ -112,6 +112,7 @@ class SpaceIndex:
         self._notify(None)
 
     def _replace(self, before: Sequence[PoolOffer], after: Sequence[PoolOffer]) -> None:
+        """Replace the offers of a pool in the groups; notify listeners if some offers differ."""
         gone = [offer for offer in before if offer not in after]
         new = [offer for offer in after if offer not in before]
         for offer in gone:
@@ -130,7 +131,7 @@ class SpaceIndex:
         return list(self._offers)
 
     def finding(self, offers: Iterable[PoolOffer]) -> ConditionFinding | None:
-        """Return the condition of a pool; None while it is not known what is shared.
+        """Return condition Overlapping of a pool; None while a kind of pools is not read yet.
 
         Args:
             offers: the pool's offers, which may be newer than those in the index.
@@ -138,7 +139,7 @@ class SpaceIndex:
         if not self.is_known:
             return None
         parts = tuple(offers)
-        # That the pool itself cannot be decoded is told by another of its conditions.
+        # If the pool itself cannot be decoded, another of its conditions reports that.
         others_undecodable = self._undecodable_pools - {part.pool for part in parts}
         return overlapping_condition(self.sharing(parts), self._compared_kinds, others_undecodable)
 
@@ -183,7 +184,7 @@ class SpaceIndex:
         Args:
             parts: what the pool hands out.
             namespaces: of the other pools; None for all.
-            limit: the search ends when so many are found.
+            limit: the search ends when this number of parts is found.
         """
         others: dict[tuple[PoolName, str], None] = {}
         for offer in parts:
@@ -234,12 +235,14 @@ class SpaceIndex:
         return intervals.touching(part.first, part.last) if intervals is not None else iter(())
 
     def _add(self, offer: PoolOffer) -> None:
+        """Add an offer to its groups, and count it for its platform."""
         for group, interval in _list_group_intervals(offer):
             self._groups.setdefault(group, Intervals()).add(interval)
         platform = offer.site.platform
         self._offer_counts[platform] = self._offer_counts.get(platform, 0) + 1
 
     def _remove(self, offer: PoolOffer) -> None:
+        """Remove an offer from its groups and from the count of its platform."""
         for group, interval in _list_group_intervals(offer):
             self._groups[group].remove(interval)
             if not self._groups[group]:
@@ -249,6 +252,7 @@ class SpaceIndex:
             del self._offer_counts[offer.site.platform]
 
     def _notify(self, changed: Sequence[PoolOffer] | None) -> None:
+        """Call the listeners with the changed offers; None if any offer may have changed."""
         for listener in self._listeners:
             listener(changed)
 

@@ -65,10 +65,11 @@ class Intervals(Generic[NumbersT]):
         self._blocks: list[_Block[NumbersT]] = []
 
     def __bool__(self) -> bool:
+        """Return whether the collection has intervals."""
         return bool(self._blocks)
 
     def add(self, interval: NumbersT) -> None:
-        """Add an interval; the caller sees to it that it is not in the collection."""
+        """Add an interval that is not in the collection yet."""
         if not self._blocks:
             self._blocks.append(_Block([interval], interval.last))
             return
@@ -84,20 +85,20 @@ class Intervals(Generic[NumbersT]):
             ]
 
     def remove(self, interval: NumbersT) -> None:
-        """Remove an interval; the caller sees to it that it is in the collection."""
+        """Remove an interval that is in the collection."""
         position = self._find_block(interval)
         block = self._blocks[position]
         del block.intervals[bisect_left(block.intervals, interval)]
         if not block.intervals:
             del self._blocks[position]
-        elif block.reach == interval.last:  # it may have been the only one that reached so far
+        elif block.reach == interval.last:  # perhaps no other one reaches so far
             block.reach = _compute_reach(block.intervals)
 
     def touching(self, first: int, last: int) -> Iterator[NumbersT]:
         """Yield the intervals that share a number with the interval `first` to `last`, sorted."""
         for block in self._blocks:
             if block.intervals[0].first > last:
-                return
+                return  # all further intervals begin behind `last`
             if block.reach < first:
                 continue
             for interval in block.intervals:
@@ -114,4 +115,5 @@ class Intervals(Generic[NumbersT]):
 
 
 def _compute_reach(intervals: list[NumbersT]) -> int:
+    """Return the highest number in any of these intervals."""
     return max(interval.last for interval in intervals)

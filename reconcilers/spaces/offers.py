@@ -48,8 +48,8 @@ class PoolOffer:
 
     def of_family(self, family: Family) -> "PoolOffer":
         """Return the offer with only its ranges of a family."""
-        kept = tuple(part for part in self.ranges if part.family == family)
-        return self if kept == self.ranges else replace(self, ranges=kept)
+        ranges = tuple(part for part in self.ranges if part.family == family)
+        return self if ranges == self.ranges else replace(self, ranges=ranges)
 
     def may_meet(self, other: "PoolOffer") -> bool:
         """Return whether the offers belong to different pools and may be used at one site."""
@@ -79,14 +79,16 @@ def offer_of(
 
 
 def count_shared(first: PoolOffer, second: PoolOffer) -> Mapping[Family, int]:
-    """Return how many addresses of each family both offers have, without families of none."""
+    """Return how many addresses both offers have, by family; families without any are left out."""
     shared: dict[Family, int] = {}
-    at = 0
+    # Both offers are ascending, so the ranges of the second one are skipped only forwards.
+    next_index = 0
     for part in first.ranges:
         start = (part.family, part.first)
-        while at < len(second.ranges) and _end(second.ranges[at]) < start:
-            at += 1
-        ahead = at
+        while next_index < len(second.ranges) and _end(second.ranges[next_index]) < start:
+            next_index += 1
+        # Looked at again for the next part, because one range may meet several parts.
+        ahead = next_index
         while ahead < len(second.ranges):
             common = part.intersection(second.ranges[ahead])
             if common is None:
@@ -97,4 +99,5 @@ def count_shared(first: PoolOffer, second: PoolOffer) -> Mapping[Family, int]:
 
 
 def _end(part: AddressRange) -> tuple[Family, int]:
+    """Return the family and the last address of a range, by which ranges are ordered."""
     return part.family, part.last
