@@ -263,6 +263,7 @@ def _choose_advertised_address(host: str) -> str:
 
 
 def _format_flags(arguments: dict[str, str]) -> list[str]:
+    """Return arguments as flags of a command line: `--name=value`."""
     return [f"--{name}={value}" for name, value in arguments.items()]
 
 

@@ -100,6 +100,13 @@ class Authority:
     def _sign_certificate(
         self, subject: x509.Name, usage: x509.ObjectIdentifier, names: list[x509.GeneralName]
     ) -> KeyPair:
+        """Create a key, and sign its certificate by this authority.
+
+        Args:
+            subject: whom the certificate is for.
+            usage: the authentication of a server or of a client.
+            names: host names and addresses of a server; empty for a client.
+        """
         key = create_key()
         builder = _start_certificate(subject, self._certificate.subject, key)
         builder = builder.add_extension(
@@ -184,4 +191,5 @@ def _build_key_usage(*, is_authority: bool) -> x509.KeyUsage:
 
 
 def _encode_pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
+    """Return a certificate and its key as PEM."""
     return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), pem(key))

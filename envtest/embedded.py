@@ -115,7 +115,7 @@ class EmbeddedServer:
 
 
 @asynccontextmanager
-async def serve(  # every setting is named at the call
+async def serve(
     *,
     data: Path | None = None,
     listen: str = "127.0.0.1:0",
@@ -177,8 +177,8 @@ async def serve(  # every setting is named at the call
             )
             api.store.drop_start_history()
             if namespace_controller or garbage_collector:
-                # A task group must be left by the task that entered it. Without controllers there
-                # is none, so `serve` has no such restriction then.
+                # A task group must be left by the task that entered it, which restricts callers.
+                # So there is a task group only if a controller runs.
                 tasks = await stack.enter_async_context(anyio.create_task_group())
                 stack.callback(tasks.cancel_scope.cancel)
                 if namespace_controller:
@@ -209,7 +209,11 @@ def _read_users(path: Path) -> dict[str, User]:
 
 
 async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Authority) -> int:
-    """Start listening; return the port."""
+    """Start listening; return the port.
+
+    Raises:
+        ListenError: the address cannot be listened on.
+    """
     site = web.TCPSite(runner, host, port, ssl_context=_create_tls(authority, host), backlog=512)
     try:
         await site.start()

@@ -52,7 +52,7 @@ class ControlPlane(Plane):
 
     @classmethod
     @asynccontextmanager
-    async def start(  # every setting is named at the call
+    async def start(
         cls,
         *,
         data: Path | None = None,
@@ -64,15 +64,19 @@ class ControlPlane(Plane):
     ) -> AsyncIterator[Plane]:
         """Run a control plane for as long as the context lasts.
 
+        If the environment names an existing cluster, and `force_embedded` is False, that cluster
+        is used, and all other arguments are ignored.
+
         Args:
             data: the folder for objects; None deletes them at the end.
             listen: address and port; port 0 takes a free one.
-            tokens: users by their bearer tokens.
+            tokens: users by their bearer tokens; None for none.
             force_embedded: whether to use the embedded server, whatever the environment says.
             namespace_controller: whether to empty and delete terminating namespaces. With
                 binaries this needs kube-controller-manager; `controllers` of the result says
                 whether it runs.
-            garbage_collector: whether to delete objects whose owners are gone; as above.
+            garbage_collector: whether to delete objects whose owners are gone. With binaries this
+                needs kube-controller-manager as well.
 
         Raises:
             PlaneError: the control plane that the environment names cannot be started.
@@ -80,25 +84,27 @@ class ControlPlane(Plane):
             ListenError: the address cannot be listened on.
         """
         settings = read_settings({} if force_embedded else None)
-        known = dict(tokens or {})
-        asked: dict[Controller, bool] = {
+        users_by_token = dict(tokens or {})
+        choices: dict[Controller, bool] = {
             "namespaces": namespace_controller,
             "garbage": garbage_collector,
         }
-        controllers = frozenset(name for name, is_enabled in asked.items() if is_enabled)
+        controllers = frozenset(name for name, is_enabled in choices.items() if is_enabled)
         if settings.kind == "existing":
             yield ExistingControlPlane.from_environment()
         elif settings.kind == "binaries":
-            token_file = "".join(format_token_line(token, user) for token, user in known.items())
+            token_file = "".join(
+                format_token_line(token, user) for token, user in users_by_token.items()
+            )
             async with real_control_plane(
                 settings, data, listen=listen, tokens=token_file, controllers=controllers
-            ) as real:
-                yield real
+            ) as plane:
+                yield plane
         else:
             async with serve(
                 data=data,
                 listen=listen,
-                tokens=known,
+                tokens=users_by_token,
                 namespace_controller=namespace_controller,
                 garbage_collector=garbage_collector,
             ) as server:

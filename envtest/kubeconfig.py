@@ -44,4 +44,5 @@ def kubeconfig(
 
 
 def _encode_base64(data: bytes) -> str:
+    """Return data as base64, as kubeconfigs have it."""
     return base64.b64encode(data).decode()

@@ -28,10 +28,12 @@ def remember_results(
     def decorate(
         function: Callable[Concatenate[str, _P], _T],
     ) -> Callable[Concatenate[str, _P], _T]:
+        """Return the function with a cache of its results."""
         cached = lru_cache(maxsize=size)(function)
 
         @wraps(function)
         def call_cached(argument: str, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            """Return the cached result; call the function if there is none."""
             # Clients choose long strings; their results must not fill the memory.
             if len(argument) > longest:
                 return function(argument, *args, **kwargs)

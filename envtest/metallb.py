@@ -243,6 +243,7 @@ def _read_flags(program: Path, modified: int) -> str:  # noqa: ARG001 - part of 
 
 
 def _read_log(log: Path) -> str:
+    """Return the content of a log file; invalid UTF-8 becomes U+FFFD."""
     return log.read_text(encoding="utf-8", errors="replace")
 
 

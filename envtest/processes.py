@@ -209,10 +209,12 @@ async def _is_answer_ready(session: ClientSession, path: str, content: re.Patter
 
 
 async def _port_is_taken(child: Child) -> bool:
+    """Return whether the log of a process says that another process has its port."""
     return "address already in use" in await _read_log(child)
 
 
 async def _read_log(child: Child) -> str:
+    """Return the log of a process so far; invalid UTF-8 becomes U+FFFD."""
     return await anyio.Path(child.log).read_text(encoding="utf-8", errors="replace")
 
 

@@ -61,7 +61,8 @@ class AccountTokens:
         """Answer a TokenRequest for a service account.
 
         Raises:
-            StatusError: there is no such account, or the request is invalid.
+            StatusError: there is no such account or namespace, the request is invalid, or the
+                token is to be bound to an object.
         """
         self._api.check_namespace(call.resource, call.info.namespace, call.info.name)
         account = call.resource.load(self._api.get_stored(call))
@@ -226,8 +227,10 @@ def _rfc3339(seconds: int) -> str:
 
 
 def _encode_base64url(data: bytes) -> str:
+    """Return data as base64url without padding, as JWTs have it (RFC 7515)."""
     return base64.urlsafe_b64encode(data).decode().rstrip("=")
 
 
 def _decode_base64url(encoded: str) -> bytes:
+    """Return the data of base64url without padding."""
     return base64.urlsafe_b64decode(encoded + "=" * (-len(encoded) % 4))

@@ -35,7 +35,11 @@ class Reviews:
         self._authorizer = authorizer
 
     def answer(self, call: AuthorizedCall) -> Plain:
-        """Answer a POST of a review."""
+        """Answer a POST of a review with the review and its status.
+
+        Raises:
+            StatusError: the review is malformed or invalid.
+        """
         options = read_write_options(
             "CreateOptions", call.query, dry_runs=call.dry_runs, agent=call.agent
         )
@@ -69,21 +73,25 @@ class Reviews:
         return Plain(201, {**answer, "status": status})
 
     def _review_token(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """Return the status of a TokenReview: the user of the token, or why it is not valid."""
+        """Return the status of a TokenReview: the user of the token, or why it is not valid.
+
+        Raises:
+            StatusError: 400 if the spec has no token.
+        """
         token, audiences = spec.get("token", ""), spec.get("audiences") or ()
         if not token:
             raise bad_request("token is required for TokenReview in authentication")
         error = "invalid bearer token"
         try:
-            known = self._authenticator.find_token_user(token, audiences)
+            identity = self._authenticator.find_token_user(token, audiences)
         except TokenRefused as refused:
-            known, error = None, f"[{error}, {refused}]"
-        if known is None:
+            identity, error = None, f"[{error}, {refused}]"
+        if identity is None:
             return {"user": {}, "error": error}
         return {
             "authenticated": True,
-            "user": describe_user(known.user),
-            "audiences": list(known.audiences),
+            "user": describe_user(identity.user),
+            "audiences": list(identity.audiences),
         }
 
     def _review_access(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +112,11 @@ class Reviews:
         return {"allowed": decision.allowed, **reason}
 
     def _review_rules(self, user: User, spec: dict[str, Any]) -> dict[str, Any]:
-        """Return the status of a SelfSubjectRulesReview: the rules of a user in a namespace."""
+        """Return the status of a SelfSubjectRulesReview: the rules of a user in a namespace.
+
+        Raises:
+            StatusError: 400 if the spec names no namespace.
+        """
         namespace = spec.get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
@@ -129,7 +141,7 @@ def _refuse_invalid(call: AuthorizedCall, problems: list[FieldError]) -> None:
 
 
 def _validate_attributes(spec: dict[str, Any]) -> list[FieldError]:
-    """Return the error of a spec that does not have exactly one of its two attributes."""
+    """Return an error unless the spec has exactly one of its two attributes."""
     resource_attributes = spec.get("resourceAttributes") is not None
     path_attributes = spec.get("nonResourceAttributes") is not None
     if resource_attributes and path_attributes:
@@ -142,14 +154,14 @@ def _validate_attributes(spec: dict[str, Any]) -> list[FieldError]:
 
 
 def _validate_subject(spec: dict[str, Any]) -> list[FieldError]:
-    """Return the error of a spec without user and groups."""
+    """Return an error if the spec has neither a user nor groups."""
     if spec.get("user") or spec.get("groups"):
         return []
     return [invalid("spec.user", "", "at least one of user or group must be specified")]
 
 
 def _validate_namespace(spec: dict[str, Any], namespace: str) -> list[FieldError]:
-    """Return the error of a local review that asks about another namespace than its own."""
+    """Return an error if a local review asks about another namespace than its own."""
     requested = (spec.get("resourceAttributes") or {}).get("namespace", "")
     if requested == namespace:
         return []

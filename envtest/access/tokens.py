@@ -138,11 +138,11 @@ class Authenticator:
                 else None
             )
         answers = (authenticate(token, targets) for authenticate in self.other_authenticators)
-        known = next((answer for answer in answers if answer), None)
+        identity = next((answer for answer in answers if answer), None)
         return (
             None
-            if known is None
-            else TokenIdentity(_add_authenticated_group(known.user), known.audiences)
+            if identity is None
+            else TokenIdentity(_add_authenticated_group(identity.user), identity.audiences)
         )
 
     def find_request_user(self, authorization: str, certificate: Certificate | None) -> User:
@@ -168,13 +168,13 @@ class Authenticator:
         if scheme.lower() != "bearer" or not token:
             return ANONYMOUS
         try:
-            known = self.find_token_user(token)
+            identity = self.find_token_user(token)
         except TokenRefused:
             # The client gets a plain 401. A TokenReview reports the reason.
-            known = None
-        if known is None:
+            identity = None
+        if identity is None:
             raise build_unauthorized()
-        return known.user
+        return identity.user
 
 
 def _add_authenticated_group(user: User) -> User:

@@ -113,10 +113,12 @@ def _read_patch(response: Mapping[str, Any], *, mutating: bool) -> list[Any]:
 
 
 def _build_call_failure(why: str) -> CallFailed:
+    """Return the error of a call without a usable answer, in kube-apiserver's words."""
     return CallFailed(f"failed to call webhook: {why}")
 
 
 def _build_invalid_answer(why: str) -> CallFailed:
+    """Return the error of an answer that breaks the protocol, in kube-apiserver's words."""
     return CallFailed(f"received invalid webhook response: {why}")
 
 

@@ -71,6 +71,7 @@ def _show_subjects(kind: str) -> Cell:
     """Return a cell that lists the subjects of a binding that are of a kind."""
 
     def read(body: Body) -> str:
+        """Return the names of the subjects of the kind, with namespaces for service accounts."""
         subjects = [
             subject for subject in _read_value(body, "subjects", ()) if subject.get("kind") == kind
         ]
@@ -112,6 +113,7 @@ def _show_source(body: Body) -> str:
 
 
 def _show_age(*names: str) -> Cell:
+    """Return a cell that shows the age of the first field with a time."""
     read_first = _show_first(*names)
     return lambda body: _format_age(read_first(body) or None)
 
@@ -121,6 +123,7 @@ _LAST_TIMES: Final = ("series.lastObservedTime", "lastTimestamp", "deprecatedLas
 
 
 def _show_cluster_address(body: Body) -> str:
+    """Return the first cluster address of a service, or `<none>`."""
     return str(next(iter(_read_value(body, "spec.clusterIPs", ())), _NONE))
 
 
@@ -150,6 +153,7 @@ def _show_ports(body: Body) -> str:
 
 
 def _show_selector(body: Body) -> str:
+    """Return the selector of a service as key=value pairs, or `<none>`."""
     labels = _read_value(body, "spec.selector", {})
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or _NONE
 

@@ -30,12 +30,13 @@ _KEY_TEXT = (
 
 
 class NamespaceRules(BuiltinRules):
-    """Namespaces. A terminating one stays until `spec.finalizers` is empty as well."""
+    """Namespaces. A terminating namespace stays until `spec.finalizers` is empty as well."""
 
     marks_deletion = True
 
     @override
     def default(self, body: Body) -> None:
+        """Add the label that has the name of the namespace."""
         meta = body["metadata"]
         if meta.get("name"):
             meta["labels"] = {
@@ -50,6 +51,7 @@ class NamespaceRules(BuiltinRules):
 
     @override
     def prepare_create(self, body: Body) -> None:
+        """Add the finalizer of the namespace controller, and the first status."""
         super().prepare_create(body)
         spec = body.setdefault("spec", {})
         spec["finalizers"] = list(dict.fromkeys([*spec.get("finalizers", ()), "kubernetes"]))
@@ -57,14 +59,17 @@ class NamespaceRules(BuiltinRules):
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
+        """Keep status and spec, which only subresources may change."""
         super().prepare_update(body, old)
         body["spec"] = old.get("spec", {})
 
     @override
     def prepare_subresource(self, name: str, body: Body, old: Body) -> None:
+        """Keep all but the part that the subresource, status or finalize, may change."""
         if name == "status":
             keep_status(body, old)
             return
+        # `finalize` changes the spec alone, which has the finalizers.
         spec: dict[str, Any] = dict(body.get("spec") or {})
         keep_only(body, old, "spec")
         body["spec"] = spec
@@ -79,6 +84,7 @@ class NamespaceRules(BuiltinRules):
 
     @override
     def is_finished(self, body: Body) -> bool:
+        """Return whether a terminating namespace has no finalizers, in metadata or in the spec."""
         return super().is_finished(body) and not body.get("spec", {}).get("finalizers")
 
 
@@ -98,6 +104,7 @@ class KeyedRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Return the errors of keys, of the total size, and of changes of immutable fields."""
         problems = [
             invalid(f"{part}[{key}]", key, error)
             for part in self.data_fields
@@ -136,6 +143,7 @@ class SecretRules(KeyedRules):
 
     @override
     def default(self, body: Body) -> None:
+        """Set the default type, and move stringData into data, encoded."""
         body.setdefault("type", "Opaque")
         texts = body.pop("stringData", None) or {}
         if texts:
@@ -146,6 +154,7 @@ class SecretRules(KeyedRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Return the errors of keys, size and `immutable`, and those of the type."""
         problems = [*super().check_content(body, old), *_validate_type(body)]
         if old is not None and body.get("type") != old.get("type"):
             problems.append(invalid("type", body.get("type", ""), "field is immutable"))
@@ -183,6 +192,7 @@ class LeaseRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Return the errors of a duration or a number of transitions that is out of range."""
         spec = body.get("spec", {})
         problems = []
         duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")

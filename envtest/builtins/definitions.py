@@ -15,7 +15,7 @@ _NOT_CALLED = (
 
 
 class DefinitionRules(BuiltinRules):
-    """CRDs. A terminating one stays until its custom resources are deleted."""
+    """CRDs. A terminating CRD stays until its custom resources are deleted."""
 
     marks_deletion = True
 
@@ -25,11 +25,13 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def list_warnings(self, body: Body, old: Body | None) -> list[str]:
+        """Return the warnings about a CRD that its stored version did not cause already."""
         old_warnings = _list_crd_warnings(old) if old else ()
         return [warning for warning in _list_crd_warnings(body) if warning not in old_warnings]
 
     @override
     def prepare_create(self, body: Body) -> None:
+        """Write the first status, which names the storage version as the only stored one."""
         super().prepare_create(body)
         stored_versions = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
         body["status"] = {
@@ -40,6 +42,7 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
+        """Add a new storage version to `storedVersions`; earlier ones may have objects, too."""
         super().prepare_update(body, old)
         stored_versions = list(body.get("status", {}).get("storedVersions") or ())
         storage_versions = [
@@ -60,6 +63,7 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        """Return the errors of an update; of a write to the status, those of accepted names."""
         if not subresource:
             return super().check_update(body, old, subresource)
         accepted = body.get("status", {}).get("acceptedNames") or {}
@@ -68,6 +72,7 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def begin_deletion(self, body: Body) -> None:
+        """Add the finalizer that waits for custom resources, and condition Terminating."""
         meta = body["metadata"]
         if CLEANUP not in meta.get("finalizers", ()):
             meta["finalizers"] = [*meta.get("finalizers", ()), CLEANUP]
@@ -85,6 +90,7 @@ class DefinitionRules(BuiltinRules):
 
     @override
     def is_finished(self, body: Body) -> bool:
+        """Return whether a CRD is being deleted and has no finalizers."""
         return "deletionTimestamp" in body["metadata"] and super().is_finished(body)
 
     @override

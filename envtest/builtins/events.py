@@ -1,4 +1,8 @@
-"""Events, which are served in two groups, core/v1 and events.k8s.io/v1, and stored as core/v1."""
+"""Events, which are served in two groups, core/v1 and events.k8s.io/v1, and stored as core/v1.
+
+A *blank* is a field that Go encodes although it is unset, with an empty value. The two groups have
+different blanks, so a conversion adds those of its target group.
+"""
 
 from typing import Any
 
@@ -43,19 +47,23 @@ _NEW_BLANKS: dict[str, Any] = {
 
 
 def to_core(body: Body) -> Body:
-    """Convert an event of events.k8s.io to its stored form."""
+    """Return the stored form of an event of events.k8s.io: with core names and core blanks."""
     renamed = {_NAMES.get(name, name): value for name, value in body.items()}
     return {**_CORE_BLANKS, **renamed}
 
 
 def to_events_group(body: Body) -> Body:
-    """Convert a stored event to events.k8s.io."""
-    written_fields = {
+    """Return a stored event in the form of events.k8s.io: with its names and its blanks.
+
+    Unset core blanks are dropped first. Otherwise they would appear under names of events.k8s.io
+    that Go leaves out if they are unset.
+    """
+    set_fields = {
         name: value
         for name, value in body.items()
         if value not in (None, "") or name not in _CORE_BLANKS
     }
-    renamed = {_CORE_NAMES.get(name, name): value for name, value in written_fields.items()}
+    renamed = {_CORE_NAMES.get(name, name): value for name, value in set_fields.items()}
     return {**_NEW_BLANKS, **renamed}
 
 
@@ -71,11 +79,12 @@ class EventRules(BuiltinRules):
     @override
     def __init__(self, group: str, version: str, kind: str, *, has_status: bool) -> None:
         super().__init__(group, version, kind, has_status=has_status)
-        # Both groups are refused in the name of the core group, as they are validated there.
+        # Refusals name the core group for both groups, because the core group validates events.
         self.error_group = ""
 
     @override
     def default(self, body: Body) -> None:
+        # The core group is the group with an empty name.
         if self.group:
             body.update({**_NEW_BLANKS, **body})
         else:

@@ -62,6 +62,14 @@ def _build_resource(  # the parts of one discovery entry
     store: Store,
     services: IPv4Network,
 ) -> StoredResource:
+    """Return a resource with the rules of its kind.
+
+    Args:
+        entry: the discovery entry of the resource.
+        entries: all discovery entries of the group version, which include the subresources.
+        store: the objects, in which services look up used addresses and ports.
+        services: the range of cluster addresses.
+    """
     plural, kind = entry["name"], entry["kind"]
     subresources = {
         entry["name"].partition("/")[2]: entry

@@ -58,6 +58,7 @@ class BindingRules(BuiltinRules):
 
     @override
     def default(self, body: Body) -> None:
+        """Set the group of the role and of users and groups, and missing fields of roleRef."""
         reference = body.setdefault("roleRef", {})
         reference["apiGroup"] = reference.get("apiGroup") or _GROUP
         for name in ("kind", "name"):
@@ -68,6 +69,7 @@ class BindingRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Return the errors of roleRef, which is immutable, and of the subjects."""
         reference = body["roleRef"]
         problems = list(self._validate_reference(reference))
         for index, subject in enumerate(body.get("subjects") or ()):

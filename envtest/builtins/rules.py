@@ -133,6 +133,7 @@ class BuiltinRules(Rules):
 
     @override
     def prepare_create(self, body: Body) -> None:
+        """Set the first generation and the first status of a new object; drop those it has."""
         if self.counts_generations:
             body["metadata"]["generation"] = 1
         else:
@@ -147,6 +148,7 @@ class BuiltinRules(Rules):
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
+        """Keep the status, which only its subresource may change."""
         if self.has_status:
             body.pop("status", None)
             if "status" in old:
@@ -159,6 +161,7 @@ class BuiltinRules(Rules):
 
     @override
     def check(self, body: Body) -> list[FieldError]:
+        """Return the errors of a new object: of its metadata, finalizers and content."""
         problems = objectmeta.check(
             body["metadata"], namespaced=self._namespaced, name_rule=self.name_rule
         )
@@ -188,13 +191,17 @@ class BuiltinRules(Rules):
             return []
         detail = "name is neither a standard finalizer name nor is it fully qualified"
         return [
-            invalid(f"metadata.finalizers[{at}]", name, detail)
-            for at, name in enumerate(body["metadata"].get("finalizers") or ())
+            invalid(f"metadata.finalizers[{index}]", name, detail)
+            for index, name in enumerate(body["metadata"].get("finalizers") or ())
             if "/" not in name and name not in _FINALIZERS
         ]
 
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:  # noqa: ARG002  # a hook
-        """Return the errors outside of metadata; `old` is None for a new object."""
+        """Return the errors outside of metadata: none, unless a subclass overrides this.
+
+        Args:
+            old: the stored object; None for a new object.
+        """
         return []
 
     @override
@@ -219,13 +226,13 @@ class BuiltinRules(Rules):
 
 
 def keep_status(body: Body, old: Body) -> None:
-    """Restore a body to the old object, in place, but for its status, labels and annotations.
+    """Restore the old object in `body`, in place; keep the new status, labels and annotations.
 
     Unlike for custom resources, a write to the status may change labels and annotations, too.
     """
     meta = body.get("metadata") or {}
-    kept_fields = {name: meta[name] for name in ("labels", "annotations") if name in meta}
+    new_metadata = {name: meta[name] for name in ("labels", "annotations") if name in meta}
     keep_only(body, old, "status")
     for name in ("labels", "annotations"):
         body["metadata"].pop(name, None)
-    body["metadata"].update(kept_fields)
+    body["metadata"].update(new_metadata)

@@ -70,11 +70,13 @@ class ServiceRules(BuiltinRules):
 
     @override
     def prepare_create(self, body: Body) -> None:
+        """Set the first status, and the addresses and node ports that the service lacks."""
         super().prepare_create(body)
         self._allocate(body)
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
+        """Keep addresses and node ports that the client left out; allocate missing ones."""
         super().prepare_update(body, old)
         spec, old_spec = body["spec"], old.get("spec", {})
         if spec["type"] != "ExternalName" and old_spec.get("type") != "ExternalName":
@@ -95,6 +97,7 @@ class ServiceRules(BuiltinRules):
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        """Return the errors of an update; of a write to the status, those of its addresses."""
         if subresource != "status":
             return super().check_update(body, old, subresource)
         problems = objectmeta.check_change(body["metadata"], old["metadata"])
@@ -144,6 +147,7 @@ class ServiceRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
+        """Return the errors of a service; those of node ports only if there are no others."""
         spec, old_spec = body.get("spec", {}), (old or {}).get("spec", {})
         problems = list(_validate_ports(spec))
         if spec.get("type") not in _TYPES:
@@ -241,6 +245,7 @@ def _validate_status(body: Body) -> Iterator[FieldError]:
 
 
 def _is_address(address: str) -> bool:
+    """Return whether a string is an IP address without a zone."""
     try:
         ip_address(address)
     except ValueError:

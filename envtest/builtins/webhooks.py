@@ -104,6 +104,7 @@ def _validate_hook(hook: Body, path: str) -> Iterator[FieldError]:
 def _validate_choice(
     hook: Body, name: str, choices: Sequence[str], path: str
 ) -> Iterator[FieldError]:
+    """Yield the error of a field that is set to none of its choices."""
     if hook.get(name) and hook[name] not in choices:
         yield not_supported(f"{path}.{name}", hook[name], choices)
 

@@ -146,18 +146,21 @@ class GarbageCollector:
         A terminating object orphans or deletes its dependents, if its finalizers say so. Any other
         object with owners is deleted if none of them exists.
         """
-        marks = node.meta.finalizers if node.meta.deletionTimestamp else []
-        if ORPHAN in marks:
+        deletion_marks = node.meta.finalizers if node.meta.deletionTimestamp else []
+        if ORPHAN in deletion_marks:
             for dependent in self._list_dependents(node):
                 self._remove_reference(dependent, node.meta.uid)
             self._remove_finalizer(node, ORPHAN)
-        elif FOREGROUND in marks:
+        elif FOREGROUND in deletion_marks:
             self._delete_in_foreground(node)
         elif node.meta.ownerReferences and not node.meta.deletionTimestamp:
             self._keep_or_delete(node)
 
     def _keep_or_delete(self, node: _Node) -> None:
-        """Delete an object without an existing owner, or remove its other references."""
+        """Delete an object, unless it has an owner that exists and does not wait for it.
+
+        If it has such an owner, its references to all other owners are removed.
+        """
         owners = self._sort_owners(node)
         if owners.solid:
             for uid in (*owners.dangling, *owners.waiting):
@@ -168,8 +171,12 @@ class GarbageCollector:
             self._break_circle(node)
             self._delete(node, "Foreground")
             return
-        marks = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
-        policies = (marks[finalizer] for finalizer in node.meta.finalizers if finalizer in marks)
+        policies_by_finalizer = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
+        policies = (
+            policies_by_finalizer[finalizer]
+            for finalizer in node.meta.finalizers
+            if finalizer in policies_by_finalizer
+        )
         self._delete(node, next(policies, "Background"))
 
     def _break_circle(self, node: _Node) -> None:
@@ -192,15 +199,15 @@ class GarbageCollector:
 
     def _delete_in_foreground(self, node: _Node) -> None:
         """Delete dependents; remove the finalizer of the owner once none of them blocks it."""
-        blocking = 0
+        blocking_count = 0
         for dependent in self._list_dependents(node):
             reference = next(
                 owner for owner in dependent.meta.ownerReferences if owner.uid == node.meta.uid
             )
-            blocking += reference.blockOwnerDeletion
+            blocking_count += reference.blockOwnerDeletion
             if not dependent.meta.deletionTimestamp:
                 self._keep_or_delete(dependent)
-        if not blocking:
+        if not blocking_count:
             self._remove_finalizer(node, FOREGROUND)
 
     def _sort_owners(self, node: _Node) -> _SortedOwners:
@@ -234,12 +241,14 @@ class GarbageCollector:
         meta = _decode(stored.body).metadata if stored else None
         if meta is not None and meta.uid == reference.uid:
             return meta
+        # An owner in another namespace cannot own this object, so the reference is reported.
         elsewhere = self._nodes.get(reference.uid)
         if elsewhere is not None and elsewhere.meta.namespace not in {"", namespace}:
             self._report_foreign_owner(node, reference)
         return None
 
     def _find_resource(self, reference: _Owner) -> StoredResource | None:
+        """Return the resource of an owner's kind; None if that kind is not served."""
         group, _, version = reference.apiVersion.rpartition("/")
         resources = self._api.registry.list_version(group, version)
         return next((resource for resource in resources if resource.kind == reference.kind), None)
@@ -259,6 +268,7 @@ class GarbageCollector:
             _record_event(self._api, *current, reason="OwnerRefInvalidNamespace", message=message)
 
     def _list_dependents(self, node: _Node) -> list[_Node]:
+        """Return the objects that name an object as their owner, sorted by uid."""
         uids = sorted(self._dependents.get(node.meta.uid, ()))
         return [self._nodes[uid] for uid in uids if uid in self._nodes]
 
@@ -271,6 +281,7 @@ class GarbageCollector:
         return (resource, stored) if _decode(stored.body).metadata.uid == node.meta.uid else None
 
     def _delete(self, node: _Node, policy: str) -> None:
+        """Delete an object with a propagationPolicy, unless it was deleted or recreated."""
         current = self._find_current(node)
         if current:
             remove(self._api, *current, {"propagationPolicy": policy})
@@ -279,6 +290,7 @@ class GarbageCollector:
         """Remove the reference to the owner with this uid from an object."""
 
         def change(meta: dict[str, Any]) -> None:
+            """Remove the reference from metadata, in place."""
             remaining = [
                 reference
                 for reference in meta.get("ownerReferences", ())

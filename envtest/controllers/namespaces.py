@@ -147,4 +147,5 @@ def _build_conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iter
 
 
 def _build_condition(name: str, reason: str, message: str, *, status: str = "False") -> Body:
+    """Return a condition of a terminating namespace, without the time of its transition."""
     return {"type": f"Namespace{name}", "status": status, "reason": reason, "message": message}

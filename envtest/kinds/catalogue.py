@@ -16,6 +16,7 @@ _PREFIXES = {
 
 @cache
 def _read_catalogue() -> Mapping[str, Any]:
+    """Return the content of `kinds.json`, read once per process."""
     data = files("envtest.kinds").joinpath("kinds.json").read_bytes()
     # Each process decodes this file once; msgspec takes half the time of `json`.
     loaded: Mapping[str, Any] = msgspec.json.decode(data)

@@ -140,8 +140,8 @@ def delete_from(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap
         return merge_list(
             original, deleted, hint=hint._replace(strategy=MERGE), merge_map=merge_map
         )
-    known = _ItemIndex(deleted, "")
-    return [item for item in original if item not in known]
+    deleted_index = _ItemIndex(deleted, "")
+    return [item for item in original if item not in deleted_index]
 
 
 def merge_ordered(

@@ -76,6 +76,7 @@ def _build_check(read: Callable[[str], object]) -> Callable[[str], bool]:
     """Return a function that says whether `read` accepts a literal."""
 
     def is_valid(literal: str) -> bool:
+        """Return whether the literal can be read."""
         try:
             read(literal)
         except ValueError:
@@ -86,10 +87,12 @@ def _build_check(read: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 def _contains_ip(cidr: str, address: str) -> bool:
+    """Return whether an address lies in a network."""
     return _parse_address(address) in _parse_network(cidr).network
 
 
 def _contains_cidr(cidr: str, other: str) -> bool:
+    """Return whether another network lies in a network."""
     outer, inner = _parse_network(cidr).network, _parse_network(other)
     return inner.ip in outer and inner.network.prefixlen >= outer.prefixlen
 
@@ -153,6 +156,7 @@ def _create_environment(
 
 @functools.cache
 def _get_evaluation_environment() -> Any:
+    """Return the environment without variables, in which expressions are compiled to run."""
     return _create_environment({}, checked=False)
 
 
@@ -309,8 +313,9 @@ class MatchCondition:
 
 @functools.cache
 def _get_condition_environment() -> Any:
-    known = ("object", "oldObject", "request", "namespaceObject")
-    return _create_environment(dict.fromkeys(known, _Type.DYN))
+    """Return the environment with the variables of match conditions, whose types are dynamic."""
+    variable_names = ("object", "oldObject", "request", "namespaceObject")
+    return _create_environment(dict.fromkeys(variable_names, _Type.DYN))
 
 
 @functools.lru_cache(maxsize=256)

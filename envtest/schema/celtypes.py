@@ -242,6 +242,7 @@ _VISIBLE: Final[Mapping[str, _Schema]] = {
 
 
 def _is_embedded(schema: _Schema) -> bool:
+    """Return whether a schema describes an embedded object."""
     return bool(schema.get("x-kubernetes-embedded-resource"))
 
 
@@ -288,6 +289,7 @@ def _build_object_converter(schema: _Schema, *, root: bool) -> Convert | None:
         return None
 
     def convert(value: Any) -> Any:
+        """Return an object with escaped names and converted fields; other values unchanged."""
         if not isinstance(value, dict):
             return value
         out = {}
@@ -315,6 +317,7 @@ def _build_member_converter(convert: Convert | None) -> Convert | None:
         return None
 
     def convert_members(value: Any) -> Any:
+        """Return a list or map with converted members; other values unchanged."""
         if isinstance(value, dict):
             return {name: convert(item) for name, item in value.items()}
         return [convert(item) for item in value] if isinstance(value, list) else value

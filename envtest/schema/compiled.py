@@ -50,26 +50,32 @@ class CompiledSchema:
 
     @cached_property
     def _prune(self) -> PruneNode:
+        """The schema, compiled for dropping unknown fields."""
         return PruneNode(self._schema)
 
     @cached_property
     def _defaults(self) -> DefaultNode:
+        """The schema, compiled for setting defaults."""
         return DefaultNode(self._schema)
 
     @cached_property
     def _applied_defaults(self) -> AppliedDefaultNode:
+        """The schema, compiled for setting defaults after a server-side apply."""
         return AppliedDefaultNode(self._schema)
 
     @cached_property
     def _rules(self) -> RuleTree | None:
+        """The compiled rules of the schema; None if it has none."""
         return RuleTree.compile(self._schema, root=True)
 
     @cached_property
     def _values(self) -> ValueSchema:
+        """The schema, compiled for validating values."""
         return ValueSchema(self._schema)
 
     @cached_property
     def _lists(self) -> MapListNode | None:
+        """The set and map lists of the schema; None if it has none."""
         return MapListNode.compile(self._schema)
 
     @staticmethod

@@ -65,6 +65,7 @@ class Shape:
 
     @classmethod
     def _compile_child(cls, schema: object) -> Self | None:
+        """Return the shape of a schema below this one; None if there is none."""
         return cls(schema) if isinstance(schema, Mapping) else None
 
 

@@ -283,4 +283,5 @@ class _YamlConverter:
 
     @staticmethod
     def _to_key(key: Any) -> str:
+        """Return the key of a YAML mapping as a JSON key: `true` for a boolean, for example."""
         return ("true" if key else "false") if isinstance(key, bool) else str(key)

@@ -59,6 +59,7 @@ def build_matcher(pattern: str) -> Callable[[str], bool]:
 # Cached because a call of the engine is slow, and the same names, types and reasons recur.
 @remember_results(4096)
 def _matches_pattern(value: str, pattern: str) -> bool:
+    """Return whether a string contains a match of a pattern."""
     return compile_pattern(pattern).search(value) is not None
 
 
@@ -111,6 +112,7 @@ def is_cidr(network: str) -> bool:
 
 
 def _is_byte(encoded: str) -> bool:
+    """Return whether a string is base64 of at least one byte."""
     try:
         return bool(base64.b64decode(encoded, validate=True))
     except (binascii.Error, ValueError):
@@ -127,6 +129,7 @@ def _is_uri(uri: str) -> bool:
 
 
 def _is_subdomain(name: str) -> bool:
+    """Return whether a string is a DNS subdomain of up to 253 characters."""
     return len(name) <= 253 and all(_DNS_LABEL.fullmatch(label) for label in name.split("."))
 
 
@@ -177,5 +180,5 @@ def find_check(name: Any) -> Callable[[str], bool] | None:
 
 def is_unrecognized(name: str, schema_type: str) -> bool:
     """Return whether the server does not know a format for a schema type, and warns about it."""
-    known = _NUMBER_FORMATS.get(schema_type, _UNCHECKED | _CHECKS.keys())
-    return bool(name) and name.replace("-", "") not in known
+    known_formats = _NUMBER_FORMATS.get(schema_type, _UNCHECKED | _CHECKS.keys())
+    return bool(name) and name.replace("-", "") not in known_formats

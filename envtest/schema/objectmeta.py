@@ -252,7 +252,7 @@ def _format_time(value: str) -> str:
 
 
 def validate(metadata: Mapping[str, Any], path: str) -> list[FieldError]:
-    """Validate labels, annotations, owner references and finalizers.
+    """Return the errors of labels, annotations, owner references and finalizers.
 
     The caller validates names.
     """

@@ -77,6 +77,7 @@ def _find_at(value: Any, names: Sequence[str]) -> list[Any]:
 def _build_standard(
     name: str, column_type: str, name_format: str, description: str, path: str
 ) -> PrintedColumn:
+    """Return a column that tables of all custom resources may have."""
     return PrintedColumn(
         name,
         column_type,
@@ -153,24 +154,29 @@ def table_cells(
 
 
 def _format_cell(column_type: str, value: Any, now: datetime.datetime) -> Any:
+    """Return a value as a cell of a column type; `now` is for ages."""
     return _CELLS[column_type](value, now)
 
 
 def _format_text(value: Any, _now: datetime.datetime) -> str:
+    """Return a value as text: a string as it is, other values as JSON."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else json_text(value)
 
 
 def _to_integer(value: Any, _now: datetime.datetime) -> int | None:
+    """Return a number without its fraction; None for a value that is no number."""
     return int(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _to_number(value: Any, _now: datetime.datetime) -> float | None:
+    """Return a number unchanged; None for a value that is no number."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _to_boolean(value: Any, _now: datetime.datetime) -> bool | None:
+    """Return a boolean unchanged; None for any other value."""
     return value if isinstance(value, bool) else None
 
 
@@ -229,6 +235,13 @@ _UNITS: Final = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
 
 
 def _format_units(seconds: int, unit: int, smaller_unit: int) -> str:
+    """Return a duration in a unit, with the rest in a smaller unit if that is not 0.
+
+    Args:
+        seconds: the duration.
+        unit: the length of the unit in seconds.
+        smaller_unit: the length of the smaller unit; 0 to leave out the rest.
+    """
     larger_part = f"{seconds // unit}{_UNITS[unit]}"
     rest = seconds % unit // smaller_unit if smaller_unit else 0
     return f"{larger_part}{rest}{_UNITS[smaller_unit]}" if rest else larger_part

@@ -65,6 +65,7 @@ class ValueSchema:
         )
 
     def _compile_strings(self, schema: Mapping[str, Any]) -> None:
+        """Set the constraints on strings."""
         self._min_length: int | None = schema.get("minLength")
         self._max_length: int | None = schema.get("maxLength")
         self._pattern: str = schema.get("pattern") or ""
@@ -72,12 +73,14 @@ class ValueSchema:
         self._format_check = formats.find_check(self._format)
 
     def _compile_lists(self, schema: Mapping[str, Any]) -> None:
+        """Set the constraints on lists, and compile the schema of their items."""
         items = schema.get("items")
         self._items = ValueSchema(items) if isinstance(items, Mapping) else None
         self._min_items: int | None = schema.get("minItems")
         self._max_items: int | None = schema.get("maxItems")
 
     def _compile_objects(self, schema: Mapping[str, Any]) -> None:
+        """Set the constraints on objects, and compile the schemas of their fields."""
         properties = schema.get("properties") or {}
         self._properties = {name: ValueSchema(child) for name, child in properties.items()}
         additional = schema.get("additionalProperties")
@@ -268,6 +271,7 @@ def _is_multiple(value: float, factor: float) -> bool:
 
 
 def _build_bound_error(path: str, value: float, relation: str, bound: float) -> FieldError:
+    """Return the error of a number that is not, for example, `greater than` a bound."""
     return invalid(path, value, f"{path} in body should be {relation} {number(bound)}")
 
 
@@ -282,6 +286,7 @@ class _Enum:
 
     @staticmethod
     def _build_key(value: Any) -> object:
+        """Return a hashable key that equal JSON values have in common; 1 and true differ."""
         if isinstance(value, dict | list):
             return json.dumps(value, sort_keys=True)
         return (isinstance(value, bool), value)
@@ -362,6 +367,7 @@ def _find_shortest(branch_errors: list[list[FieldError]]) -> list[FieldError]:
 
 
 def _build_branch_error(detail: str) -> FieldError:
+    """Return the error of a value that does not match its branches; it belongs to no field."""
     return invalid(NO_FIELD, "", detail)
 
 
@@ -385,6 +391,7 @@ def find_supported_format(schema: Mapping[str, Any], schema_type: str) -> str:
 
 
 def _build_type_error(path: str, expected: str, actual: str) -> FieldError:
+    """Return the error of a value of the wrong type or format."""
     return FieldError(
         "TypeInvalid",
         path,

@@ -234,8 +234,8 @@ def find_kind_fault(resource: StoredResource, body: dict[str, Any]) -> str:
     api_version, kind = body["apiVersion"], body["kind"]
     if (api_version, kind) == (resource.api_version, resource.kind):
         return ""
-    known = {entry["kind"] for entry in resources().get(api_version, ())}
-    if api_version == resource.api_version and kind in known:
+    known_kinds = {entry["kind"] for entry in resources().get(api_version, ())}
+    if api_version == resource.api_version and kind in known_kinds:
         internal = resource.group.partition(".")[0] or "core"
         return (
             f"converting ({resource.version}.{kind}) to ({internal}.{resource.kind}): "

@@ -40,7 +40,7 @@ class AuthorizedCall(msgspec.Struct):
 
     @property
     def key(self) -> str:
-        """Return the key of the object that the path names."""
+        """The key of the object that the path names, in its table."""
         return self.resource.key(self.info.namespace, self.info.name)
 
 

@@ -57,16 +57,20 @@ class CustomRules(Rules):
 
     @override
     def decode_changed(self, body: Body, old: Body) -> list[str]:
+        """Prune a body in place, and return the paths of unknown fields.
+
+        Parts that are the same Python object in `old` are skipped.
+        """
         if body.get("kind") == self._kind and body.get("apiVersion") == self._api_version:
             return self.compiled.prune(body, old)
-        # The body is refused later, for its kind or version. The unknown fields reported before
-        # that are those of kube-apiserver's unstructuredSchemaCoercer. It does not prune other
-        # kinds and groups; in another version of this kind it knows no field at all.
+        # The body is refused later, for its kind or version. Before that, unknown fields are
+        # reported as by kube-apiserver's unstructuredSchemaCoercer. It does not prune other kinds
+        # and groups. In another version of this kind it reports all fields as unknown.
         group = body.get("apiVersion", "").rpartition("/")[0]
         if body.get("kind") != self._kind or group != self.definition["group"]:
             return coerce(body["metadata"], "metadata")
-        known = {"apiVersion", "kind", "metadata"}
-        unknown = sorted(name for name in body if name not in known)
+        type_fields = {"apiVersion", "kind", "metadata"}
+        unknown = sorted(name for name in body if name not in type_fields)
         return coerce(body["metadata"], "metadata") + unknown
 
     @override
@@ -75,6 +79,7 @@ class CustomRules(Rules):
 
     @override
     def default_changed(self, body: Body, old: Body) -> None:
+        """Set defaults; skip parts that are the same Python object in `old`."""
         self.compiled.default(body, old)
 
     @override
@@ -93,6 +98,7 @@ class CustomRules(Rules):
 
     @override
     def prepare_create(self, body: Body) -> None:
+        """Set the first generation, and drop a status that the client must not set."""
         body["metadata"]["generation"] = 1
         # With a status subresource, only writes of that subresource set the status.
         if self.has_status:
@@ -100,6 +106,7 @@ class CustomRules(Rules):
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
+        """Restore the old status, if only the status subresource may change it."""
         # With a status subresource, only writes of that subresource change the status.
         if self.has_status:
             body.pop("status", None)
@@ -113,6 +120,7 @@ class CustomRules(Rules):
 
     @override
     def is_new_generation(self, body: Body, old: Body) -> bool:
+        """Return whether an update changes a field that counts for the generation."""
         # Without a status subresource, `status` is a field like any other.
         uncounted = {"metadata", "status"} if self.has_status else {"metadata"}
         return any(
@@ -123,6 +131,7 @@ class CustomRules(Rules):
 
     @override
     def check(self, body: Body) -> list[FieldError]:
+        """Return the errors of a new object: of its type; if there are none, all others."""
         # An object of another kind or version is not held against this schema.
         if type_problems := _validate_type(body, self._kind, self._api_version):
             return type_problems
@@ -139,6 +148,10 @@ class CustomRules(Rules):
     def check_update_with_warnings(
         self, body: Body, old: Body, subresource: str, warnings: list[str]
     ) -> list[FieldError]:
+        """Return the errors of an update: of its type; if there are none, all others.
+
+        Errors in unchanged parts become warnings or are dropped.
+        """
         # An object of another kind or version is not held against this schema.
         if type_problems := _validate_type(body, self._kind, self._api_version):
             return type_problems

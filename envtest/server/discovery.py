@@ -65,6 +65,7 @@ def _sort_groups(registry: Registry) -> list[tuple[str, list[str]]]:
     """Return the groups with their versions in the order of `_ORDER`, then by name."""
 
     def rank(item: tuple[str, list[str]]) -> tuple[int, str]:
+        """Return the sort key of a group: its place in `_ORDER`; other groups follow by name."""
         is_built_in = item[0] in _ORDER
         return (_ORDER.index(item[0]), "") if is_built_in else (len(_ORDER), item[0])
 
@@ -132,10 +133,12 @@ def _read_storage_hash(resource: StoredResource) -> str:
     if not resource.rules.custom:
         # kube-apiserver stores some built-in kinds in another version than the served one, so
         # the hash comes from its recorded discovery documents.
-        known = resources()[resource.api_version]
+        entries = resources()[resource.api_version]
         return str(
             next(
-                entry["storageVersionHash"] for entry in known if entry["name"] == resource.plural
+                entry["storageVersionHash"]
+                for entry in entries
+                if entry["name"] == resource.plural
             )
         )
     identifier = f"{resource.group}/{resource.version}/{resource.kind}"

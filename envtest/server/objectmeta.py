@@ -84,7 +84,7 @@ def generate_name(prefix: str) -> str:
 def check(
     meta: Body, *, namespaced: bool, name_rule: NameRule, old: Body | None = None
 ) -> list[FieldError]:
-    """Validate metadata on its own.
+    """Return the errors of metadata on its own.
 
     Args:
         meta: the metadata.
@@ -154,17 +154,17 @@ def carry_over(meta: Body, old: Body) -> None:
 
 
 def check_change(meta: Body, old: Body) -> list[FieldError]:
-    """Validate an update of metadata against the stored metadata."""
+    """Return the errors of an update of metadata, compared with the stored metadata."""
     problems: list[FieldError] = []
     if old.get("deletionTimestamp"):
         old_finalizers = old.get("finalizers") or ()
-        added = [
+        new_finalizers = [
             finalizer
             for finalizer in meta.get("finalizers") or ()
             if finalizer not in old_finalizers
         ]
-        if added:
-            quoted = ", ".join(f'"{finalizer}"' for finalizer in sorted(set(added)))
+        if new_finalizers:
+            quoted = ", ".join(f'"{finalizer}"' for finalizer in sorted(set(new_finalizers)))
             detail = (
                 "no new finalizers can be added if the object is being deleted, "
                 f"found new finalizers []string{{{quoted}}}"

@@ -93,10 +93,10 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
                 api, call, stored=stored, live=live, body=decoded.body, options=options
             )
         except StatusError as error:
-            moved = api.table(call.resource).get(call.key) is not stored
+            has_other_write = api.table(call.resource).get(call.key) is not stored
             # A client that sends a resourceVersion wants the conflict. A conflict without another
             # write, such as a webhook's, would only come again.
-            if error.code != 409 or pinned or not moved or attempt == _TRIES - 1:
+            if error.code != 409 or pinned or not has_other_write or attempt == _TRIES - 1:
                 raise
     raise call.resource.conflict(call.info.name)
 
@@ -281,9 +281,9 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
                 tracked=True,
             )
         except StatusError as error:
-            moved = api.table(resource).get(call.key) is not stored
+            has_other_write = api.table(resource).get(call.key) is not stored
             # A conflict without another write, such as a webhook's, would only come again.
-            if error.code != 409 or not moved or attempt == _TRIES - 1:
+            if error.code != 409 or not has_other_write or attempt == _TRIES - 1:
                 raise
     raise resource.conflict(call.info.name)
 

@@ -92,6 +92,7 @@ def _read_selected_name(fields: str) -> str:
 
 
 def _is_segment(name: str) -> bool:
+    """Return whether a name can be one segment of a URL path."""
     return name not in {"", ".", ".."} and "/" not in name and "%" not in name
 
 

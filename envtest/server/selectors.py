@@ -145,6 +145,7 @@ def _parse_requirement(term: str) -> Requirement:
 
 
 def _build_requirement_error(why: str) -> StatusError:
+    """Return 400 for a term of a label selector that cannot be parsed."""
     return bad_request(f"unable to parse requirement: {why}")
 
 

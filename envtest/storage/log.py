@@ -95,6 +95,7 @@ class Waiter:
             self._timer = None
 
     def _wake_at_due(self) -> None:
+        """Wake the watch at its given time; the timer has run out, so it is forgotten."""
         self._timer = None
         self.wake()
 
@@ -136,6 +137,7 @@ class EventLog:
         self._wake_all()
 
     def _wake_all(self) -> None:
+        """Wake every watch that waits for the next event."""
         for waiter in self.waiters:
             waiter.wake()
 

@@ -214,6 +214,7 @@ def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
 
 
 def _is_established(crd: _Body) -> bool:
+    """Return whether condition Established of a CRD is True."""
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
@@ -225,14 +226,14 @@ def _stored_errors(crd: _Body, spec: _Body) -> list[FieldError]:
     if not stored:
         return [invalid(path, None, "must have at least one stored version")]
     out: list[FieldError] = []
-    known = set()
+    spec_names = set()
     for version in spec.get("versions") or ():
         name = version.get("name") or ""
-        known.add(name)
+        spec_names.add(name)
         if version.get("storage") and name not in stored:
             out.append(invalid(path, stored, f"must have the storage version {name}"))
     for index, name in enumerate(stored):
-        if name not in known:
+        if name not in spec_names:
             detail = (
                 f"missing from spec.versions; {name} was previously a storage version, and must "
                 "remain in spec.versions until a storage migration ensures no data remains "

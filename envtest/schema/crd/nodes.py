@@ -329,6 +329,7 @@ def _validate_texts(rule: _Schema, location: str) -> list[FieldError]:
 
 
 def _has_line_break(string: str) -> bool:
+    """Return whether a string has a line feed or a carriage return."""
     return "\n" in string or "\r" in string
 
 

@@ -141,16 +141,16 @@ def _check_embedded_object(schema: _Schema, path: str, out: list[FieldError]) ->
 def _check_metadata(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:
     """Append the errors of type and metadata in a root or an embedded object."""
     properties = schema.get("properties") or {}
-    checked = level == "root" or bool(schema.get(_EMBEDDED))
+    is_object_node = level == "root" or bool(schema.get(_EMBEDDED))
     for name in ("kind", "apiVersion"):
-        if checked and name in properties and properties[name].get("type") != "string":
+        if is_object_node and name in properties and properties[name].get("type") != "string":
             schema_type = properties[name].get("type") or ""
             out.append(invalid(f"{path}.properties[{name}].type", schema_type, "must be string"))
     metadata = properties.get("metadata")
     if metadata is None:
         return
     where = f"{path}.properties[metadata]"
-    if checked and metadata.get("type") != "object":
+    if is_object_node and metadata.get("type") != "object":
         out.append(invalid(f"{where}.type", metadata.get("type") or "", "must be object"))
     if level == "root" and not _has_only_names(metadata):
         detail = "must not specify anything other than name and generateName, but metadata is "
@@ -159,9 +159,11 @@ def _check_metadata(schema: _Schema, level: str, path: str, out: list[FieldError
 
 def _has_only_names(metadata: _Schema) -> bool:
     """Return whether the schema of metadata restricts nothing but name and generateName."""
-    said = {key for key, value in metadata.items() if value not in (None, "", [], {}, False)}
+    set_keywords = {
+        key for key, value in metadata.items() if value not in (None, "", [], {}, False)
+    }
     names = set(metadata.get("properties") or {})
-    return said <= {"type", "properties", "default"} and names <= {"name", "generateName"}
+    return set_keywords <= {"type", "properties", "default"} and names <= {"name", "generateName"}
 
 
 def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
