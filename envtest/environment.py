@@ -31,6 +31,7 @@ class EmbeddedControlPlane(Plane):
 
     @override
     def kubeconfig(self, user: str = ADMIN) -> str:
+        """Return a self-contained kubeconfig of a user, who is created on first use."""
         return self.server.kubeconfig(user)
 
     @override

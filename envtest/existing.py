@@ -23,7 +23,7 @@ class ExistingControlPlane(RunningControlPlane):
 
     def __init__(self, url: str, authority: bytes, user: dict[str, Any]) -> None:
         super().__init__(url)
-        # A complete cluster runs kube-controller-manager with both.
+        # A complete cluster runs kube-controller-manager, which has both controllers.
         self.controllers = frozenset(("namespaces", "garbage"))
         self._authority = authority
         self._token = str(user.get("token") or "")
@@ -54,12 +54,18 @@ class ExistingControlPlane(RunningControlPlane):
 
     @override
     def kubeconfig(self, user: str = "admin") -> str:
+        """Return a kubeconfig with the credentials of the current user, under the name `user`."""
         return kubeconfig(
             self.url, self._authority, user, token=self._token, certificate=self._pair
         )
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
+        """Refuse: users of a cluster that was not started here cannot be created.
+
+        Raises:
+            PlaneError: always.
+        """
         raise PlaneError(f"user {name} cannot be made on a cluster that was not started here")
 
     @override

@@ -170,6 +170,10 @@ class BuiltinRules(Rules):
 
     @override
     def check_update(self, body: Body, old: Body, subresource: str) -> list[FieldError]:
+        """Return the errors of an update: of metadata, finalizers and content.
+
+        For kinds in `_VALIDATED_WHOLE`, all metadata is validated like that of a new object, too.
+        """
         problems: list[FieldError] = []
         # Updates of events are validated like creations, as in the real server.
         if self.kind != "Event":

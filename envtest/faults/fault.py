@@ -253,6 +253,7 @@ class CutAnswer(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield whole pieces, then the beginning of the next piece, then the end."""
         if number <= self.pieces:
             yield piece
         else:
@@ -274,7 +275,8 @@ class SlowAnswer(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
-        # The empty piece before the first has no chunks.
+        """Yield a piece in chunks, with a pause after each."""
+        # The empty piece 0 has no chunks, and other faults need it.
         if not number:
             yield piece
         for start in range(0, len(piece), self.size):

@@ -212,5 +212,6 @@ class _Server(web.Server):
 
     @override
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """Call `on_close` with the closed connection."""
         super().connection_lost(handler, exc)
         self._on_close(handler)

@@ -31,6 +31,7 @@ class StopAfter(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield a piece; end the watch after the last event, or after piece 0 without events."""
         yield piece
         if number >= self.events:
             yield self.end
@@ -70,6 +71,7 @@ class DroppedEvents(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield the first events; drop the next ones, and end the watch at the last of them."""
         if number <= self.events:
             yield piece
         elif number >= self.events + self.dropped:
@@ -89,6 +91,7 @@ class SwallowedBookmarks(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield a piece unless it is a dropped bookmark; piece 0 is no line of the watch."""
         if not (number and self._is_swallowed(piece)):
             yield piece
 
@@ -114,6 +117,7 @@ class TruncatedEvent(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield a piece; of the event to cut, yield the beginning and a line end."""
         yield piece[: self.size] + b"\n" if number == self.events + 1 else piece
 
 
@@ -134,6 +138,7 @@ class InsertedEvent(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield a piece; after the last event before the line, yield the line as well."""
         yield piece
         if number == self.events:
             yield self.line
@@ -170,6 +175,7 @@ class LargeEvents(Fault):
 
     @override
     def alter(self, number: int, piece: bytes) -> Iterator[Step]:
+        """Yield an event with a long annotation; piece 0 and bookmarks unchanged."""
         if not number or piece.startswith(_BOOKMARK):
             yield piece
             return

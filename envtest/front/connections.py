@@ -53,6 +53,7 @@ class Watchers:
         self._changed = anyio.Event()
 
     def __len__(self) -> int:
+        """Return the number of open watches."""
         return len(self._open)
 
     async def wait_for_count(self, count: int) -> None:
@@ -119,11 +120,13 @@ class Connections(web.Server):
 
     @override
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        """Start the timer that closes a connection without a complete head in time."""
         super().connection_made(handler, transport)
         self._head_timers[handler] = self._loop.call_later(self._head_seconds, transport.abort)
 
     @override
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        """Stop the timer of a closed connection, and end its watches."""
         super().connection_lost(handler, exc)
         timer = self._head_timers.pop(handler, None)
         if timer is not None:

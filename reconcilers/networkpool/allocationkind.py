@@ -174,6 +174,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         reading: NetworkPoolReading,
         granted: Sequence[Granted[IPAllocation]],
     ) -> list[Kept[IPAllocation]]:
+        """Write promises to their allocations; return the results, in order."""
         return await self.write_promised(pool, granted)
 
     async def write_promised(
@@ -192,6 +193,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
     async def void_refused(
         self, pool: NetworkPool, refused: Sequence[Kept[IPAllocation]]
     ) -> Sequence[WriteResult]:
+        """Void promises whose write was rejected for good; return the results, in order."""
         written = await self._writer.void_refused(refused, self._clock.now())
         return [write.result for write in written]
 

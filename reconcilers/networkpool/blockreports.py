@@ -39,7 +39,7 @@ def find_block(pool: NetworkPool) -> ConditionFinding | None:
         deleted.
     """
     conditions, key = pool.status.conditions, pool.metadata.key
-    # The reconciler of each allocation reports that.
+    # The reconciler of each allocation reports that its pool is being deleted.
     if pool.metadata.terminating:
         return None
     # Before Ready, because the other controller may write the pool's condition Ready, too.

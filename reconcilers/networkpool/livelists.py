@@ -99,6 +99,7 @@ class LiveLists:
         if self._is_listing:
             return None
         listed = await self._list()
+        # The other pools that the LIST serves take it in their next passes; this pool has it now.
         self._kept |= {other: (asked, listed) for other, asked in self._waiting.items()}
         self._kept.pop(key, None)
         return listed
@@ -134,6 +135,7 @@ class LiveLists:
 
 
 def _version(pool: NetworkPool) -> PoolVersion:
+    """Return the uid and the resourceVersion of a pool."""
     return pool.metadata.uid, pool.metadata.resourceVersion
 
 

@@ -31,6 +31,7 @@ def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[PoolOff
 
 @lru_cache(maxsize=4_096)
 def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
+    """Return the geometry of a spec; empty if the spec is invalid."""
     try:
         return poolgeometry.parse_layouts(spec, max_addresses)
     except InvalidPool:

@@ -55,9 +55,10 @@ class OtherHoldings:
 
 
 class ObservedRanges:
-    """What another allocator gave of the addresses of pools: nothing, unless an integration reads.
+    """Answers which addresses of pools another allocator gave; an integration overrides it.
 
-    That allocator knows nothing of NetworkPools, so it promises nothing, and no deletion waits.
+    This class answers that there are none. The other allocator does not know NetworkPools, so it
+    makes no promises, and no deletion of a pool waits for its ranges.
     """
 
     def list_ranges(self, pool: NetworkPool) -> Sequence[AddressRange]:

@@ -325,9 +325,9 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     ) -> PoolWrite:
         """Return figures and conditions. Their write is due if they differ, or to back a refusal.
 
-        A refusal is written only after a write of the pool succeeded in the same pass, so that a
-        replica with an old view of the pool cannot refuse what another one granted. An unchanged
-        status makes no new version, but its precondition is checked all the same.
+        A refusal is written only after a write of the pool succeeded in the same pass. So a
+        replica with an old view of the pool cannot refuse what another replica granted. A write of
+        an unchanged status makes no new version, but its precondition is checked all the same.
         """
         decision = choice.detail.decision
         overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))

@@ -1,11 +1,14 @@
 """Problems of a pool, as conditions.
 
-A pool whose spec is valid always has
+A pool whose spec is valid always has these conditions:
+
     Overlapping     another pool, of any kind, may hand out the same addresses
     RangesOverlap   allocations or claims hold the same addresses; only other writers cause that
     OutOfRange      allocations or claims have addresses that the spec does not hand out any more
     Degraded        the free addresses suffice for a default request, but no free block does
-and, once another controller has written statuses of pools or allocations,
+
+Once another controller has written statuses of pools or allocations, it also has
+
     ForeignManager  nothing is handed out; Butler's own controller may not be scaled to zero
 
 Ranges are only reported, never revoked. Two pools may overlap on purpose, for sites behind NAT for

@@ -320,7 +320,7 @@ def without_figures(pool: NetworkPool, ready: ConditionFinding, now: datetime) -
     """Return a status with a new condition Ready; the figures, which are not known, stay.
 
     Args:
-        ready: the condition Ready.
+        ready: the new condition, which tells why the deletion waits, for example.
         now: the time.
     """
     return _conditions_only(pool, [ready], now)

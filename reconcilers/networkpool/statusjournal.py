@@ -156,7 +156,7 @@ def raise_if_unknown_kinds(pool: NetworkPool) -> None:
 
 
 def has_journal(pool: NetworkPool) -> bool:
-    """Return whether our controllers ever wrote a pool's status, for whichever object."""
+    """Return whether our controllers ever wrote this status, even for another pool object."""
     return bool(pool.status.journalOf or pool.status.revisions)
 
 

@@ -43,7 +43,7 @@ class PoolStatusWriter:
         return written
 
     async def check_version(self, pool: NetworkPool) -> None:
-        """Find out whether a pool is still as it was read, by a write that changes nothing.
+        """Check that a pool is still as it was read, by a write that changes nothing.
 
         A reason is written to allocations only after that. So a replica with an old view of the
         pool cannot overwrite what another replica wrote to them.

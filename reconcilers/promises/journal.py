@@ -197,9 +197,9 @@ class JournalStore(Protocol[PoolT_contra]):
     def read(self, pool: PoolT_contra) -> Journal:
         """Return the journal of a pool; an empty one if it is lost.
 
-        It is lost if the pool has none, if it was written for another uid, if it does not match
-        its checksum, or if a promise in it cannot be parsed. What it promised may still be
-        written, and only a fence voids that.
+        It is lost if the pool has none, or if it was written for another uid. It is also lost if
+        it does not match its checksum, or if a promise in it cannot be parsed. Its promises may
+        still be written, and only a fence voids them.
         """
         ...
 

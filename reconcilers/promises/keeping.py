@@ -3,9 +3,9 @@
 To *void* a promise is to write its request so that it gets another resourceVersion. Then the
 promise is over by the rule of settling (settling.py). This is done if the API server rejects the
 write of a promise for good. The voiding write shows the user why the request waits. If it is
-rejected as well, the promise stays open, and both writes are tried again after a resync, which is
-the interval at which each pool gets a pass although nothing changed. `REFUSED` and `refused` stand
-for a write that is rejected for good.
+rejected as well, the promise stays open, and both writes are tried again after a resync. A resync
+is the interval at which each pool gets a pass although nothing changed. `REFUSED` and `refused`
+stand for a write that is rejected for good.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence

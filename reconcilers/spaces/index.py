@@ -148,8 +148,8 @@ class SpaceIndex:
 
         A pool is near if it lies in the same namespace or in none. Up to NAMED pools are all
         named, the near ones first. If there are more, only near ones are named, in the order of
-        their first addresses, because a message that named all would be written again whenever
-        one of them comes or goes.
+        their first addresses. A message that named all pools would be written again whenever one
+        of them comes or goes.
 
         Args:
             offers: the pool's offers, which may be newer than those in the index.
