@@ -7,13 +7,13 @@ allocations within a minute share one event as well. The API counts a later shar
 series of the first one, and keeps the note of the first one. The answer to each allocation is in
 its own status, and in the log.
 
-Capacity. A *tier* of utilization has a condition, such as CapacityWarning. A *crossing* is that a
-pool enters or leaves a tier; each crossing is one event. Each status write is compared with the
-status that it replaces, so a restart neither repeats nor loses a crossing. The same crossing of a
-pool is recorded at most once in ten minutes. A crossing that comes earlier is *postponed*: it is
-recorded when the ten minutes are over, if the pool's condition still shows it. API servers delete
-events after an hour, so the event of the tier that a pool is in is repeated each half hour. A
-process does not know the events of earlier processes, so it infers them from the times of the
+Capacity. A *tier* of utilization has a condition, such as CapacityWarning. If a pool enters or
+leaves a tier, that is a *crossing*; each crossing is one event. Each status write is compared with
+the status that it replaces, so a restart neither repeats nor loses a crossing. The same crossing
+of a pool is recorded at most once in ten minutes. A crossing that comes earlier is *postponed*: it
+is recorded when the ten minutes are over, if the pool's condition still shows it. API servers
+delete events after an hour, so the event of the tier that a pool is in is repeated each half hour.
+A process does not know the events of earlier processes, so it infers them from the times of the
 conditions.
 """
 
@@ -213,7 +213,7 @@ class AllocationEvents:
     def _may_record_each(self, pool: Key, count: int) -> bool:
         """Return whether each of `count` allocations may get its own event.
 
-        If so, the events are added to the number of this minute.
+        If so, they count among the single events of this minute.
         """
         if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
             return False

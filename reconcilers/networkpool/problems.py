@@ -233,9 +233,10 @@ def _inside(held_range: AddressRange, layout: Layout) -> bool:
 
 
 def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> ConditionFinding:
-    """Return condition Degraded: True if every free block is too small for a default request.
+    """Return condition Degraded: True if free addresses suffice, but not in one free block.
 
-    Its message describes a family to which that applies; otherwise the first family.
+    The measure is a request of default size. Fragmentation has to be FRAGMENTED_PERCENT or more.
+    The message describes a family to which that applies; otherwise the first family.
     """
     usual = max(
         pool.spec.default_count(kind) for kind in (names.TYPE_NODES, names.TYPE_LOADBALANCER)
