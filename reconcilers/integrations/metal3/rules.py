@@ -8,7 +8,8 @@ an edit is no fault of the edit. The caller reads the addresses in use from the 
 from collections.abc import Iterable, Iterator
 from json import dumps
 
-from allocator import AddressRange
+from allocator import AddressRange, Family
+from allocator.addresses import Span, union
 from controller.errors import Cause
 from reconcilers.integrations.metal3.api import (
     RANDOM,
@@ -49,12 +50,29 @@ def find_pool_changes(new: Metal3PoolSpec, old: Metal3PoolSpec) -> Iterator[Caus
 
 
 def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
-    """Return whether a new spec may lack an address that the old one had.
+    """Return whether a new spec lacks an address that an entry of the old one had.
 
     Args:
         old: the spec before; None if it cannot be decoded, so that any address may be lost.
     """
-    return old is None or new.pools != old.pools
+    if old is None:
+        return True
+    if new.pools == old.pools:
+        return False
+    spans: dict[Family, list[Span]] = {}
+    for entry in space_of(new).entries:
+        spans.setdefault(entry.addresses.family, []).append(
+            (entry.addresses.first, entry.addresses.last)
+        )
+    blocks = {family: list(union(sorted(of_family))) for family, of_family in spans.items()}
+    # Blocks do not touch each other, so an entry that is kept lies within one of them.
+    return not all(
+        any(
+            first <= entry.addresses.first and entry.addresses.last <= last
+            for first, last in blocks.get(entry.addresses.family, ())
+        )
+        for entry in space_of(old).entries
+    )
 
 
 def find_lost_addresses(

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 
 from controller.client import Client
 from controller.errors import Cause
-from controller.meta import Object
+from controller.meta import Key, Object
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses
+from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
+from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.integrations.metal3 import rules
 from reconcilers.integrations.metal3.api import (
@@ -19,9 +20,16 @@ from reconcilers.integrations.metal3.api import (
     CLAIMS,
     POOLS,
     Metal3Pool,
-    pool_of_pool_ref,
 )
 from reconcilers.integrations.metal3.offers import offers_of
+from reconcilers.integrations.metal3.sides import (
+    AddressT,
+    ClaimSide,
+    ClaimT,
+    ContractSide,
+    Metal3Side,
+)
+from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules.verdict import NOTHING, Validator, Verdict
 
@@ -57,7 +65,12 @@ class Metal3PoolValidator:
             verdict = Verdict(causes, verdict.warnings)
         if not verdict.allowed or not rules.can_lose_addresses(new.spec, before):
             return verdict
-        lost = rules.find_lost_addresses(new.spec, before, await self._list_in_use(new))
+        try:
+            in_use = await self._list_in_use(new.metadata.key)
+        except UnreadableHolders as unreadable:
+            why = f"cannot tell whose addresses would be left out: {unreadable}"
+            return Verdict(warnings=verdict.warnings, refusal=why)
+        lost = rules.find_lost_addresses(new.spec, before, in_use)
         return Verdict.from_causes(lost, verdict.warnings)
 
     async def review_deletion(self, old: Metal3Pool) -> Verdict:
@@ -72,26 +85,31 @@ class Metal3PoolValidator:
             warnings.append(f"spec.pools: {sentence}")
         return Verdict.from_causes(rules.find_pool_faults(new.spec, is_new=is_new), warnings)
 
-    async def _list_in_use(self, pool: Metal3Pool) -> list[str]:
+    async def _list_in_use(self, pool: Key) -> list[str]:
         """Return the addresses of the IPAddresses of both kinds that name a pool.
 
         Raises:
+            UnreadableHolders: IPAddresses that may name it cannot be decoded.
             DiscoveryIncomplete: it is not known whether Cluster API's IPAddresses are served.
         """
-        meta = pool.metadata
-        page = await self._client.list(ADDRESSES, namespace=meta.namespace)
-        in_use = [
-            address.spec.address for address in page.items if address.spec.pool.name == meta.name
-        ]
+        in_use = await self._list_addresses(Metal3Side(), pool)
         contract = await find_served(self._client, map(addresses, CONTRACT_VERSIONS))
         if contract is not None:
-            of_contract = await self._client.list(contract, namespace=meta.namespace)
-            in_use += [
-                address.spec.address
-                for address in of_contract.items
-                if pool_of_pool_ref(address.spec.poolRef, meta.namespace) == meta.key
-            ]
+            side = ContractSide(claims(contract.version), contract)
+            in_use += await self._list_addresses(side, pool)
         return in_use
+
+    async def _list_addresses(self, side: ClaimSide[ClaimT, AddressT], pool: Key) -> list[str]:
+        """Return the addresses of the IPAddresses of one kind that name a pool.
+
+        Raises:
+            UnreadableHolders: IPAddresses that may name it cannot be decoded.
+        """
+        page = await self._client.list(side.addresses, namespace=pool.namespace)
+        check_readable(side, pool, {}, page.unreadable)
+        return [
+            address.spec.address for address in page.items if side.pool_of_address(address) == pool
+        ]
 
 
 class FieldValidator(Generic[T]):

@@ -1,0 +1,53 @@
+"""Edits of IPPools while IPAddresses that may be theirs cannot be decoded."""
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from controller.client import Client
+from controller.meta import Untyped
+from controller.resource import Resource
+from controller.testing.api import FakeApi
+from controller.testing.clock import VirtualClock
+from reconcilers.integrations.clusterapi import api as clusterapi
+from reconcilers.integrations.metal3.api import ADDRESSES, GROUP, KINDS, POOL, Metal3Pool
+from reconcilers.integrations.metal3.validating import Metal3PoolValidator
+from reconcilers.spaces.index import SpaceIndex
+
+CONTRACT = clusterapi.addresses("v1beta2")
+CASES: dict[str, tuple[Resource[Any], dict[str, Any]]] = {
+    "IPAddress of metal3": (ADDRESSES, {"pool": {"name": "p"}, "prefix": "many"}),
+    "IPAddress of Cluster API": (
+        CONTRACT,
+        {"poolRef": {"apiGroup": GROUP, "kind": POOL, "name": "p"}, "prefix": "many"},
+    ),
+}
+
+
+def pool(name: str, end: str) -> Metal3Pool:
+    entries = [{"start": "10.0.0.1", "end": end}]
+    body = {"metadata": {"name": name, "namespace": "team"}, "spec": {"pools": entries}}
+    return msgspec.convert(body, Metal3Pool)
+
+
+@pytest.mark.parametrize("case", CASES)
+async def test_a_pool_loses_no_addresses_while_its_addresses_cannot_all_be_read(case: str) -> None:
+    resource, spec = CASES[case]
+    fake = FakeApi(VirtualClock())
+    for kind in (*KINDS, CONTRACT, clusterapi.claims("v1beta2")):
+        fake.serve(kind)
+    client = Client(fake)
+    untyped = replace(resource, type=Untyped, outline=None)
+    await client.create(untyped, "team", {"metadata": {"name": "odd"}, "spec": spec})
+    validator = Metal3PoolValidator(client, SpaceIndex())
+
+    narrowed = await validator.review_update(pool("p", "10.0.0.5"), pool("p", "10.0.0.9"))
+    assert narrowed.refusal is not None
+    assert "cannot tell whose addresses would be left out" in narrowed.refusal
+    assert "team/odd" in narrowed.refusal
+    widened = await validator.review_update(pool("p", "10.0.0.9"), pool("p", "10.0.0.5"))
+    assert widened.allowed
+    other = await validator.review_update(pool("q", "10.0.0.5"), pool("q", "10.0.0.9"))
+    assert other.allowed
