@@ -108,26 +108,38 @@ class Disk:
         Raises:
             DiskError: it cannot be stored, for example because the disk is full.
         """
-        try:
+        with self._undo_failed_writes():
             self._database.execute(_INSERT, version)
-        except sqlite3.Error as error:
-            raise DiskError(
-                f"{self._path} takes no more ({error}); make room, or give another folder"
-            ) from error
         self._highest = max(self._highest, version.revision)
 
     def forget(self, place: str, floor: int, versions: Iterable[tuple[str, int]]) -> None:
-        """Drop versions of a table, by key and revision; its history begins after `floor`."""
-        cursor = self._database.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        cursor.executemany(_FORGET, ((place, *row) for row in versions))
-        cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
-        cursor.execute(_SET, (self._highest, "revision"))
-        cursor.execute("COMMIT")
+        """Drop versions of a table in one transaction; its history then begins after `floor`.
+
+        Args:
+            place: the table.
+            floor: the revision up to which the history is dropped.
+            versions: key and revision of each version to drop.
+
+        Raises:
+            DiskError: they cannot be dropped, for example because the disk is full; all are kept.
+        """
+        with self._undo_failed_writes():
+            cursor = self._database.cursor()
+            cursor.execute("BEGIN IMMEDIATE")
+            cursor.executemany(_FORGET, ((place, *row) for row in versions))
+            cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
+            # The newest version may be among the dropped ones, so its revision is stored apart.
+            cursor.execute(_SET, (self._highest, "revision"))
+            cursor.execute("COMMIT")
 
     def compact(self, revision: int) -> None:
-        """Record that the histories of all tables, also of future ones, begin after a revision."""
-        self._database.execute(_SET, (revision, "compacted"))
+        """Record that the histories of all tables, also of future ones, begin after a revision.
+
+        Raises:
+            DiskError: it cannot be recorded, for example because the disk is full.
+        """
+        with self._undo_failed_writes():
+            self._database.execute(_SET, (revision, "compacted"))
 
     def close(self) -> None:
         """Release the file."""
@@ -144,6 +156,23 @@ class Disk:
         with self._explain_errors():
             cursor = self._database.execute("SELECT MAX(revision) FROM versions")
             return int(cursor.fetchone()[0] or 0)
+
+    @contextmanager
+    def _undo_failed_writes(self) -> Iterator[None]:
+        """Roll back what failed, so that no later write joins its transaction.
+
+        Raises:
+            DiskError: SQLite could not write.
+        """
+        try:
+            yield
+        except sqlite3.Error as error:
+            # For some errors, as that of a full disk, SQLite has rolled back already.
+            if self._database.in_transaction:
+                self._database.execute("ROLLBACK")
+            raise DiskError(
+                f"{self._path} takes no more ({error}); make room, or give another folder"
+            ) from error
 
     @contextmanager
     def _explain_errors(self) -> Iterator[None]:

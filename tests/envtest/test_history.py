@@ -6,11 +6,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from envtest import ControlPlane
-from envtest.storage import Disk, Store, StoredChange, Table
+from envtest.storage import Disk, DiskError, Store, StoredChange, Table
+from envtest.storage.disk import StoredVersion
 from envtest.storage.log import KEPT_EVENTS, KEPT_SECONDS
 from tests.envtest.conftest import admin_client
 from tests.envtest.samples import PATH, crd, gauge
@@ -169,6 +171,21 @@ def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     assert len(list(disk.load())) <= KEPT_EVENTS + 1
     disk.close()
+
+
+def test_a_failed_drop_keeps_all_versions_and_leaves_no_transaction_open(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    for revision in (1, 2):
+        disk.write(StoredVersion("things", f"{revision}", revision, 0, 0, b"{}"))
+    unknown_type: Any = object()
+    with pytest.raises(DiskError, match="takes no more"):
+        disk.forget("things", 1, [("1", 1), (unknown_type, 2)])
+    disk.write(StoredVersion("things", "3", 3, 0, 0, b"{}"))
+    disk.close()
+
+    again = Disk(tmp_path)
+    assert [version.key for version in again.load()] == ["1", "2", "3"]
+    again.close()
 
 
 def test_a_dropped_kind_starts_with_a_new_history(tmp_path: Path) -> None:
