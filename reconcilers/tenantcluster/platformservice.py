@@ -60,7 +60,7 @@ class PlatformLabel:
             self._log_failure(key, error.message)
 
     def _log_failure(self, key: Key, error: str) -> None:
-        """Log why the Service has no label, if the reason is new."""
+        """Log why the Service has no label; at debug level if the reason was logged before."""
         is_new = self._logged.begin(key, _LABEL, error)
         log = _log.info if is_new else _log.debug
         log("cannot label the platform's Service", error=error)

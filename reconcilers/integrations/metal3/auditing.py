@@ -64,7 +64,17 @@ def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
 def _audit_statuses(
     content: IPPoolContents, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Trouble]:
-    """Yield claims whose status names an IPAddress that is missing, or another claim's."""
+    """Yield the troubles of claims whose status names an IPAddress that is not theirs.
+
+    The IPAddress is another claim's, or no claim's, or it is missing and its name tells no
+    address. If the name tells the address, the controller recreates the IPAddress, so that is no
+    trouble. An IPAddress that cannot be read is not judged.
+
+    Args:
+        content: the pool.
+        not_read: the lists that the user may not read.
+        side: the caches of one kind of claims and of its IPAddresses.
+    """
     pool = content.pool.metadata.key
     for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
         name, key = side.side.address_name(claim), claim.metadata.key
@@ -76,19 +86,22 @@ def _audit_statuses(
             side.side.addresses, address_key, not_read
         )
         if address is None and not is_unknown:
-            # If the name tells the address, the controller recreates the IPAddress.
             if not content.space.addresses_named(name):
                 sentence = (
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
                     " no address; delete the claim, or create the IPAddress"
                 )
                 yield Trouble("Dangling", "error", subject=kind, key=key, sentence=sentence)
-        elif address is not None and side.side.claim_of_address(address) != key:
+        elif address is not None and (owner := side.side.claim_of_address(address)) != key:
+            if owner is not None:
+                sentence = f"its status names IPAddress {name}, which is of {owner}; {_DELETE_ONE}"
+                yield Trouble(OVERLAP, "error", subject=kind, key=key, sentence=sentence)
+                continue
             sentence = (
-                f"its status names IPAddress {name}, which is of"
-                f" {side.side.claim_of_address(address)}; {_DELETE_ONE}"
+                f"its status names IPAddress {name}, which names no claim; name the claim in the"
+                " IPAddress, or delete the claim"
             )
-            yield Trouble(OVERLAP, "error", subject=kind, key=key, sentence=sentence)
+            yield Trouble("Dangling", "error", subject=kind, key=key, sentence=sentence)
 
 
 def _audit_missing_pools(
