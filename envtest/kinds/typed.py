@@ -63,7 +63,11 @@ class TypedNode:
 
 @cache
 def load_node(name: str) -> TypedNode:
-    """Return the node of a schema in the catalogue, such as `io.k8s.api.core.v1.Service`."""
+    """Return the node of a schema, such as `io.k8s.api.core.v1.Service`.
+
+    A node is what decoding needs of one OpenAPI schema: the shape of its values, and the Go type
+    that error messages name. The catalogue has the schemas of the built-in kinds.
+    """
     body = schema(name)
     short = name.rpartition(".")[2]
     if body.get("type") == "object":

@@ -135,7 +135,10 @@ def _validate_namespace(meta: Body, *, namespaced: bool) -> list[FieldError]:
 
 
 def carry_over(meta: Body, old: Body) -> None:
-    """Restore fields that an update may leave out, but not remove or change.
+    """Restore the fields of metadata that belong to the server from the old object.
+
+    A changed creationTimestamp, deletionTimestamp or generation is undone without an error, and
+    selfLink is dropped. The uid and the grace period are only filled in where they are absent.
 
     As ValidateObjectMetaAccessorUpdate and BeforeUpdate of apimachinery and apiserver do.
     """

@@ -186,7 +186,12 @@ def _find_host_bits(pool: NetworkPool) -> Iterator[Finding]:
 
 
 def _find_takeover_effects(objects: Objects) -> Iterator[Finding]:
-    """Yield findings about another controller's objects that change once our controllers start."""
+    """Yield findings about what our controllers will do once they replace another controller.
+
+    UnnotedOrphan: an allocation whose cluster is missing, and which notes no uid of it. Our
+    controllers keep it, because its cluster may still be created. NewlyServed: a cluster for
+    which the other controller requested no addresses, and which will get some.
+    """
     owned = (objects.pools, objects.allocations.values(), objects.clusters)
     if objects.owners_known:  # else a cluster that looks missing may exist
         for allocation, sentence in adoption.find_unnoted_orphans(*owned):

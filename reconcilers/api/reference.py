@@ -154,7 +154,7 @@ def _walk(schema: Schema, path: str, required: frozenset[str]) -> Iterator[tuple
         if inner.get(_PRESERVE):
             yield from _read_here(inner, where)
             continue
-        deeper, suffix = _deeper(inner)
+        deeper, suffix = _find_item_schema(inner)
         yield from _walk(deeper, where + suffix, frozenset(deeper.get("required", ())))
 
 
@@ -168,7 +168,7 @@ def _read_here(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
         yield from _read_here(inner, where)
 
 
-def _deeper(schema: Schema) -> tuple[Schema, str]:
+def _find_item_schema(schema: Schema) -> tuple[Schema, str]:
     """Return the schema whose fields are this one's, and what the path to them adds."""
     if isinstance(schema.get("items"), Mapping):
         return schema["items"], "[]"
@@ -223,14 +223,22 @@ def _rules(schema: Schema) -> Iterator[str]:
 
 
 def _all_rules(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
+    """Yield a table row for each CEL rule of a schema and of all schemas in it.
+
+    A row is the field that the rule is about, the message, and the rule, as Markdown.
+
+    Args:
+        path: the path from the kind to this schema, with a leading dot; empty for the kind.
+    """
     for rule in schema.get("x-kubernetes-validations", ()):
         where = f"{path}{rule.get('fieldPath', '')}".lstrip(".") or "the object"
         yield f"`{where}`", rule["message"], f"`{rule['rule']}`"
     for name, inner in schema.get("properties", {}).items():
         yield from _all_rules(inner, f"{path}.{name}")
-    deeper, suffix = _deeper(schema)
+    # The items of a list add "[]" to the path, the values of a map ".*".
+    item_schema, suffix = _find_item_schema(schema)
     if suffix:
-        yield from _all_rules(deeper, path + suffix)
+        yield from _all_rules(item_schema, path + suffix)
 
 
 def _conditions(conditions: Iterable[ConditionWords]) -> Iterator[str]:

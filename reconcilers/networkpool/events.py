@@ -157,7 +157,11 @@ class AllocationEvents:
         _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
 
     def definition_outdated(self, pool: NetworkPool) -> None:
-        """Record that nothing is handed out, because the definition in force drops fields."""
+        """Record that nothing is handed out, because the API server stores the journal changed.
+
+        The CRD in force drops fields of it, or a webhook or policy changes them. The event and the
+        log line repeat condition Ready.
+        """
         ready = find(pool.status.conditions, READY)
         assert ready is not None, "it was just written"
         self._recorder.record(

@@ -397,12 +397,16 @@ class TenantClusterReconciler:
         return outcome
 
     async def _release_leftovers(self, key: Key, present: TenantCluster | None) -> bool:
-        """Release the allocations of vanished clusters of this name.
+        """Delete leftovers that may be deleted here, and take deleted ranges out of the tenant.
 
-        If a cluster vanished while it was being created, its allocations are deleted here at once.
-        The orphan collector deletes other leftovers, a limited number at a time. The range of a
-        deleted allocation has to leave the tenant before it is released. So the tenant is given a
-        projection without it.
+        A leftover is an allocation of a vanished cluster of this name. A cluster was overtaken if
+        its deletion came before the finalizer that this process added. Its leftovers are deleted
+        here at once. The orphan collector deletes others, a limited number at a time. A deleted
+        allocation keeps its range until the tenant no longer has it. So the tenant is given a
+        projection without these ranges.
+
+        Args:
+            present: the cluster that has this name now; None if there is none.
 
         Returns:
             Whether load-balancer allocations of a vanished cluster were being released when the
@@ -422,6 +426,7 @@ class TenantClusterReconciler:
             if present is not None and present.projection_begun:
                 tenant = present  # its projection leaves out the ranges of the leftovers
             else:
+                # All clusters of one name lead to one tenant; this one was there last.
                 tenant = leftovers[-1][0]
                 self._records.of(tenant).has_leftovers = True
             await self._project_again(self._make_current(tenant))

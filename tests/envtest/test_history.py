@@ -175,12 +175,16 @@ def test_a_file_does_not_grow_for_ever(tmp_path: Path) -> None:
 
 def test_a_failed_drop_keeps_all_versions_and_leaves_no_transaction_open(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    for revision in (1, 2):
-        disk.write(StoredVersion("things", f"{revision}", revision, 0, 0, b"{}"))
+    versions = [
+        StoredVersion("things", str(revision), revision, deleted=False, at=0, body=b"{}")
+        for revision in (1, 2, 3)
+    ]
+    for version in versions[:2]:
+        disk.write(version)
     unknown_type: Any = object()
     with pytest.raises(DiskError, match="takes no more"):
         disk.forget("things", 1, [("1", 1), (unknown_type, 2)])
-    disk.write(StoredVersion("things", "3", 3, 0, 0, b"{}"))
+    disk.write(versions[2])
     disk.close()
 
     again = Disk(tmp_path)

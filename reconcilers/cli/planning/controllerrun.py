@@ -118,8 +118,11 @@ async def _store_journals(
 
 
 def _list_clusters(manifests: Manifests, drafts: Sequence[Draft]) -> list[Draft]:
-    """Return the TenantClusters, the oldest first: in this order they request addresses."""
-    drafts_by_key = {draft.key: draft for draft in drafts if draft.asks_later}
+    """Return the drafts of the TenantClusters, the oldest first: so they request addresses.
+
+    A draft is an object of the input in the form in which the plan's API server stores it.
+    """
+    drafts_by_key = {draft.key: draft for draft in drafts if draft.is_tenant_cluster}
     tenants = sorted(manifests.tenants, key=lambda manifest: order_by_age(manifest.object))
     return [drafts_by_key[manifest.key] for manifest in tenants]
 

@@ -55,7 +55,7 @@ class Draft:
     number: int
 
     @property
-    def asks_later(self) -> bool:
+    def is_tenant_cluster(self) -> bool:
         """Whether it is a TenantCluster: these are stored after all requests were served."""
         return self.resource is TENANT_CLUSTER
 

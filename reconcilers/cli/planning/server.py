@@ -56,7 +56,7 @@ class PlanServer:
         An implied object is named by another platform's objects; a plan assumes that it exists.
         Objects with a resourceVersion come first, because the server continues with higher ones.
         """
-        drafts = [draft for draft in self.drafts if not draft.asks_later]
+        drafts = [draft for draft in self.drafts if not draft.is_tenant_cluster]
         for draft in drafts:
             if draft.is_stored:
                 self.api.restore_object(draft.resource, draft.body)

@@ -163,7 +163,9 @@ def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
 def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[PoolContents]:
     """Yield the wanted pools with their contents, by kind, namespace and name.
 
-    NetworkPools that no claim or IPAddress names, or may name, are left out.
+    A NetworkPool is left out if no claim or IPAddress names it, and no object that cannot be
+    decoded may name it. Objects that cannot be decoded are in `unreadable` of each pool whose
+    addresses they may hold.
 
     Args:
         caches: the objects.

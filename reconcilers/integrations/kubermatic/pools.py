@@ -594,7 +594,11 @@ def _make_allotment(
 def _list_unmade(
     pool: IPAMPool, failed: Sequence[tuple[ClusterGrant, ControllerError]]
 ) -> dict[Holder, tuple[Key, AllocationProblem]]:
-    """Return the clusters whose allocations could not be created, with the problem."""
+    """Return the problems of the allocations that could not be created, by their holders.
+
+    The holder is the allocation that a cluster would have: the cluster's namespace, and the pool's
+    name. With each problem comes the key of the cluster.
+    """
     return {
         holder_in(grant.cluster.namespace, pool.metadata.name): (
             grant.cluster.metadata.key,

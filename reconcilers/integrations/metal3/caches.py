@@ -279,7 +279,7 @@ def facts_of(
     for address in addresses:
         # The name of an IPAddress contains an address. While the name is taken, no IPAddress can
         # be created for that address.
-        addresses_of_name = _named_in_entries(address, pool, space)
+        addresses_of_name = _list_addresses_of_name(address, pool, space)
         if addresses_of_name or side.pool_of_address(address) == pool:
             of_pool.append(address)
             parts.update(dict.fromkeys(parts_of(space, addresses_of_name)))
@@ -312,11 +312,14 @@ def facts_of(
     return Facts(tuple(parts), place, row, is_in_use=is_in_use, outside=outside)
 
 
-def _named_in_entries(address: EitherAddress, pool: Key, space: EntrySpace) -> list[AddressRange]:
+def _list_addresses_of_name(
+    address: EitherAddress, pool: Key, space: EntrySpace
+) -> list[AddressRange]:
     """Return the addresses of a pool that the name of an IPAddress may stand for.
 
-    They cannot be handed out while the name is taken, even if the IPAddress itself has another
-    address or is of another pool.
+    The name is the pool's namePrefix and an address with dashes, so an IPv4 and an IPv6 address
+    may have one name. Only addresses within an entry of the pool's spec count. They cannot be
+    handed out while the name is taken, even if the IPAddress has another address or pool.
     """
     meta = address.metadata
     if meta.namespace != pool.namespace:

@@ -170,7 +170,7 @@ def offer_of(pool: CiliumPool) -> Offer:
     return Offer(
         metadata=pool.metadata,
         kind=CILIUM_POOL.kind,
-        entries=tuple(map(_entry, pool.blocks)),
+        entries=tuple(map(_format_block, pool.blocks)),
         is_made_by_us=is_ours(pool),
         basis=basis_of(pool),
         edited=pool.spec.edited,
@@ -178,8 +178,11 @@ def offer_of(pool: CiliumPool) -> Offer:
     )
 
 
-def _entry(block: Block) -> str:
-    """Return a block as an entry of an offer: `start-end`, or as it is written."""
+def _format_block(block: Block) -> str:
+    """Return a block as text, as an offer names it: `start-end`.
+
+    A block that cannot be parsed has no span. Its text is returned as it stands in the pool.
+    """
     span = block.span
     if span is None:
         return block.cidr or f"{block.start}-{block.stop}"

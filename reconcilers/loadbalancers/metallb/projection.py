@@ -238,7 +238,7 @@ class TenantMetalLB:
             is_of_another_tool = blocked.reason == MADE_BY_OTHERS
             if projection.entries:
                 if is_of_another_tool:
-                    await self._raise_seen_basis(live, projection)
+                    await self._annotate_seen_basis(live, projection)
                 raise
             # There are no ranges to write. Beside a pool of another tool, our L2Advertisement may
             # be left over; the projection goes on, and deletes it. Objects of another
@@ -318,9 +318,10 @@ class TenantMetalLB:
         await self._patch(empty, projection)
 
     async def _delete_ours(self, pool: IPAddressPool, projection: Projection) -> None:
-        """Delete our L2Advertisement and our pool: MetalLB refuses a pool without addresses.
+        """Delete our objects when no ranges are left: MetalLB refuses a pool without addresses.
 
-        A pool of another tool is annotated instead of deleted.
+        A pool of another tool stays. It is annotated with our basis if ranges are being released,
+        so that a late write of another replica to it conflicts.
         """
         try:
             advertisement = await self._client.get(L2_ADVERTISEMENT, self._advertisement)
@@ -331,9 +332,9 @@ class TenantMetalLB:
         if is_ours(pool):
             await self._client.delete(IP_ADDRESS_POOL, Version.from_object(pool))
         else:
-            await self._raise_seen_basis(pool, projection)
+            await self._annotate_seen_basis(pool, projection)
 
-    async def _raise_seen_basis(self, pool: IPAddressPool, projection: Projection) -> None:
+    async def _annotate_seen_basis(self, pool: IPAddressPool, projection: Projection) -> None:
         """Annotate a pool of another tool with our basis, while ranges of ours are being released.
 
         Another replica may have read the pool before, and be about to take it over with such a

@@ -325,9 +325,14 @@ class PoolForecast:
         )
 
     def _take_promised_to_unseen(self, position: int) -> None:
-        """Count the ranges of unseen promises as expected, apart from void promises.
+        """Take the ranges of unseen promises out of the free space.
 
-        Otherwise another request would be placed on a promised range.
+        Otherwise another request would be placed on a promised range. A void promise takes none:
+        the cache has read past the version that it names and lacks the request, so the request is
+        deleted.
+
+        Args:
+            position: the resourceVersion up to which the cache has read the allocations.
         """
         for uid, promise in self._promises_by_uid.items():
             if uid not in self._allocations_by_uid and not _is_void_unseen(promise, position):

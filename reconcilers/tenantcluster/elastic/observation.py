@@ -195,12 +195,13 @@ class SizeObserver:
     def _compute_settling(self, memory: ElasticMemory) -> float:
         """Return for how many seconds unused addresses may still help waiting Services.
 
-        The load balancer needs some time to assign addresses that it was just given: as long as a
-        Service waits before it is a reason to grow. 0 or less once that time has passed.
+        The load balancer needs some time to assign addresses that it was just given. It gets
+        `growth_after` seconds, counted from when it had all ranges that it should have. A Service
+        has to wait equally long before it is a reason to grow. 0 or less once the time has passed.
         """
         growth_after = self._settings.growth_after
         if memory.in_place_since is None:
-            return growth_after
+            return growth_after  # it lacks some of its ranges, so the time has not begun
         return growth_after - (self._clock.monotonic() - memory.in_place_since)
 
     async def _read_demand(
