@@ -30,7 +30,8 @@ class InUse:
         by_service: whether a Service of the tenant has an address of the range, or lost its
             address because the range was withdrawn.
         is_asked: whether the tenant was asked just now; False if `why` is the remembered answer
-            of an earlier check by this process.
+            of an earlier check by this process, or no answer of the tenant. Such a `why` does not
+            replace a message that the status has.
     """
 
     why: str

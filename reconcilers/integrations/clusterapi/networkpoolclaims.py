@@ -83,9 +83,12 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def __init__(self, parts: ClaimParts) -> None:
         self._parts = parts
         self._caches = parts.caches
+        # Serves the claims of Cluster API's contract, and shares its writers of promises.
         self._claims = ContractClaims(NETWORK_POOL, parts)
         self._requests = self._claims.requests
+        # The claims and IPAddresses that a pass reads from the caches.
         self._source = source_of(parts.caches)
+        # These claims as a pass over a pool sees requests, whatever their type.
         self._served = ServedRequests(self)
 
     @property

@@ -60,7 +60,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
 
     Args:
         client: for the requests.
-        side: the kind of the claims.
+        caches: all caches of this integration.
+        side: the caches of one kind of claims and of its IPAddresses.
         reader: reads what a pool's claims hold.
         recorder: takes the events.
         clock: the time.
@@ -88,6 +89,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         self._refused = RefusedWrites(clock, REFUSED_SECONDS)
         self._leftovers = LeftoverAddresses(side.addresses, clock)
         lines = Metal3GoneLines(caches, side.side, self._spaces)
+        # It subscribes to the caches, which keep it: it logs what goes without a release by us.
         GoneAddresses(side, lines, logged=caches.logged)
 
     async def reconcile(self, key: Key) -> Outcome:

@@ -74,9 +74,10 @@ class ServedKinds:
 
     def __init__(self, clock: Clock, kinds: Sequence[ServedClaims]) -> None:
         self._absent = AbsentKinds(clock)
+        """For each pool: since when its journal has the same entries of kinds not served here."""
         self.kinds = kinds
         self.is_known = True
-        """Whether discovery has answered since a definition changed."""
+        """Whether `kinds` is up to date: discovery has answered since a definition changed."""
 
     def check(self, pool: Key, journal: Journal) -> None:
         """Raise unless this process serves all kinds of claims that hold addresses of a pool.

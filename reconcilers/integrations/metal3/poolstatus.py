@@ -46,7 +46,7 @@ class PoolIndexes:
 
     Args:
         client: for the writes.
-        clock: the time.
+        caches: the claims and IPAddresses of both kinds; their changes are followed from now on.
     """
 
     def __init__(self, client: Client, caches: Metal3Caches, clock: Clock) -> None:
@@ -54,8 +54,8 @@ class PoolIndexes:
         self._caches = caches
         self._clock = clock
         self._kept: dict[Key, _KeptIndexes] = {}
-        for side in caches.sides.values():
-            side.visit(self._follow)
+        for side in caches.sides.values():  # metal3's kinds, and those of Cluster API
+            side.visit(self._follow)  # subscribes to the changes of the side's caches
 
     async def write(self, pool: Metal3Pool, space: EntrySpace) -> Metal3Pool:
         """Write which claims have which addresses, if the pool's status differs.
