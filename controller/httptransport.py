@@ -102,7 +102,6 @@ class HttpTransport(Transport):
         accept: str = "application/json",
         timeout: float | None = 30.0,
     ) -> bytes:
-        """Send a request; after a 401 send it once more if there are new credentials."""
         session = self._get_session(path)
         headers = {"Accept": accept}
         if body is not None:
@@ -128,7 +127,6 @@ class HttpTransport(Transport):
     async def stream(
         self, path: str, *, query: Mapping[str, str] = NO_QUERY, accept: str = "application/json"
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch; after a 401 open it once more if there are new credentials."""
         if self._watches is None:
             self._watches = self._open_session(limit=0)
         session = self._watches
