@@ -174,12 +174,6 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         reading: NetworkPoolReading,
         granted: Sequence[Granted[IPAllocation]],
     ) -> list[Kept[IPAllocation]]:
-        """Write promises to their allocations; return the results, in order."""
-        return await self.write_promised(pool, granted)
-
-    async def write_promised(
-        self, pool: NetworkPool, granted: Sequence[Granted[IPAllocation]]
-    ) -> list[Kept[IPAllocation]]:
         """Write promises to their allocations at the promised versions; return the results."""
         written = await self._writer.grant(pool, granted, self._clock.now())
         return [

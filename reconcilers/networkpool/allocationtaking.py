@@ -123,7 +123,7 @@ def _promises_part(promise: Promise, part: PromisedRange) -> bool:
 
 def refusal_of(error: AllocatorError) -> Refused:
     """Return why an allocation is refused, as its Ready condition reports it."""
-    is_about_one_family = isinstance(error, rangetaking.FamilyRefused)
+    # What is refused of one family is reported with the reason of that refusal.
     cause = error.refused if isinstance(error, rangetaking.FamilyRefused) else error
     # The default is for errors of an invalid request that have no reason of their own.
     reason = next(
@@ -131,4 +131,4 @@ def refusal_of(error: AllocatorError) -> Refused:
         "InvalidRequest",
     )
     # After the next grant the other family may be full first, which is another message.
-    return Refused(reason, str(error), until_granted=is_about_one_family)
+    return Refused(reason, str(error), until_granted=cause is not error)

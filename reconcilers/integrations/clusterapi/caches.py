@@ -39,6 +39,7 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
+    may_be_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import (
     record_of,
@@ -432,5 +433,4 @@ class ClaimCaches:
             return True
         if pool is not None and is_paused(pool.metadata.annotations):
             return True
-        state = find_cluster_state(self.clusters, find_labelled_cluster(address))
-        return state in {ClusterState.UNREADABLE, ClusterState.PAUSED}
+        return may_be_paused(self.clusters, find_labelled_cluster(address))

@@ -34,7 +34,7 @@ from reconcilers.integrations.core.claimkind import ClaimKind
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.integrations.core.rules import SpaceView
-from reconcilers.promises.choosing import AskerRefusal
+from reconcilers.promises.choosing import AskerRefusal, ServedAskers
 from reconcilers.promises.journal import Journal, Promise
 
 PoolT = TypeVar("PoolT", bound=ServedPool)
@@ -97,7 +97,7 @@ class ContractClaims(Generic[PoolT]):
         """Return the name by which readers know a pool."""
         return ClaimPool(self._pools, pool.metadata.key)
 
-    def make_taker(
+    def serve_askers(
         self,
         pool: PoolT,
         settled: Journal,
@@ -105,8 +105,8 @@ class ContractClaims(Generic[PoolT]):
         *,
         closed: str = "",
         observed: Sequence[AddressRange] = (),
-    ) -> ClaimTaker:
-        """Return the taker of addresses of a pool for claims.
+    ) -> ServedAskers[IPAddressClaim]:
+        """Return the claims that ask for addresses of a pool, with what takes them.
 
         Args:
             pool: as it was read.
@@ -115,7 +115,7 @@ class ContractClaims(Generic[PoolT]):
             closed: why the pool hands out no further address; empty if it still does.
             observed: ranges that another allocator has handed out, and that no request holds.
         """
-        return ClaimTaker(
+        taker = ClaimTaker(
             self._parts.caches,
             self._pools,
             pool=pool,
@@ -126,6 +126,7 @@ class ContractClaims(Generic[PoolT]):
             restored=self._parts.restored,
             closed=closed,
         )
+        return ServedAskers(taker)
 
     def refusals_of_waiting(self, pool: PoolT, why: str) -> list[AskerRefusal[IPAddressClaim]]:
         """Return a refusal for each claim that waits for a pool which serves no claim.

@@ -37,6 +37,16 @@ def find_cluster_state(clusters: Cache[Cluster] | None, key: Key | None) -> Clus
     return ClusterState.PAUSED if cluster.paused else ClusterState.SERVED
 
 
+def may_be_paused(clusters: Cache[Cluster] | None, key: Key | None) -> bool:
+    """Return whether a Cluster is paused or may be; a Cluster that does not exist is not paused.
+
+    Args:
+        clusters: all Clusters; None where the kind is not served.
+        key: of the Cluster; None for an object without Cluster.
+    """
+    return find_cluster_state(clusters, key) in {ClusterState.PAUSED, ClusterState.UNREADABLE}
+
+
 def find_labelled_cluster(obj: Object) -> Key | None:
     """Return the Cluster that the label of an object names; None for none."""
     name = obj.metadata.labels.get(CLUSTER_LABEL)

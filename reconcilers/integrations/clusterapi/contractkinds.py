@@ -39,7 +39,7 @@ async def find_contract_kinds(look: "ServedKindsLook") -> ContractKinds:
 
 
 def pick_contract_kinds(served_kinds: Collection[Resource[Object]]) -> ContractKinds:
-    """Return the kinds of the contract that a collection of served kinds contains."""
+    """Return the kinds of claims and IPAddresses that a collection of served kinds contains."""
 
     def pick(versions: Iterable[Resource[T]]) -> Resource[T] | None:
         """Return the first served version of a kind; None if no version is served."""
@@ -47,7 +47,5 @@ def pick_contract_kinds(served_kinds: Collection[Resource[Object]]) -> ContractK
 
     versions = api.CONTRACT_VERSIONS
     return ContractKinds(
-        claims=pick(map(api.claims, versions)),
-        addresses=pick(map(api.addresses, versions)),
-        clusters=pick(map(api.clusters, versions)),
+        claims=pick(map(api.claims, versions)), addresses=pick(map(api.addresses, versions))
     )

@@ -166,8 +166,9 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         closed: str,
     ) -> ServedAskers[IPAddressClaim]:
         of_claims, observed = _claims_of(pool, reading), reading.observed
-        taker = self._claims.make_taker(pool, settled, of_claims, closed=closed, observed=observed)
-        return ServedAskers(taker)
+        return self._claims.serve_askers(
+            pool, settled, of_claims, closed=closed, observed=observed
+        )
 
     @override
     def needs_fence(

@@ -42,7 +42,7 @@ from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.core.claimkind import choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
 from reconcilers.promises.annotatedpools import AnnotatedPools
-from reconcilers.promises.choosing import Choice, ServedAskers
+from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
@@ -165,9 +165,9 @@ class InClusterPoolKind(
             for promise in settled.promises
             for part in promise.ranges
         )
-        taker = self._claims.make_taker(pool, settled, reading)
+        askers = self._claims.serve_askers(pool, settled, reading)
         return choose_claims(
-            settled, reading, [ServedAskers(taker)], promised=promised, room=room, limits=limits
+            settled, reading, [askers], promised=promised, room=room, limits=limits
         )
 
     @override

@@ -240,6 +240,23 @@ def check_readable(
     check_holders(near, may_concern)
 
 
+async def list_addresses(
+    client: Client,
+    fields: ClaimFields[PoolT, ClaimT, AddressT],
+    kind: Resource[AddressT],
+    pool: PoolT,
+) -> list[AddressT]:
+    """Return the IPAddresses of a kind that name a pool, by a LIST that begins now.
+
+    Raises:
+        UnreadableHolders: IPAddresses that may name the pool cannot be decoded.
+        ControllerError: the LIST failed.
+    """
+    page = await client.list(kind, namespace=fields.namespace_of(pool))
+    check_readable(fields, pool, {}, page.unreadable)
+    return [address for address in page.items if fields.pool_of_address(address) == pool]
+
+
 def check_source(source: ClaimSource[PoolT, SpaceT, ClaimT, AddressT], pool: PoolT) -> None:
     """Raise if undecodable objects of a source's caches may hold addresses of a pool.
 
@@ -411,10 +428,7 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         Returns:
             None if the holder means nothing to the pool, or is of no kind of claims.
         """
-        for source in self._sources.values():
-            if source.is_of(holder):
-                return source.find_facts(pool, holder, space)
-        return None
+        return find_facts(self._sources.values(), pool, holder=holder, space=space)
 
     def read_cached(self, pool: PoolT, space: SpaceT) -> ClaimsReading[SpaceT]:
         """Return a reading from the caches, without a check that they are current enough."""
@@ -567,22 +581,6 @@ class ClaimReader(Generic[PoolT, SpaceT]):
             claim for claim in page.items if source.fields.pool_of_claim(claim) == pool
         ]
 
-    async def list_addresses(
-        self, source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT], pool: PoolT
-    ) -> list[AddressT]:
-        """Return the IPAddresses of a kind that name a pool, by a LIST that begins now.
-
-        Raises:
-            UnreadableHolders: IPAddresses that may name the pool cannot be decoded.
-            ControllerError: the LIST failed.
-        """
-        kind, namespace = source.addresses.resource, source.fields.namespace_of(pool)
-        page = await self._client.list(kind, namespace=namespace)
-        check_readable(source.fields, pool, {}, page.unreadable)
-        return [
-            address for address in page.items if source.fields.pool_of_address(address) == pool
-        ]
-
     async def void_earlier(
         self,
         source: ClaimSource[PoolT, OtherSpaceT, ClaimT, AddressT],
@@ -609,7 +607,9 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         claims = await fence.void_earlier(listed)
         # An IPAddress is created before its claim is written. So the IPAddress of every promise
         # that was kept before the fence's writes exists now.
-        addresses = await self.list_addresses(source, pool)
+        addresses = await list_addresses(
+            self._client, source.fields, kind=source.addresses.resource, pool=pool
+        )
         return Fenced(
             {
                 source.claim_kind: highest_revision(claims),
@@ -648,7 +648,9 @@ class ClaimReader(Generic[PoolT, SpaceT]):
         ]
         await fence.void_earlier(risky)
         # After the fence each promise is void, or was kept and its IPAddress exists.
-        addresses = await self.list_addresses(source, pool)
+        addresses = await list_addresses(
+            self._client, source.fields, kind=source.addresses.resource, pool=pool
+        )
         holders = {holder_of_address(source, address) for address in addresses}
         holders |= {
             holder_of_claim(source, claim) for claim in claims if source.fields.holds(claim)
@@ -794,7 +796,7 @@ class ReadSource(Generic[PoolT, SpaceT, Claim_co, Address_co]):
 
     def is_of(self, holder: Holder) -> bool:
         """Return whether a holder is a claim of the kind, or an IPAddress without a claim."""
-        return holder.kind in {self.claim_kind, self.address_kind}
+        return holder.kind in (self.claim_kind, self.address_kind)
 
     def find_facts(self, pool: PoolT, holder: Holder, space: SpaceT) -> Facts | None:
         """Return the facts of a holder for a pool, from the caches.
@@ -931,3 +933,20 @@ def _find_revision(
     """
     address = source.find_address(addresses_of(promise.key), promise)
     return None if address is None else address.metadata.revision
+
+
+def find_facts(
+    sources: Iterable[ReadSource[PoolT, SpaceT, Object, Object]],
+    pool: PoolT,
+    holder: Holder,
+    space: SpaceT,
+) -> Facts | None:
+    """Return the facts of a holder for a pool, from the caches of the holder's kind.
+
+    Returns:
+        None if the holder means nothing to the pool, or is of no kind of claims.
+    """
+    for source in sources:
+        if source.is_of(holder):
+            return source.find_facts(pool, holder, space)
+    return None

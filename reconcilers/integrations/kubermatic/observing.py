@@ -35,7 +35,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.core.discovery import Work
-from reconcilers.integrations.core.eventmemory import EventMemory
+from reconcilers.integrations.core.eventmemory import StateEvents
 from reconcilers.integrations.core.serving import AllKindsIntegration, IntegrationParts
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, GROUP, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, parse_holding, parse_outline
@@ -206,9 +206,7 @@ class ConflictReconciler:
         self._observed = observed
         self._pools = pools
         self._allocations = allocations
-        self._recorder = recorder
-        self._recorded = EventMemory[Key]()
-        """By IPAMAllocation: the message of the last event about it."""
+        self._events = StateEvents(recorder, ACTION)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record which IPAllocations hold addresses of an IPAMAllocation, if that has changed."""
@@ -218,13 +216,10 @@ class ConflictReconciler:
         allocation = self._observed.get(key)
         holders = sorted(self._find_conflicts(allocation)) if allocation is not None else []
         if allocation is None or not holders:
-            self._recorded.end(key)
+            self._events.end(ALLOCATIONS, key)
             return SETTLED
         message = f"addresses of this allocation are also held by {', '.join(holders)}"
-        if self._recorded.begin(key, allocation.metadata.uid, message):
-            self._recorder.record(
-                ALLOCATIONS, allocation, "Warning", OVERLAPPING, message, action=ACTION
-            )
+        self._events.report(ALLOCATIONS, allocation, reason=OVERLAPPING, message=message)
         return SETTLED
 
     def list_touched(self, allocation: IPAllocation) -> Iterable[Key]:
@@ -267,9 +262,7 @@ class SharedPoolReconciler:
     def __init__(self, client: Client, spaces: SpaceIndex, recorder: Recorder) -> None:
         self._client = client
         self._spaces = spaces
-        self._recorder = recorder
-        self._recorded = EventMemory[Key]()
-        """By IPAMPool: the message of the last event about it."""
+        self._events = StateEvents(recorder, ACTION)
 
     async def reconcile(self, key: Key) -> Outcome:
         """Record an event about the pools that share addresses with an IPAMPool, if it is new."""
@@ -278,9 +271,9 @@ class SharedPoolReconciler:
         # Described again, because the other pools may have changed during the read.
         message = self._describe_sharing(key)
         if pool is None or not message:
-            self._recorded.end(key)
-        elif self._recorded.begin(key, pool.metadata.uid, message):
-            self._recorder.record(POOLS, pool, "Warning", OVERLAPPING, message, action=ACTION)
+            self._events.end(POOLS, key)
+        else:
+            self._events.report(POOLS, pool, reason=OVERLAPPING, message=message)
         return SETTLED
 
     def _describe_sharing(self, key: Key) -> str:

@@ -22,6 +22,7 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     ClusterState,
     find_cluster_state,
     find_labelled_cluster,
+    may_be_paused,
 )
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -228,7 +229,7 @@ class Metal3Caches:
 
     def pool_is_paused(self, pool: Metal3Pool) -> bool:
         """Return whether a pool, or its Cluster, is paused or may be."""
-        return is_paused(pool.metadata.annotations) or self._may_be_paused(pool.cluster)
+        return is_paused(pool.metadata.annotations) or may_be_paused(self.clusters, pool.cluster)
 
     def why_claim_stops(self, claim: EitherClaim) -> str:
         """Return why nothing is done about a claim; empty if it is served.
@@ -244,12 +245,7 @@ class Metal3Caches:
     def address_is_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
         """Return whether an IPAddress without claim is left alone due to a pause."""
         is_pool_paused = pool is not None and self.pool_is_paused(pool)
-        return is_pool_paused or self._may_be_paused(find_labelled_cluster(address))
-
-    def _may_be_paused(self, cluster: Key | None) -> bool:
-        """Return whether a Cluster is paused or may be; one that does not exist is not."""
-        state = find_cluster_state(self.clusters, cluster)
-        return state in {ClusterState.PAUSED, ClusterState.UNREADABLE}
+        return is_pool_paused or may_be_paused(self.clusters, find_labelled_cluster(address))
 
 
 def facts_of(

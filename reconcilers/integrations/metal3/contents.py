@@ -10,6 +10,7 @@ from functools import partial
 from allocator import AddressRange
 from controller.cache import Cache
 from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS
+from reconcilers.integrations.core.claimreading import find_facts
 from reconcilers.integrations.core.heldparts import list_open_promises
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind
 from reconcilers.integrations.core.views import Wanted, every_pool
@@ -120,21 +121,19 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         caches: the objects.
         is_wanted: returns whether to yield a pool.
     """
+    sources = [side.read_source() for side in caches.sides.values()]
     for pool in sorted(caches.pools, key=lambda pool: pool.metadata.key):
         key = pool.metadata.key
         if not is_wanted(PoolName(POOLS.kind, key)):
             continue
         space = space_of(pool.spec)
-        sources = [side.read_source() for side in caches.sides.values()]
         holders = dict.fromkeys(
             holder for source in sources for holder in source.list_holders(key, space)
         )
         facts = (
             (holder, holder_facts)
             for holder in holders
-            for source in sources
-            if source.is_of(holder)
-            and (holder_facts := source.find_facts(key, holder, space)) is not None
+            if (holder_facts := find_facts(sources, key, holder=holder, space=space)) is not None
         )
         unreadable = [
             unreadable_object

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from json import dumps
 
 from allocator import AddressRange, Family
-from allocator.addresses import Span, union
+from allocator.addresses import BITS, Span, minus, union
 from controller.errors import Cause
 from reconcilers.integrations.metal3.api import (
     RANDOM,
@@ -57,22 +57,13 @@ def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
     """
     if old is None:
         return True
-    if new.pools == old.pools:
-        return False
-    spans: dict[Family, list[Span]] = {}
-    for entry in space_of(new).entries:
-        spans.setdefault(entry.addresses.family, []).append(
-            (entry.addresses.first, entry.addresses.last)
-        )
-    blocks = {family: list(union(sorted(of_family))) for family, of_family in spans.items()}
-    # Blocks do not touch each other, so an entry that is kept lies within one of them.
-    return not all(
-        any(
-            first <= entry.addresses.first and entry.addresses.last <= last
-            for first, last in blocks.get(entry.addresses.family, ())
-        )
-        for entry in space_of(old).entries
-    )
+    return any(any(minus(_list_spans(old, family), _list_spans(new, family))) for family in BITS)
+
+
+def _list_spans(spec: Metal3PoolSpec, family: Family) -> list[Span]:
+    """Return the addresses of one family in the entries of a spec, ascending."""
+    ranges = filter(None, map(span_of, spec.pools))
+    return union(sorted((part.first, part.last) for part in ranges if part.family == family))
 
 
 def find_lost_addresses(

@@ -174,7 +174,6 @@ class Metal3(Integration[ServedMetal3Kinds]):
         )
         passes = PoolPasses(kind, client, clock=clock, settings=settings)
         watches = Metal3Watches(
-            caches,
             pools,
             sides=informers,
             clusters=clusters,

@@ -12,7 +12,7 @@ from controller.errors import Cause
 from controller.meta import Key, Object
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import CONTRACT_VERSIONS, addresses, claims
-from reconcilers.integrations.core.claimreading import check_readable
+from reconcilers.integrations.core.claimreading import list_addresses
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.integrations.metal3 import rules
 from reconcilers.integrations.metal3.api import (
@@ -105,11 +105,8 @@ class Metal3PoolValidator:
         Raises:
             UnreadableHolders: IPAddresses that may name it cannot be decoded.
         """
-        page = await self._client.list(side.addresses, namespace=pool.namespace)
-        check_readable(side, pool, {}, page.unreadable)
-        return [
-            address.spec.address for address in page.items if side.pool_of_address(address) == pool
-        ]
+        listed = await list_addresses(self._client, side, kind=side.addresses, pool=pool)
+        return [address.spec.address for address in listed]
 
 
 class FieldValidator(Generic[T]):

@@ -16,7 +16,7 @@ from reconcilers.integrations.clusterapi.watched import pause_changed, serving_c
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
-from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, Metal3Caches, SideCaches
+from reconcilers.integrations.metal3.caches import CLUSTER_INDEX, SideCaches
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.spaces.announcing import OverlapAnnouncer
 
@@ -133,7 +133,6 @@ class Metal3Watches:
         overlaps: announces pools whose overlaps with others have changed.
     """
 
-    caches: Metal3Caches
     pools: Informer[Metal3Pool]
     sides: Mapping[str, EitherInformers]
     clusters: Informer[Cluster] | None
@@ -157,7 +156,7 @@ class Metal3Watches:
             """Return the claims for a Cluster, and the claims of its pools."""
             keys = informers.claims_of_cluster(cluster)
             # A paused Cluster pauses its pools, and these pause their claims.
-            for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster)):
+            for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster)):
                 keys.update(informers.claims_of_pool(pool.metadata.key))
             return keys
 
@@ -171,13 +170,13 @@ class Metal3Watches:
 
     def _pools_near(self, key: Key) -> Iterable[Key]:
         """Return the pools in the namespace of an undecodable object, which it may concern."""
-        keys = (pool.metadata.key for pool in self.caches.pools)
+        keys = (pool.metadata.key for pool in self.pools.cache)
         return [pool for pool in keys if pool.namespace == key.namespace]
 
     def _pools_of_cluster(self, cluster: Key) -> Iterable[Key]:
         """Return the pools that belong to a Cluster, and those that its claims name."""
         keys = {
-            pool.metadata.key for pool in self.caches.pools.by_index(CLUSTER_INDEX, str(cluster))
+            pool.metadata.key for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster))
         }
         for informers in self.sides.values():
             keys |= informers.pools_of_cluster(cluster)

@@ -163,18 +163,20 @@ def deleted_by_cache(mp: Patch) -> None:
 
 def addresses_listed_first(mp: Patch) -> None:
     """A deletion LISTs IPAddresses before claims, so it misses what is created in between."""
-    list_claims, list_addresses = ClaimReader.list_claims, ClaimReader.list_addresses
-    listed: dict[Reader, list[IPAddress]] = {}
+    list_claims, list_addresses = ClaimReader.list_claims, claimreading.list_addresses
+    listed: dict[tuple[Client, Any], list[IPAddress]] = {}
 
     async def claims(self: Reader, source: Any, pool: Any) -> tuple[int, list[IPAddressClaim]]:
-        listed[self] = await list_addresses(self, source, pool)
+        listed[self._client, pool] = await list_addresses(
+            self._client, source.fields, kind=source.addresses.resource, pool=pool
+        )
         return await list_claims(self, source, pool)
 
-    async def addresses(self: Reader, source: Any, pool: Any) -> list[IPAddress]:
-        return listed.pop(self)
+    async def addresses(client: Client, fields: Any, *, kind: Any, pool: Any) -> list[IPAddress]:
+        return listed.pop((client, pool))
 
     mp.setattr(ClaimReader, "list_claims", claims)
-    mp.setattr(ClaimReader, "list_addresses", addresses)
+    mp.setattr(claimreading, "list_addresses", addresses)
     mp.setattr(caches.ContractFields, "holds", lambda self, claim: False)
 
 
@@ -250,11 +252,10 @@ def missing_revision_is_zero(mp: Patch) -> None:
 def addresses_forgotten_by_fences(mp: Patch) -> None:
     """A fence does not note how far IPAddresses have to be read."""
 
-    async def none_listed(self: Reader, source: Any, pool: Any) -> list[Any]:
-        del self, source, pool
+    async def none_listed(*_: Any, **__: Any) -> list[Any]:
         return []
 
-    mp.setattr(ClaimReader, "list_addresses", none_listed)
+    mp.setattr(claimreading, "list_addresses", none_listed)
 
 
 def promises_to_the_unreadable_settled(mp: Patch) -> None:
