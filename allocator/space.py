@@ -280,9 +280,9 @@ class Space:
             NotHeld: one of the ranges has no holder.
         """
         spans = [span for part in ranges if (span := self.layout.span_of(part)) is not None]
-        for first, last in spans:
-            if (first, last) not in self._held:
-                raise NotHeld(f"{AddressRange(first, last, self.layout.family).text}")
+        for span in spans:
+            if span not in self._held:
+                raise NotHeld(AddressRange(*span, self.layout.family).text)
         for span in spans:
             self._remove_holder(span)
         try:

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
-from sys import intern
 from typing import Any
+
+from controller.meta import intern_fields
 
 TRUE = "True"
 
@@ -35,9 +36,7 @@ class Condition:
     observedGeneration: int | None = None
 
     def __post_init__(self) -> None:
-        # Thousands of cached objects have the same few of these: one copy of each will do.
-        for name in ("type", "status", "reason"):
-            object.__setattr__(self, name, intern(getattr(self, name)))
+        intern_fields(self, "type", "status", "reason")
 
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:

@@ -18,11 +18,10 @@ Rejected: client-go's eight concurrent writers. One keeps the order, and leaves 
 work that the events are about.
 """
 
-import heapq
 import random
 import re
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
@@ -54,6 +53,7 @@ from controller.eventkind import (
 from controller.loggers import get_logger
 from controller.meta import Object, Version
 from controller.plaintext import escape_text
+from controller.queueorder import Delays
 from controller.resource import Resource
 
 if TYPE_CHECKING:  # who only names the types of events does not need to load metrics
@@ -129,66 +129,6 @@ class _Series:
         if self.count == self.written_count:
             return quiet
         return min(quiet, self.written_at + REFRESH_SECONDS)
-
-
-class _SeriesInTime:
-    """The series that have not ended, and which of them is due first.
-
-    The heap has one entry per series. A series that changes becomes due later, never earlier,
-    because QUIET_SECONDS is at most REFRESH_SECONDS. So its entry may be too early, but not too
-    late. An entry that is too early is corrected when it is the first one. An event costs the same
-    however many series there are.
-    """
-
-    def __init__(self) -> None:
-        self._series: dict[SeriesKey, _Series] = {}
-        self._heap: list[tuple[float, int, SeriesKey, _Series]] = []
-        self._number = 0
-
-    def get(self, key: SeriesKey) -> _Series | None:
-        """Return the series of a key; None if there is none."""
-        return self._series.get(key)
-
-    def add(self, key: SeriesKey, series: _Series) -> None:
-        """Add a series."""
-        self._series[key] = series
-        self._push(key, series)
-
-    def remove(self, key: SeriesKey) -> None:
-        """Remove the series of a key, if there is one."""
-        self._series.pop(key, None)
-
-    def list_all(self) -> list[tuple[SeriesKey, _Series]]:
-        """Return all series with their keys."""
-        return list(self._series.items())
-
-    def find_first_due(self) -> float | None:
-        """Return when the first series is due, in monotonic seconds; None without series."""
-        while self._heap:
-            noted, _, key, series = self._heap[0]
-            if self._series.get(key) is not series:  # it was removed
-                heapq.heappop(self._heap)
-            elif series.due > noted:  # the entry is too early: enter the series again
-                heapq.heappop(self._heap)
-                self._push(key, series)
-            else:
-                return noted
-        return None
-
-    def take_due(self, now: float) -> Iterator[tuple[SeriesKey, _Series]]:
-        """Yield each series that is due.
-
-        The caller must write its count or remove it before the next step, so that it is not due
-        any more. Otherwise the same series is yielded again.
-        """
-        while (due := self.find_first_due()) is not None and due <= now:
-            _, _, key, series = self._heap[0]
-            yield key, series
-
-    def _push(self, key: SeriesKey, series: _Series) -> None:
-        """Add an entry for a series to the heap."""
-        self._number += 1  # so that keys are never compared
-        heapq.heappush(self._heap, (series.due, self._number, key, series))
 
 
 @dataclass(slots=True)
@@ -271,7 +211,11 @@ class Recorder:
         self._jitter = jitter
         self._queue: deque[_QueuedEvent] = deque()
         self._work_added = anyio.Event()  # set when an event is queued
-        self._series = _SeriesInTime()
+        self._series: dict[SeriesKey, _Series] = {}
+        self._looks: Delays[SeriesKey] = Delays()
+        """When to look whether a series is due. What happens to a series only puts its time off,
+        because QUIET_SECONDS is at most REFRESH_SECONDS: a look may be too early, never too late.
+        """
         self._limits: SpamFilter[tuple[Reference, Reference | None]] = SpamFilter(clock)
         self._stamp = 0  # the last stamp
 
@@ -340,11 +284,12 @@ class Recorder:
         finally:
             with anyio.CancelScope(shield=True), self._clock.move_on_after(FLUSH_SECONDS):
                 await self._write_queued()
-                await self._write_counts(self._series.list_all())
+                for key, series in list(self._series.items()):
+                    await self._write_count(key, series)
 
     async def _wait_for_work(self) -> None:
         """Wait until an event is recorded or the count of a series has to be written."""
-        due = self._series.find_first_due()
+        due = self._looks.earliest
         if due is None:
             await self._work_added.wait()
             return
@@ -376,9 +321,8 @@ class Recorder:
             return
         series.count += 1
         series.last_time, series.counted_at = queued.happened_at, now
-        if (
-            series.count == 2
-        ):  # the first repetition makes the event a series; readers see that soon
+        # The first repetition makes the event a series; readers see that soon.
+        if series.count == 2:
             await self._write_count(queued.key, series)
 
     async def _create(self, queued: _QueuedEvent) -> None:
@@ -407,31 +351,34 @@ class Recorder:
                 written_count=1,
                 written_at=now,
             )
-            self._series.add(key, series)
+            self._series[key] = series
+            self._looks.put(key, series.due, 0)
 
     async def _write_due_counts(self) -> None:
         """Write the counts that are due, and remove the series that have ended."""
         now = self._clock.monotonic()
-        for key, series in self._series.take_due(now):
-            await self._write_counts([(key, series)])
-            if series.counted_at + QUIET_SECONDS <= now:
-                self._series.remove(key)
-
-    async def _write_counts(self, entries: Iterable[tuple[SeriesKey, _Series]]) -> None:
-        """Write the counts of series that the server does not have yet."""
-        for key, series in entries:
-            if series.count > series.written_count:
+        while (look := self._looks.pop_due(now)) is not None:
+            key = look[0]
+            series = self._series[key]
+            if series.due <= now:
                 await self._write_count(key, series)
+            if series.counted_at + QUIET_SECONDS <= now:
+                self._series.pop(key, None)
+            if key in self._series:
+                self._looks.put(key, series.due, 0)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
-        """Write how often an event occurred into its series."""
+        """Write how often an event occurred into its series, unless the server has that count."""
+        if series.count == series.written_count:
+            return
         patch = create_series_patch(series.count, series.last_time)
         version = Version.from_object(series.event)
         event = await self._send(lambda: self._client.patch(EVENTS, version, patch))
         if event is None:
             # The event was deleted (events expire after an hour) or changed, or the server did not
             # answer. If it happens again, it is a new event.
-            self._series.remove(key)
+            del self._series[key]
+            self._looks.discard(key)
             return
         series.event = event
         series.written_count, series.written_at = series.count, self._clock.monotonic()

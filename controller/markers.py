@@ -10,7 +10,7 @@ loads it.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, make_dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -127,11 +127,10 @@ class ApiType(msgspec.Struct, frozen=True):
         """Return the schema of a dataclass that has the same source; called by pydantic."""
         from pydantic_core import core_schema  # noqa: PLC0415 - it is loaded: pydantic called
 
-        hints = get_type_hints(cls, include_extras=True)
         described = make_dataclass(
             cls.__name__,
             [
-                (part.name, hints[part.name], _dataclass_field(part))
+                (part.name, part.type, _dataclass_field(part))
                 for part in msgspec.structs.fields(cls)
             ],
             namespace={name: value for name, value in vars(cls).items() if name in _SOURCE_NAMES},
@@ -219,7 +218,7 @@ def list_map(*keys: str) -> dict[str, Any]:
 
 
 def with_config(config: Config) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator that gives a dataclass its configuration for pydantic."""
+    """Return a class decorator that gives a class its configuration for pydantic."""
 
     def set_config(model: type[T]) -> type[T]:
         """Set the configuration on a class; return the class."""
@@ -230,7 +229,7 @@ def with_config(config: Config) -> Callable[[type[T]], type[T]]:
 
 
 def with_rules(*cel: Rule) -> Callable[[type[T]], type[T]]:
-    """Return a class decorator that gives a dataclass CEL rules, and descriptions to its fields.
+    """Return a class decorator that gives a class CEL rules, and descriptions to its fields.
 
     The description of a field is the docstring below it.
     """

@@ -1,6 +1,6 @@
 """Metadata, identity and versions of Kubernetes objects.
 
-Objects are frozen dataclasses with slots. Their fields have the API's camelCase names, so that a
+Objects are frozen dataclasses or Structs. Their fields have the API's camelCase names, so that a
 decoder can fill them from bytes without a mapping, and code has the names that `kubectl -o yaml`
 prints. They are decoded once, shared and never changed.
 """

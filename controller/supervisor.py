@@ -146,9 +146,8 @@ def cancellation_requested() -> bool:
         return True
     task = asyncio.current_task()
     if task is None or not task.cancelling():
-        return (
-            False  # nobody cancelled this task: it awaited a cancelled task, or raised the error
-        )
+        # Nobody cancelled this task: it awaited a cancelled task, or raised the error.
+        return False
     # asyncio's own cancellation: by the owner of a task outside of task groups, or by a deadline.
     if anyio.get_current_task().parent_id is None or task in _tasks_with_deadline:
         return True

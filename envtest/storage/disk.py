@@ -68,9 +68,8 @@ class Disk:
             folder.mkdir(parents=True, exist_ok=True)
             if not self._path.exists():
                 _create(self._path)
-            elif (
-                self._path.stat().st_size <= 1
-            ):  # SQLite takes a file of one byte for an empty one
+            elif self._path.stat().st_size <= 1:
+                # SQLite takes a file of one byte for an empty one.
                 raise DiskError(f"{self._path} is empty: it was cut short; {_REMEDY}")
             self._database = _open_exclusively(self._path)
         # Usually the highest revision is that of the newest version in the file, so a write need
@@ -130,7 +129,6 @@ class Disk:
             cursor.execute("INSERT OR REPLACE INTO floors VALUES (?, ?)", (place, floor))
             # The newest version may be among the dropped ones, so its revision is stored apart.
             cursor.execute(_SET, (self._highest, "revision"))
-            cursor.execute("COMMIT")
 
     def compact(self, revision: int) -> None:
         """Record that the histories of all tables, also of future ones, begin after a revision.
@@ -165,11 +163,9 @@ class Disk:
             DiskError: SQLite could not write.
         """
         try:
-            yield
+            with self._database:
+                yield
         except sqlite3.Error as error:
-            # For some errors, as that of a full disk, SQLite has rolled back already.
-            if self._database.in_transaction:
-                self._database.execute("ROLLBACK")
             raise DiskError(
                 f"{self._path} takes no more ({error}); make room, or give another folder"
             ) from error

@@ -4,7 +4,7 @@ import re
 from typing import Annotated, Literal
 
 import msgspec
-from msgspec.structs import fields, replace
+from msgspec.structs import asdict, replace
 
 from controller.markers import ApiType, FieldSchema, with_config
 from controller.meta import TracedMeta
@@ -407,9 +407,6 @@ class NetworkPool(ApiType, frozen=True):
         if self.spec.secondary is None:
             return (self,)
         counts = self.status.secondary or SecondaryCounts()
-        secondary_counts = {
-            count_field.name: getattr(counts, count_field.name) for count_field in fields(counts)
-        }
-        status = replace(self.status, secondary=None, **secondary_counts)
+        status = replace(self.status, secondary=None, **asdict(counts))
         first, second = self.spec.blocks
         return replace(self, spec=first), replace(self, spec=second, status=status)

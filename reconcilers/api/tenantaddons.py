@@ -123,9 +123,8 @@ def _holds(term: SelectorExpression, labels: Mapping[str, str]) -> bool:
         case "DoesNotExist":
             return term.key not in labels
         case _:
-            return (
-                False  # the schema refuses it, and a term that is not understood selects nothing
-            )
+            # The schema refuses it, and a term that is not understood selects nothing.
+            return False
 
 
 @with_config(MODEL)

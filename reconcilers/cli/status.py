@@ -71,10 +71,11 @@ def status(
     namespace is shown, and the rights of a user of one namespace suffice.
     """
     where = build_scope(values)
+    namespace_source = ctx.get_parameter_source("controller_namespace")
+    names_controllers = namespace_source is ParameterSource.COMMANDLINE
     if watch:
         # With --watch, only watched objects are shown: controllers and tenants are not read live.
-        namespace_source = ctx.get_parameter_source("controller_namespace")
-        if tenants or namespace_source is ParameterSource.COMMANDLINE:
+        if tenants or names_controllers:
             raise click.UsageError(
                 "--watch reads neither tenants nor controllers: leave out --tenants and"
                 " --controller-namespace, or --watch"
@@ -88,6 +89,10 @@ def status(
         return
     if tenants and where.files:
         raise click.UsageError("--tenants asks the tenants: it needs a cluster, not files")
+    if names_controllers and where.files:
+        raise click.UsageError(
+            "--controller-namespace is where the controllers run: it needs a cluster, not files"
+        )
     controllers: AreaState | None = None
     live_findings: list[Finding] = []
     if where.files:

@@ -753,9 +753,8 @@ class TenantClusterReconciler:
             return
         if names.ANNOTATION_GROWN_IN_VAIN in this_pass.tenant.metadata.annotations:
             await this_pass.current.annotate({names.ANNOTATION_GROWN_IN_VAIN: None})
-        this_pass.record.elastic.is_refused = (
-            False  # cleared last: if the write fails, the next pass repeats it
-        )
+        # Cleared last: if the write fails, the next pass repeats it.
+        this_pass.record.elastic.is_refused = False
 
     # What a pass reports ----------------------------------------------------------------------
 

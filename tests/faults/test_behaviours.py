@@ -273,9 +273,8 @@ async def test_a_streamed_list_goes_on_as_the_watch_without_another_request() ->
 @pytest.mark.parametrize("end", [End.RESET, End.CLOSED])
 async def test_a_streamed_list_cut_midway_is_no_position_to_come_back_to(end: End) -> None:
     async with proxied_plane(streams=True) as here:
-        created = [
-            await here.create(name) for name in ("c", "b", "a")
-        ]  # revisions descend by name
+        # The revisions descend by name.
+        created = [await here.create(name) for name in ("c", "b", "a")]
         numbers = {gauge.metadata.resourceVersion for gauge in created}
         with here.proxy.inject(StopAfter(2, end), FIRST_WATCH) as cut:
             async with observe(here, streams=True) as seen:

@@ -201,9 +201,8 @@ def _read_files(where: ReadingScope) -> Objects:
     Raises:
         CommandProblem: the files have no object of butler-ipam.
     """
-    from reconcilers.cli.reading.findings import (
-        Findings,
-    )  # slow: with all modules that validate files
+    # Slow: it loads all modules that validate files.
+    from reconcilers.cli.reading.findings import Findings
     from reconcilers.cli.reading.manifests import ReadManifest, read_manifests
     from reconcilers.integrations import views
     from reconcilers.integrations.core.platforms import NetworkPools

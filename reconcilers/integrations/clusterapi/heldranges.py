@@ -126,9 +126,8 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     if claim_kind is None or address_kind is None:
         look.check_complete()
     if claim_kind is None and address_kind is None:
-        ranges = held_ranges(
-            pool, (), addresses=(), position=0
-        )  # no promise is settled, so all of them count
+        # No promise is settled, so all of them count.
+        ranges = held_ranges(pool, (), addresses=(), position=0)
         return OtherHoldings(tuple(ranges), kinds=frozenset({CLAIM_KIND}))
     # If only one of them is served, its objects hold addresses all the same.
     claims = await _list_served(client, claim_kind, within)

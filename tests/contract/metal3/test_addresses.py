@@ -88,9 +88,8 @@ async def test_an_entry_of_a_subnet_begins_after_the_address_as_written(
     await lab.claim("a", "p", kind)
     assert await lab.wait_until_served("a", kind) == "10.0.0.2"
     await lab.claim("b", "p", kind)
-    await lab.wait_until_refused(
-        "b", "Exhausted IP Pools", kind
-    )  # the last one is the broadcast address
+    # The last address is the broadcast address.
+    await lab.wait_until_refused("b", "Exhausted IP Pools", kind)
 
 
 async def test_the_gateway_is_given_only_to_a_claim_that_asks_for_it(

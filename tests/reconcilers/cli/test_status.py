@@ -497,5 +497,10 @@ def test_the_names_of_findings_have_the_group_of_their_kind(tmp_path: Path) -> N
 def test_a_watch_refuses_what_it_would_not_read(flags: list[str]) -> None:
     outcome = run("status", "--watch", *flags)
     assert outcome.code == 2
-    assert outcome.code == 2
     assert "--watch reads neither tenants nor controllers" in outcome.err
+
+
+def test_the_namespace_of_the_controllers_is_refused_with_files(tmp_path: Path) -> None:
+    outcome = ask(tmp_path, "status", "--controller-namespace", "elsewhere", objects=(_pool(),))
+    assert outcome.code == 2
+    assert "it needs a cluster, not files" in outcome.err
