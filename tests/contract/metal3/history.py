@@ -4,8 +4,8 @@ Revisions of one server count the writes of all kinds, so histories of both kind
 them: two claims never have one address at one revision, and no claim ever has a second address.
 """
 
-import json
 from collections.abc import Iterator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import combinations, groupby
 from math import inf
@@ -15,6 +15,7 @@ from typing import Any
 import anyio
 
 from tests.contract.metal3.lab import CLAIM_KINDS, Metal3Lab, address_name
+from tests.following import follow_writes
 from tests.polling import make_awaitable, until
 
 Body = Mapping[str, Any]
@@ -53,17 +54,10 @@ class ClaimHistory:
                 group.start_soon(self._follow, lab, kind)
 
     async def _follow(self, lab: Metal3Lab, kind: str) -> None:
-        asked = {"watch": "true", "resourceVersion": "0", "allowWatchBookmarks": "true"}
-        while True:
-            async with lab.admin.stream(
-                "GET", lab.path(kind), params=asked, timeout=None
-            ) as answer:
-                async for line in answer.aiter_lines():
-                    event = json.loads(line)
-                    assert event["type"] != "ERROR", event
-                    if event["type"] != "BOOKMARK":
-                        self.note(kind, event["type"], event["object"])
-                    asked["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
+        async with aclosing(follow_writes(lab.admin, lab.path(kind))) as events:
+            async for event, body in events:
+                if event != "BOOKMARK":
+                    self.note(kind, event, body)
 
     def note(self, kind: str, event: str, body: Body) -> None:
         """Note an event of a watch: ADDED, MODIFIED or DELETED."""

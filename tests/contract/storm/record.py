@@ -4,14 +4,15 @@ A watch reports each write, in the order in which the server made them, so what 
 event was true at each moment.
 """
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
 import anyio
 import httpx
 
+from tests.following import follow_writes
 from tests.polling import SECONDS
 
 Body = Mapping[str, Any]
@@ -42,14 +43,9 @@ class Record:
 
     async def follow(self, admin: httpx.AsyncClient) -> None:
         """Note every write until cancelled; the watch begins before there is any."""
-        asked = {"watch": "true", "resourceVersion": "0", "allowWatchBookmarks": "true"}
-        while True:
-            async with admin.stream("GET", self.path, params=asked, timeout=None) as answer:
-                async for line in answer.aiter_lines():
-                    event = json.loads(line)
-                    assert event["type"] != "ERROR", event
-                    self.note(event["type"], event["object"])
-                    asked["resourceVersion"] = event["object"]["metadata"]["resourceVersion"]
+        async with aclosing(follow_writes(admin, self.path)) as events:
+            async for event, body in events:
+                self.note(event, body)
 
     async def grows_by(self, events: int, seconds: float) -> None:
         """Wait for so many writes, or for so many seconds if there are fewer."""
