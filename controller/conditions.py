@@ -8,9 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
+from sys import intern
 from typing import Any
-
-from controller.meta import intern_fields
 
 TRUE = "True"
 
@@ -36,7 +35,9 @@ class Condition:
     observedGeneration: int | None = None
 
     def __post_init__(self) -> None:
-        intern_fields(self, "type", "status", "reason")
+        # Thousands of cached objects have the same few of these: one copy of each will do.
+        for name in ("type", "status", "reason"):
+            object.__setattr__(self, name, intern(getattr(self, name)))
 
 
 def find(conditions: Iterable[Condition], condition_type: str) -> Condition | None:
