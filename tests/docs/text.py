@@ -18,6 +18,7 @@ DESIGN = tuple(f"docs/design/{path.name}" for path in sorted((ROOT / "docs/desig
 DOCUMENTS = (
     *("README.md", "ARCHITECTURE.md", "OPERATIONS.md", "API.md", "CONTRIBUTING.md"),
     *("CHANGELOG.md", "SECURITY.md", "RELEASING.md", "controller/README.md", "examples/README.md"),
+    "manifests/chart/README.md",
     *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))),
     *OPERATING,
     *DESIGN,
