@@ -13,14 +13,18 @@ is emptied, and deleted once the operator has acknowledged the empty pool.
 The release check begins when no Service shows an address of the allocation. If an allocation is
 deleted while Services show its addresses, the Services lose them. Its pool is disabled; once the
 operator has acknowledged the disabled pool, the pool is emptied. It is not emptied while one of
-these Services has a sharing key: the operator would remember the address for that key.
+these Services has a sharing key: the operator would remember the address for that key. The same
+happens if an allocation moves to another load balancer.
+
+An edit by others is undone in both kinds of pools, ever less often if they repeat it
+(corrections.py).
 
 A pool that is right, but not acknowledged for a while, gets a nonce (nonces.py). Without a nonce,
 the operator would never acknowledge a pool that others edited, and that was written back before
 the operator read the edit.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,10 +71,12 @@ class IntendedPool:
     Args:
         entries: the ranges, each `start-end`.
         selector: which Services the pool serves; None for all Services.
+        is_disabled: whether Cilium gives no further addresses of the pool.
     """
 
     entries: tuple[str, ...]
     selector: ServiceSelector | None
+    is_disabled: bool = False
 
 
 class CiliumKeptState(Corrections):
@@ -137,8 +143,8 @@ class PoolProjection:
         """Make the tenant hold the ranges of `projection`, writing only what differs.
 
         Each allocation has a pool. Pools of allocations that are being released are left to the
-        release check; but if the allocation is deleted, its Services lose their addresses here.
-        Other pools of ours are leftovers, and are removed.
+        release check; but Services lose the addresses of `projection.deleted` here. Other pools
+        of ours are leftovers, and are removed.
 
         Raises:
             BalancerBlocked: the kind is not served, a pool is not ours, or a newer view has
@@ -149,7 +155,8 @@ class PoolProjection:
         by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
         ours = await self._list_permitted(pools, by_name, projection=projection, permit=permit)
-        for name in set(self._kept_state.written) - set(by_name):
+        evicted_names = {pool_name(ranges.allocation) for ranges in projection.deleted}
+        for name in set(self._kept_state.written) - set(by_name) - evicted_names:
             del self._kept_state.written[name]
         self._kept_state.forget_pauses(pools)
         created = {
@@ -165,14 +172,13 @@ class PoolProjection:
             pool = created.get(name) or ours.get(name)
             if pool is not None:
                 await self._keep(pool, ranges, projection=projection, confirmed=confirmed)
+        remaining = [pool for name, pool in ours.items() if name not in by_name]
         # Of the remaining pools of ours, those without any allocation are leftovers.
         uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
-        deleted = {ranges.allocation.uid: ranges for ranges in projection.deleted}
-        for name, pool in ours.items():
-            if name not in by_name and allocation_uid(pool) not in uids:
+        for pool in remaining:
+            if allocation_uid(pool) not in uids:
                 await self._remove_leftover(pool, projection)
-            elif ranges_of_deleted := deleted.get(allocation_uid(pool)):
-                await self._withdraw_deleted(pool, ranges_of_deleted, projection)
+        await self._evict_services(remaining, projection)
 
     async def overwrite(
         self, projection: Projection, position: int, permit: Permit
@@ -287,7 +293,7 @@ class PoolProjection:
         projection: Projection,
         confirmed: Projection,
     ) -> None:
-        """Make the pool of one allocation hold its ranges, and remember that it does.
+        """Make the pool of one allocation hold its ranges.
 
         Args:
             projection: from the cache.
@@ -297,21 +303,49 @@ class PoolProjection:
             BalancerBlocked: a newer view has written the pool, or a live read does not confirm the
                 ranges of an empty pool.
         """
-        name, spans = pool.metadata.name, spans_of_ranges(ranges)
         _require_newest(pool, projection)
         if not pool.blocks and ranges not in confirmed.allocations:
             raise BalancerBlocked(BEHIND, "the cache is stale: a live read shows other ranges")
-        intended = IntendedPool(ranges.entries, projection.selector)
+        if await self._restore(pool, ranges, projection):
+            await self._ask_for_acknowledgement(pool, projection)
+
+    async def _restore(
+        self,
+        pool: CiliumPool,
+        ranges: ProjectedRanges,
+        projection: Projection,
+        *,
+        is_disabled: bool = False,
+    ) -> bool:
+        """Write a pool that differs from what it should hold, and remember what it should hold.
+
+        A change of ours is written at once. An edit that others repeat is undone ever less often.
+
+        Args:
+            is_disabled: whether Cilium should give no further addresses of the pool.
+
+        Returns:
+            Whether nothing had to be written. False also if the write is delayed.
+        """
+        name = pool.metadata.name
+        intended = IntendedPool(ranges.entries, projection.selector, is_disabled)
+        if not self._differs(pool, ranges, projection=projection, intended=intended):
+            self._kept_state.written[name] = intended
+            return True
         edit = self._describe_edit(pool, ranges, intended)
         if edit and not self._kept_state.may_correct(edit, self._now):
-            return  # others repeat the edit; `read_health` reports the contest
-        if edit or self._differs(pool, ranges, projection):
-            await self._write(pool, spans, projection=projection, uid=ranges.allocation.uid)
-        else:
-            await self._ask_for_acknowledgement(pool, projection)
+            return False  # `read_health` reports the contest
+        await self._write(
+            pool,
+            spans_of_ranges(ranges),
+            projection=projection,
+            uid=ranges.allocation.uid,
+            is_disabled=is_disabled,
+        )
         if edit:
             self._kept_state.note_correction(CILIUM_POOL.kind, edit, self._now)
         self._kept_state.written[name] = intended
+        return False
 
     def _describe_edit(
         self, pool: CiliumPool, ranges: ProjectedRanges, intended: IntendedPool
@@ -324,15 +358,17 @@ class PoolProjection:
             fields.append("serviceSelector")
         if {block.span for block in pool.blocks} != set(spans_of_ranges(ranges)):
             fields.append("blocks")
-        if pool.spec.disabled:
+        if pool.spec.disabled != intended.is_disabled:
             fields.append("disabled")
         if not is_ours(pool):
             fields.append("annotations")
         return describe_edit(pool.metadata, CILIUM_POOL.kind, fields) if fields else ""
 
     @staticmethod
-    def _differs(pool: CiliumPool, ranges: ProjectedRanges, projection: Projection) -> bool:
-        """Return whether a pool differs from the projection in anything but its basis.
+    def _differs(
+        pool: CiliumPool, ranges: ProjectedRanges, projection: Projection, intended: IntendedPool
+    ) -> bool:
+        """Return whether a pool differs from what it should hold in anything but its basis.
 
         The basis changes with every event, and alone it is no reason to write.
         """
@@ -340,21 +376,28 @@ class PoolProjection:
         del annotations[names.ANNOTATION_PROJECTION_BASIS]
         return (
             not has_exactly(pool, spans_of_ranges(ranges))
-            or pool.spec.disabled
-            or bool(selector_patch(pool.spec.selector, projection.selector))
+            or pool.spec.disabled != intended.is_disabled
+            or bool(selector_patch(pool.spec.selector, intended.selector))
             or not is_ours(pool)
             or not annotations.items() <= pool.metadata.annotations.items()
         )
 
     async def _write(
-        self, pool: CiliumPool, spans: Sequence[AddressRange], projection: Projection, uid: str
+        self,
+        pool: CiliumPool,
+        spans: Sequence[AddressRange],
+        projection: Projection,
+        uid: str,
+        *,
+        is_disabled: bool = False,
     ) -> CiliumPool:
         """Write the ranges of a pool, and remove the fields that others have set.
 
         Args:
             uid: uid of the pool's allocation.
+            is_disabled: whether Cilium should give no further addresses of the pool.
         """
-        spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": False}
+        spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": is_disabled}
         spec |= selector_patch(pool.spec.selector, projection.selector)
         return await self._patch(
             pool, spec | dict.fromkeys(pool.spec.edited), projection=projection, uid=uid
@@ -379,27 +422,52 @@ class PoolProjection:
             pool, {"metadata": {"annotations": annotations}, "spec": spec}
         )
 
-    async def _withdraw_deleted(
-        self, pool: CiliumPool, ranges: ProjectedRanges, projection: Projection
-    ) -> None:
-        """Take the addresses of a deleted allocation from the Services that show one.
+    async def _evict_services(self, pools: Iterable[CiliumPool], projection: Projection) -> None:
+        """Take the addresses of `projection.deleted` from the Services that show one.
 
-        The pool is disabled first. It is emptied after the operator has acknowledged the disabled
-        pool. An edit by others is undone: a pool with an unreadable block is never acknowledged.
+        Args:
+            pools: the pools of ours that have no ranges in `projection.allocations`.
         """
-        if not pool.blocks or basis_of(pool) > projection.basis:
-            return  # the pool is empty already, or a newer view has written it
-        spans = spans_of_ranges(ranges)
-        blocks = [block.span for block in pool.blocks if block.span is not None]
+        ranges_by_uid = {ranges.allocation.uid: ranges for ranges in projection.deleted}
+        pools_to_evict = [
+            pool
+            for pool in pools
+            if allocation_uid(pool) in ranges_by_uid
+            # Nothing is left to do in an empty pool, and a newer view has written a pool with a
+            # higher basis.
+            and pool.blocks
+            and basis_of(pool) <= projection.basis
+        ]
+        if not pools_to_evict:
+            return
         services = await self._list_services()
+        for pool in pools_to_evict:
+            ranges = ranges_by_uid[allocation_uid(pool)]
+            await self._evict_from_pool(pool, ranges, projection=projection, services=services)
+
+    async def _evict_from_pool(
+        self,
+        pool: CiliumPool,
+        ranges: ProjectedRanges,
+        projection: Projection,
+        services: Sequence[Service],
+    ) -> None:
+        """Disable a pool; empty it after the operator has acknowledged the disabled pool.
+
+        An edit by others is undone: a pool with an unreadable block is never acknowledged.
+
+        Args:
+            services: all Services of the tenant, read after the pool.
+        """
+        spans_in_pool = [block.span for block in pool.blocks if block.span is not None]
         # Others may have edited the blocks, and Services may show addresses of either.
-        users = [service for service in services if _is_user(service, [*spans, *blocks])]
+        spans = [*spans_of_ranges(ranges), *spans_in_pool]
+        users = [service for service in services if _is_user(service, spans)]
         if not users:
             return  # no Service shows an address: the release check empties the pool
-        if not pool.spec.disabled or not has_exactly(pool, spans):
-            spec = {"blocks": body_of(spans), "disabled": True, **dict.fromkeys(pool.spec.edited)}
-            await self._patch(pool, spec, projection=projection, uid=allocation_uid(pool))
-        elif is_acknowledged(pool) and not any(map(find_sharing_key, users)):
+        if not await self._restore(pool, ranges, projection, is_disabled=True):
+            return  # the operator has to acknowledge a new write first
+        if is_acknowledged(pool) and not any(map(find_sharing_key, users)):
             # With a sharing key in use, the operator would remember the address for a later
             # Service with that key.
             await self._patch(

@@ -13,7 +13,6 @@ from reconcilers.loadbalancers.cilium.pools import (
     annotations_of,
     body_of,
     condition,
-    is_acknowledged,
 )
 from reconcilers.loadbalancers.cilium.projection import PoolProjection, spans_of_ranges
 from reconcilers.loadbalancers.cilium.release import ReleaseMemory, ReleaseStep, ReleaseWrite
@@ -103,22 +102,23 @@ def older_views_written(patch: pytest.MonkeyPatch) -> None:
 def edits_of_deleted_kept(patch: pytest.MonkeyPatch) -> None:
     """The pool of a deleted allocation keeps whatever a person has written to it."""
 
-    async def withdraw(
-        self: PoolProjection, pool: CiliumPool, ranges: ProjectedRanges, intended: Projection
-    ) -> None:
-        spans = [block.span for block in pool.blocks if block.span is not None]
-        services = await self._list_services()
-        if not any(projection._is_user(service, spans) for service in services):
-            return
-        uid = ranges.allocation.uid
+    async def restore(
+        self: PoolProjection,
+        pool: CiliumPool,
+        ranges: ProjectedRanges,
+        intended: Projection,
+        *,
+        is_disabled: bool = False,
+    ) -> bool:
+        if not is_disabled:
+            return await restore_any(self, pool, ranges, intended)
         if not pool.spec.disabled:
+            uid = ranges.allocation.uid
             await self._patch(pool, {"disabled": True}, projection=intended, uid=uid)
-        elif is_acknowledged(pool):
-            await self._patch(pool, {"blocks": []}, projection=intended, uid=uid)
-        else:
-            await self._ask_for_acknowledgement(pool, intended)
+        return pool.spec.disabled
 
-    patch.setattr(PoolProjection, "_withdraw_deleted", withdraw)
+    restore_any = PoolProjection._restore
+    patch.setattr(PoolProjection, "_restore", restore)
 
 
 def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:

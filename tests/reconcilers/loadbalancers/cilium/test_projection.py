@@ -165,6 +165,25 @@ async def test_an_edit_that_is_repeated_is_written_back_ever_less_often() -> Non
     assert site.kind.due_in(site.memory) is not None
 
 
+async def test_an_edit_of_the_pool_of_a_deleted_allocation_is_written_back_ever_less_often() -> (
+    None
+):
+    site = Site()
+    await site.project(FIRST, SECOND)
+    site.add_service(key="shared")
+    await site.project(SECOND, deleted=FIRST)
+    undone = 0
+    for _ in range(30):
+        site.edit({"spec": {"disabled": False}})
+        await site.project(SECOND, deleted=FIRST)
+        undone += site.pool()["spec"]["disabled"]
+    assert undone == 5
+    health = await site.balancer().read_health(site.make_projection(SECOND))
+    assert health.state is HealthState.CONTESTED
+    assert len(site.kind.take_corrections(site.memory)) == 5
+    assert site.kind.due_in(site.memory) is not None
+
+
 async def test_an_edit_that_was_undone_unseen_is_acknowledged_after_a_nonce() -> None:
     site = Site()
     await site.project(FIRST)
