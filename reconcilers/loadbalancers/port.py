@@ -98,9 +98,9 @@ class Projection:
         owner: annotations that name the TenantCluster that the ranges are for.
         releasing: uids of all other allocations that name that TenantCluster. An object in the
             tenant that serves only such an allocation belongs to its release.
-        deleted: the ranges of those allocations in `releasing` that are deleted, or that move to
-            another load balancer. Services lose addresses of them. Unlike these, a shrink is
-            withdrawn if Services need the addresses.
+        evicting: the ranges of those allocations in `releasing` that are deleted, or that move to
+            another load balancer. Services lose addresses of them. A shrink is not among them: it
+            is withdrawn if Services need the addresses.
         selector: which Services the backend may serve, if it has selectors; None for all.
     """
 
@@ -109,7 +109,7 @@ class Projection:
     needed: int = 0
     owner: Mapping[str, str] = field(default_factory=dict)
     releasing: frozenset[str] = frozenset()
-    deleted: tuple[ProjectedRanges, ...] = ()
+    evicting: tuple[ProjectedRanges, ...] = ()
     selector: ServiceSelector | None = None
 
     @property

@@ -157,7 +157,7 @@ class Projector:
     def find_projection(self, tenant: TenantCluster, provider: str = "") -> Projection:
         """Return the projection for a tenant, as the cache shows its allocations.
 
-        Allocations of earlier clusters of that name count in `needed`, `releasing` and `deleted`,
+        Allocations of earlier clusters of that name count in `needed`, `releasing` and `evicting`,
         because their ranges may be in the same tenant.
 
         Args:
@@ -185,7 +185,7 @@ class Projector:
             projection,
             needed=find_needed_basis(allocations_of_name),
             releasing=frozenset(allocation.metadata.uid for allocation in others),
-            deleted=tuple(map(make_projected_ranges, deleted_or_leaving)),
+            evicting=tuple(map(make_projected_ranges, deleted_or_leaving)),
             selector=tenant.service_selector if provider == chosen else None,
         )
 

@@ -143,7 +143,7 @@ class PoolProjection:
         """Make the tenant hold the ranges of `projection`, writing only what differs.
 
         Each allocation has a pool. Pools of allocations that are being released are left to the
-        release check; but Services lose the addresses of `projection.deleted` here. Other pools
+        release check; but Services lose the addresses of `projection.evicting` here. Other pools
         of ours are leftovers, and are removed.
 
         Raises:
@@ -155,7 +155,7 @@ class PoolProjection:
         by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
         ours = await self._list_permitted(pools, by_name, projection=projection, permit=permit)
-        evicted_names = {pool_name(ranges.allocation) for ranges in projection.deleted}
+        evicted_names = {pool_name(ranges.allocation) for ranges in projection.evicting}
         for name in set(self._kept_state.written) - set(by_name) - evicted_names:
             del self._kept_state.written[name]
         self._kept_state.forget_pauses(pools)
@@ -423,12 +423,12 @@ class PoolProjection:
         )
 
     async def _evict_services(self, pools: Iterable[CiliumPool], projection: Projection) -> None:
-        """Take the addresses of `projection.deleted` from the Services that show one.
+        """Take the addresses of `projection.evicting` from the Services that show one.
 
         Args:
             pools: the pools of ours that have no ranges in `projection.allocations`.
         """
-        ranges_by_uid = {ranges.allocation.uid: ranges for ranges in projection.deleted}
+        ranges_by_uid = {ranges.allocation.uid: ranges for ranges in projection.evicting}
         pools_to_evict = [
             pool
             for pool in pools

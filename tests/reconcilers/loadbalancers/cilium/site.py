@@ -83,13 +83,13 @@ class Site:
         basis: int = 0,
         releasing: str = "",
         confirmed: Sequence[AllocationName] | None = None,
-        deleted: AllocationName | None = None,
+        evicting: AllocationName | None = None,
     ) -> None:
         """Project allocations; `confirmed` is what a live read shows, None for the same."""
         expected = self.make_projection(*allocations, basis=basis)
-        lost = () if deleted is None else (ProjectedRanges(deleted, RANGES[deleted]),)
-        uids = frozenset(ranges.allocation.uid for ranges in lost) | {releasing} - {""}
-        expected = replace(expected, releasing=uids, deleted=lost)
+        evicted = () if evicting is None else (ProjectedRanges(evicting, RANGES[evicting]),)
+        uids = frozenset(ranges.allocation.uid for ranges in evicted) | {releasing} - {""}
+        expected = replace(expected, releasing=uids, evicting=evicted)
         live = expected if confirmed is None else self.make_projection(*confirmed)
 
         async def confirm() -> Projection:

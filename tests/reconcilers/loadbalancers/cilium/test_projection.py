@@ -76,7 +76,7 @@ async def test_services_lose_the_addresses_of_a_deleted_allocation() -> None:
     site.add_service()
     assert site.addresses() == ["10.40.0.0"]
     for _ in range(2):
-        await site.project(SECOND, deleted=FIRST)
+        await site.project(SECOND, evicting=FIRST)
     assert site.addresses() == ["10.40.0.8"]
     for _ in range(2):
         await site.ask_often()
@@ -93,10 +93,10 @@ async def test_an_unreadable_block_does_not_keep_the_addresses_of_a_deleted_allo
     site.add_service()
     own = () if is_all else site.pool()["spec"]["blocks"]
     if is_disabled:
-        await site.project(SECOND, deleted=FIRST)
+        await site.project(SECOND, evicting=FIRST)
     site.edit({"spec": {"blocks": [*own, {"start": "nonsense"}]}})
     for _ in range(10):
-        await site.project(SECOND, deleted=FIRST)
+        await site.project(SECOND, evicting=FIRST)
         await site.clock.advance(1)
     assert site.addresses() == ["10.40.0.8"]
 
@@ -106,7 +106,7 @@ async def test_a_service_with_a_sharing_key_keeps_its_address_of_a_deleted_alloc
     await site.project(FIRST, SECOND)
     site.add_service(key="shared")
     for _ in range(5):
-        await site.project(SECOND, deleted=FIRST)
+        await site.project(SECOND, evicting=FIRST)
     assert site.addresses() == ["10.40.0.0"]
     assert site.pool()["spec"]["disabled"] is True
     assert site.pool()["spec"]["blocks"] != []
@@ -116,7 +116,7 @@ async def test_an_older_view_does_not_disable_the_pool_of_a_deleted_allocation()
     site = Site()
     await site.project(FIRST, SECOND, basis=200)
     site.add_service()
-    await site.project(basis=100, deleted=FIRST, releasing=SECOND.uid)
+    await site.project(basis=100, evicting=FIRST, releasing=SECOND.uid)
     assert site.pool()["spec"]["disabled"] is False
 
 
@@ -171,11 +171,11 @@ async def test_an_edit_of_the_pool_of_a_deleted_allocation_is_written_back_ever_
     site = Site()
     await site.project(FIRST, SECOND)
     site.add_service(key="shared")
-    await site.project(SECOND, deleted=FIRST)
+    await site.project(SECOND, evicting=FIRST)
     undone = 0
     for _ in range(30):
         site.edit({"spec": {"disabled": False}})
-        await site.project(SECOND, deleted=FIRST)
+        await site.project(SECOND, evicting=FIRST)
         undone += site.pool()["spec"]["disabled"]
     assert undone == 5
     health = await site.balancer().read_health(site.make_projection(SECOND))
@@ -225,10 +225,10 @@ async def test_a_lost_acknowledgement_keeps_neither_a_leftover_nor_a_deleted_all
     await site.project(FIRST, SECOND)
     site.add_service()
     site.operator.loses_counts = True
-    await site.project(SECOND, deleted=FIRST)
+    await site.project(SECOND, evicting=FIRST)
     for _ in range(8):
         await site.clock.advance(1)
-        await site.project(SECOND, deleted=FIRST)
+        await site.project(SECOND, evicting=FIRST)
     assert site.addresses() == ["10.40.0.8"]
     site.operator.loses_counts = True
     for _ in range(8):
