@@ -19,6 +19,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 
@@ -184,7 +185,7 @@ async def _tenant_state(
     wrong = []
     if _texts(offered) != _texts(held_ranges):
         wrong.append(f"{name}: it is offered {_texts(offered)}, it holds {_texts(held_ranges)}")
-        wrong += [f"{name}: {report}" for report in await _report_parts(here, tenant, balancer)]
+        wrong += [f"{name}: {report}" for report in await _report_parts(here, tenant, offers)]
     addresses = await tenant.addresses()
     page = await tenant.client.list(SERVICE, namespace="default")
     for service in page.items:
@@ -198,13 +199,12 @@ async def _tenant_state(
 
 
 async def _report_parts(
-    here: Site[TenantServer], tenant: TenantServer, balancer: Balancer
+    here: Site[TenantServer], tenant: TenantServer, offers: Iterable[Any]
 ) -> list[str]:
     """Return the conditions of a tenant, its allocations and its offers, as texts."""
     allocations = (await here.client.list(IP_ALLOCATION)).items
     own = [entry for entry in allocations if entry.spec.tenantClusterRef.key == tenant.key]
     cluster = await here.client.get(TENANT_CLUSTER, tenant.key)
-    offers = (await tenant.client.list(balancer.offers.resource)).items
     return [str(part) for part in (cluster.status.conditions, *own, *offers)]
 
 
