@@ -72,6 +72,7 @@ class Announcements:
             return
         try:
             async with self._tenants.client(tenant) as client:
+                # An empty memory, because a look remembers nothing of the adapter's.
                 balancer = self._kinds.find_chosen(tenant).make_balancer(client, BalancerMemory())
                 memory.problem = await balancer.find_unannounced()
         except TenantUnavailable:

@@ -34,9 +34,9 @@ from reconcilers.tenantcluster.elastic.demand import (
 from reconcilers.tenantcluster.otherbalancers import CONFLICT, describe_pools
 from reconcilers.tenantcluster.ownership.pools import (
     SHARED,
-    elsewhere_message,
+    make_elsewhere_message,
+    make_shared_message,
     may_be_taken_over,
-    shared_message,
 )
 from reconcilers.tenantcluster.projections import make_projection
 
@@ -141,7 +141,8 @@ async def _read_others(
     others = []
     for provider, kind in kinds.items():
         if provider == tenant.load_balancer_provider:
-            continue
+            continue  # `read_tenant` itself reads the load balancer that the cluster names
+        # A fresh memory, because a command reads each tenant once and remembers nothing.
         balancer = kind.make_balancer(client, BalancerMemory())
         try:
             reading = await balancer.read()
@@ -169,6 +170,10 @@ def find_problems(
     tenant_reading: TenantReading, members: Sequence[IPAllocation], spaces: Sequence[AddressRange]
 ) -> Iterator[tuple[str, Severity, str]]:
     """Yield reason, severity and sentence of each problem in a tenant.
+
+    In this order: a tenant that is another TenantCluster's, or a pool with other ranges than it
+    should have; problems of other load balancers; edited fields of a pool; Services that no range
+    can serve; a stale configuration; and Services with addresses that the tenant does not hold.
 
     Args:
         tenant_reading: what was read there.
@@ -316,11 +321,11 @@ def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation])
         owner = owner_of(offer)
         # First the other management cluster: there, a TenantCluster may have the same name.
         if is_of_other_management(offer, tenant_reading.management):
-            return elsewhere_message(offer)
+            return make_elsewhere_message(offer)
         if owner is not None and any(
             owner != member.spec.tenantClusterRef.key for member in members
         ):
-            return shared_message(owner)
+            return make_shared_message(owner)
     return ""
 
 

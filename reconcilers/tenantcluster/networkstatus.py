@@ -57,7 +57,7 @@ class AddressUsers:
         for pairs in self._sorted.values():
             pairs.sort()
 
-    def names_in(self, span: AddressRange, most: int) -> tuple[str, ...]:
+    def find_names_in(self, span: AddressRange, most: int) -> tuple[str, ...]:
         """Return up to `most` Services that have addresses of `span`, by address, then name."""
         pairs = self._sorted[span.family]
         names: dict[str, None] = {}  # a set in the order of insertion: a Service may have several
@@ -154,12 +154,12 @@ def make_network_status(  # noqa: PLR0913 - the parts of a status
             services_waiting,
         ),
         ranges=_list_ranges(tenant, members, find_users),
-        waiting=tuple(_with_since(request, present.waiting, now) for request in waiting),
+        waiting=tuple(_add_since(request, present.waiting, now) for request in waiting),
         lastRefusal=_find_last_refusal(present, states, growth=growth, now=now),
     )
 
 
-def status_without_requests(
+def make_status_without_requests(
     tenant: TenantCluster, members: Sequence[IPAllocation]
 ) -> TenantNetwork | None:
     """Return status.network of a cluster that requests no addresses any more.
@@ -229,7 +229,7 @@ def _find_users_now(
     """Return the Services that now show addresses of a load-balancer range."""
     is_balancer = allocation.spec.type == names.TYPE_LOADBALANCER
     # Services never have addresses of a range for nodes.
-    return users.names_in(span, MOST_SERVICES) if is_balancer else ()
+    return users.find_names_in(span, MOST_SERVICES) if is_balancer else ()
 
 
 def _find_users_in_status(
@@ -298,6 +298,7 @@ def _describe_waiting(
     refusal, allocation = state.refusal, state.allocation
     if allocation is not None:
         pools: tuple[str, ...] = (allocation.spec.poolRef.name,)
+        # 0 if it has no number: it asks for the pool's default, a prefix or a fixed range.
         count = allocation.spec.count or 0
         ready = next((c for c in allocation.status.conditions if c.type == "Ready"), None)
         reason = ready.reason if ready is not None else RECONCILING
@@ -328,10 +329,10 @@ def _describe_waiting_growth(growth: RefusedGrowth, provider: ProviderConfig) ->
     )
 
 
-def _with_since(
+def _add_since(
     request: WaitingRequest, waiting_before: Iterable[WaitingRequest], now: datetime
 ) -> WaitingRequest:
-    """Return a request with the time since when it waits.
+    """Return a copy of a request that says since when it waits.
 
     If the status already lists a request of that type and role, its time is kept; otherwise the
     time is `now`.
@@ -370,7 +371,11 @@ def _find_last_refusal(
 
 
 def _render_network(network: TenantNetwork) -> dict[str, Any]:
-    """Return status.network as JSON values; None where a merge patch has to remove a field."""
+    """Return status.network as JSON values, for a merge patch.
+
+    None removes a field from the status. Optional fields of list items are left out instead,
+    because a merge patch replaces a list as a whole.
+    """
     last = network.lastRefusal
     return {
         "nodes": {"addresses": network.nodes.addresses, "quota": network.nodes.quota},

@@ -112,6 +112,7 @@ class OtherBalancers:
         chosen_title = self._kinds.find_chosen(tenant).title
         problems: list[str] = []
         async with self._tenants.client(tenant) as client:
+            # An empty memory, because a look remembers nothing of the adapter's.
             balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(await self._tenants.read_management_identity(), self._is_kept)
             pools = (await balancer.read()).pool_names

@@ -25,13 +25,13 @@ class PlatformLabel:
     """Labels the platform's Service in tenants.
 
     Args:
-        logged: the states of tenants that were logged.
+        state_log: the states of tenants that were logged.
         platform: the Service, as `namespace/name`.
     """
 
-    def __init__(self, tenants: TenantClients, logged: StateLog, platform: str) -> None:
+    def __init__(self, tenants: TenantClients, state_log: StateLog, platform: str) -> None:
         self._tenants = tenants
-        self._logged = logged
+        self._state_log = state_log
         self._platform = platform
 
     async def apply(self, tenant: TenantCluster, services: Sequence[Service]) -> None:
@@ -51,7 +51,7 @@ class PlatformLabel:
             async with self._tenants.client(tenant) as client:
                 try:
                     await client.patch(SERVICE, Version.from_object(service), patch)
-                    self._logged.end(key, _LABEL)
+                    self._state_log.end(key, _LABEL)
                 except ControllerError as error:
                     # Caught inside of the client's context, so that a write which the tenant
                     # rejects does not count as a failure to reach the tenant.
@@ -61,7 +61,7 @@ class PlatformLabel:
 
     def _log_failure(self, key: Key, error: str) -> None:
         """Log why the Service has no label; at debug level if the reason was logged before."""
-        is_new = self._logged.begin(key, _LABEL, error)
+        is_new = self._state_log.begin(key, _LABEL, error)
         log = _log.info if is_new else _log.debug
         log("cannot label the platform's Service", error=error)
 

@@ -13,7 +13,7 @@ from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Proj
 
 
 def make_projection(members: Sequence[IPAllocation], position: int) -> Projection:
-    """Return the projection for the tenant of `members`.
+    """Return the projection for the tenant of `list_members`.
 
     Ranges that are being released, or that change load balancers, are left out. Allocations are
     in the order of their creation: a load balancer hands out the first ranges first, and a new
@@ -24,10 +24,10 @@ def make_projection(members: Sequence[IPAllocation], position: int) -> Projectio
         position: the position of the cache that they were read from.
     """
     balancer_allocations = [a for a in members if a.spec.type == names.TYPE_LOADBALANCER]
-    projected = [
+    projected_allocations = [
         a for a in balancer_allocations if a.status.phase == ALLOCATED and not a.is_withdrawn
     ]
-    ranges = map(make_projected_ranges, sorted(projected, key=_creation_order))
+    ranges = map(make_projected_ranges, sorted(projected_allocations, key=_make_creation_sort_key))
     return Projection(
         allocations=tuple(
             projected_ranges for projected_ranges in ranges if projected_ranges.entries
@@ -49,9 +49,10 @@ def make_projected_ranges(allocation: IPAllocation) -> ProjectedRanges:
 
 
 def find_needed_basis(allocations: Iterable[IPAllocation]) -> int:
-    """Return the lowest basis of a projection that leaves out every marked range of these.
+    """Return the lowest basis of a projection that leaves out all marked ranges of `allocations`.
 
-    That is the highest resourceVersion of a marked allocation with a range; 0 without one.
+    A projection leaves out a range if its cache has read the version with the mark. So the basis
+    is the highest resourceVersion of a marked allocation with a range; 0 if there is none.
     """
     marked_revisions = [
         allocation.metadata.revision
@@ -63,7 +64,7 @@ def find_needed_basis(allocations: Iterable[IPAllocation]) -> int:
     return max(marked_revisions, default=0)
 
 
-def _creation_order(allocation: IPAllocation) -> tuple[str, str]:
+def _make_creation_sort_key(allocation: IPAllocation) -> tuple[str, str]:
     """Return the sort key: creation time, then name, because many are created in one second."""
     created = allocation.metadata.creationTimestamp
     return (created.isoformat() if created else "", allocation.metadata.name)

@@ -45,7 +45,11 @@ from reconcilers.loadbalancers.port import (
     Projection,
 )
 from reconcilers.reporting.conditions import ConditionFinding
-from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import (
+    is_foreign,
+    list_balancer_members,
+    list_members,
+)
 from reconcilers.tenantcluster.balancerwatch import BalancerWatches
 from reconcilers.tenantcluster.corrections import CorrectionReports
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
@@ -127,7 +131,7 @@ class Projector:
         ownership: decides whether a TenantCluster may write an offer.
         corrections: reports edits by others that were undone.
         watches: the watches of the objects that are written in tenants.
-        logged: the states of tenants that were logged.
+        state_log: the states of tenants that were logged.
         clock: the time.
     """
 
@@ -141,14 +145,14 @@ class Projector:
         tenants: TenantClients,
         corrections: CorrectionReports,
         watches: BalancerWatches,
-        logged: StateLog,
+        state_log: StateLog,
         clock: Clock,
     ) -> None:
         self._client = client
         self._kinds = kinds
         self._corrections = corrections
         self._watches = watches
-        self._logged = logged
+        self._state_log = state_log
         self._clock = clock
         self._allocations = allocations
         self._ownership = ownership
@@ -167,16 +171,16 @@ class Projector:
         chosen = tenant.load_balancer_provider
         provider = provider or chosen
         allocations_of_name = self._allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
-        cluster_allocations = members(self._allocations, tenant) if provider == chosen else []
+        cluster_allocations = list_members(self._allocations, tenant) if provider == chosen else []
         projection = make_projection(
-            _of_balancer(cluster_allocations, provider), self._allocations.position
+            _select_of_balancer(cluster_allocations, provider), self._allocations.position
         )
-        projected = {ranges.allocation.uid for ranges in projection.allocations}
+        projected_uids = {ranges.allocation.uid for ranges in projection.allocations}
         others = [
             allocation
-            for allocation in _of_balancer(allocations_of_name, provider)
+            for allocation in _select_of_balancer(allocations_of_name, provider)
             if allocation.spec.type == names.TYPE_LOADBALANCER
-            and allocation.metadata.uid not in projected
+            and allocation.metadata.uid not in projected_uids
         ]
         # A deletion, or a change of the load balancer, does not wait for Services as a shrink
         # does: they lose their addresses of these ranges.
@@ -201,7 +205,7 @@ class Projector:
 
     def count_ranges(self, tenant: TenantCluster, provider: str) -> int:
         """Return how many allocations have a range that may be in the load balancer `provider`."""
-        return len(_of_balancer(self._list_with_range(tenant), provider))
+        return len(_select_of_balancer(self._list_with_range(tenant), provider))
 
     def _list_with_range(self, tenant: TenantCluster) -> list[IPAllocation]:
         """Return the load-balancer allocations that hold a range, of all clusters of this name."""
@@ -228,44 +232,46 @@ class Projector:
         if not tenant.projection_begun:
             return []  # nothing was ever projected
         return sorted(
-            member.metadata.name for member in balancer_members(self._allocations, tenant)
+            member.metadata.name for member in list_balancer_members(self._allocations, tenant)
         )
 
-    def is_missing(self, tenant: TenantCluster, projected: ConditionFinding) -> bool:
+    def is_missing(self, tenant: TenantCluster, balancer_finding: ConditionFinding) -> bool:
         """Return whether the tenant does not serve the kinds of its balancer."""
-        return projected.reason == self._kinds.find_chosen(tenant).missing_reason
+        return balancer_finding.reason == self._kinds.find_chosen(tenant).missing_reason
 
-    def is_unread(self, tenant: TenantCluster, projected: ConditionFinding) -> bool:
+    def is_unread(self, tenant: TenantCluster, balancer_finding: ConditionFinding) -> bool:
         """Return whether the tenant's balancer has not read its offers."""
-        return projected.reason == self._kinds.find_chosen(tenant).not_reading_reason
+        return balancer_finding.reason == self._kinds.find_chosen(tenant).not_reading_reason
 
     def stop_watching(self, key: Key) -> None:
         """Close the watches of a tenant that is gone, or to which no pass writes any more."""
         self._watches.close(key)
 
     def due_in(
-        self, tenant: TenantCluster, projected: ConditionFinding, memory: ProjectionMemory
+        self, tenant: TenantCluster, balancer_finding: ConditionFinding, memory: ProjectionMemory
     ) -> float | None:
         """Return in how many seconds to look at the balancer again; None for no such look.
 
         Args:
-            projected: the condition LoadBalancerReady of this pass.
+            balancer_finding: the condition LoadBalancerReady of this pass.
             memory: what is remembered of the projections into this tenant.
         """
         has_reached_balancer = (
-            projected.status or projected.reason == CONTESTED or self.is_unread(tenant, projected)
+            balancer_finding.status
+            or balancer_finding.reason == CONTESTED
+            or self.is_unread(tenant, balancer_finding)
         )
         if not has_reached_balancer:
             # The memory is of an earlier pass, and another look now would fail as well.
             return None
         return self._kinds.find_chosen(tenant).due_in(memory.balancer)
 
-    def lags(self, tenant: TenantCluster) -> bool:
+    def is_basis_low(self, tenant: TenantCluster) -> bool:
         """Return whether the basis of a projection is still below the mark of a range.
 
         Our own write has put the marked allocation into the cache, whose position is still older
         than that write. So the projection leaves the range out, but its basis does not prove that.
-        The pass has to project again when the cache has read further.
+        The pass has to project again once the cache has read past the mark.
         """
         projection = self.find_projection(tenant)
         return projection.basis < projection.needed
@@ -347,13 +353,15 @@ class Projector:
     ) -> ConditionFinding:
         """Write a tenant's ranges into its balancer; return the LoadBalancerReady condition.
 
-        A failure of the tenant becomes the condition.
+        The condition is True once the balancer holds the ranges. It is False, with the reason, if
+        the tenant does not answer, if the balancer is missing or does not use its offers, if an
+        offer is another owner's, or if another replica has just written.
 
         Args:
             memory: what is remembered of the projections into this tenant.
             begin: allow the first projection; record it on the TenantCluster beforehand.
-            provider: the load balancer; empty for the one that the cluster names. From another
-                one, all ranges are taken.
+            provider: the load balancer; empty for the one that the cluster names. Any other load
+                balancer loses all ranges.
 
         Raises:
             ControllerError: the management cluster did not answer.
@@ -374,6 +382,7 @@ class Projector:
         except BalancerBlocked as blocked:
             return make_load_balancer_ready(False, blocked.reason, blocked.message)
         except Conflict:
+            # Another replica wrote the pool between our read and our write.
             return make_load_balancer_ready(
                 False, BEHIND, f"the tenant's {title} pool just changed"
             )
@@ -393,7 +402,7 @@ class Projector:
     def _log_unavailable(self, tenant: TenantCluster, error: TenantUnavailable) -> None:
         """Log why a tenant cannot be written to, as a warning if that is new."""
         # A Secret that is absent is usual while a cluster is being built, so it is no warning.
-        is_new = not error.absent and self._logged.begin(
+        is_new = not error.absent and self._state_log.begin(
             tenant.metadata.key, _UNAVAILABLE, error.message
         )
         log = _log.warning if is_new else _log.debug
@@ -401,7 +410,7 @@ class Projector:
 
     def _log_available(self, tenant: TenantCluster) -> None:
         """Log that a tenant can be written to again."""
-        error = self._logged.end(tenant.metadata.key, _UNAVAILABLE)
+        error = self._state_log.end(tenant.metadata.key, _UNAVAILABLE)
         if error is not None:
             _log.info("the tenant's client works again", error=error)
 
@@ -440,17 +449,17 @@ class Projector:
         except (TenantUnavailable, BalancerBlocked):
             return  # the projection reports it; the next look is due after the pause
         page = await self._client.list(IP_ALLOCATION)
-        of_lost_history = {
+        lost_versions = {
             (offer.metadata.uid, offer.metadata.resourceVersion)
             for offer in before_list.targets.values()
             if offer.basis > page.revision
         }
-        if not of_lost_history:
-            return
+        if not lost_versions:
+            return  # all offers are of the present history: another replica is ahead of us
 
         async def permit(offer: Offer) -> None:
-            """Raise unless the offer is still as it was read before the LIST, and the tenant's."""
-            if (offer.metadata.uid, offer.metadata.resourceVersion) not in of_lost_history:
+            """Raise unless the offer is unchanged since the read before the LIST, and our own."""
+            if (offer.metadata.uid, offer.metadata.resourceVersion) not in lost_versions:
                 raise Conflict(409, "Conflict", f"{offer.kind} {offer.name} was just written")
             await self._ownership.require(tenant, offer)
 
@@ -461,28 +470,29 @@ class Projector:
             if allocation.spec.tenantClusterRef.key == key and not is_foreign(allocation, tenant)
         ]
         projection = await self._make_owned_projection(tenant, chosen)
+        # A load balancer that the spec does not name should hold no range.
         is_of_spec = chosen == tenant.load_balancer_provider
-        expected_allocations = _of_balancer(members_listed, chosen) if is_of_spec else []
+        expected_allocations = _select_of_balancer(members_listed, chosen) if is_of_spec else []
         confirmed = make_projection(expected_allocations, projection.basis)
         if page.unreadable or confirmed.entries != projection.entries:
             return  # the cache is behind the LIST, or an unreadable allocation may have a range
         try:
             async with self._tenants.client(tenant) as client:
                 balancer = kind.make_balancer(client, memory.balancer)
-                before = await balancer.overwrite(projection, page.revision, permit)
-            if before is None:
-                return
+                overwritten = await balancer.overwrite(projection, page.revision, permit)
+            if overwritten is None:
+                return  # the offers were corrected or deleted meanwhile
             _log.warning(
                 "the tenant's pool was newer than the restored cluster; it was rewritten",
                 tenant=str(key),
-                basis=before.basis,
+                basis=overwritten.basis,
                 revision=page.revision,
-                before=list(before.entries),
+                before=list(overwritten.entries),
                 after=list(projection.entries),
             )
-            self._logged.end(key, _REWRITE)
+            self._state_log.end(key, _REWRITE)
         except (TenantUnavailable, BalancerBlocked, Conflict) as error:
-            log = _log.info if self._logged.begin(key, _REWRITE, str(error)) else _log.debug
+            log = _log.info if self._state_log.begin(key, _REWRITE, str(error)) else _log.debug
             log("cannot rewrite the tenant's pool", error=str(error))
 
     async def remove(self, tenant: TenantCluster) -> None:
@@ -537,11 +547,10 @@ class Projector:
         """
         try:
             async with self._tenants.client(tenant) as client:
-                return (
-                    await self._kinds.find_kind(provider)
-                    .make_balancer(client, BalancerMemory())
-                    .find_interference()
-                )
+                kind = self._kinds.find_kind(provider)
+                # An empty memory, because this reads the tenant and remembers nothing.
+                balancer = kind.make_balancer(client, BalancerMemory())
+                return await balancer.find_interference()
         except TenantUnavailable as error:
             return error.message
 
@@ -549,6 +558,7 @@ class Projector:
         """Remove our objects of one load balancer; return whether no offer of ours is left."""
         management = await self._tenants.read_management_identity()
         async with self._tenants.client(tenant) as client:
+            # An empty memory, because this is no projection, and remembers nothing.
             balancer = kind.make_balancer(client, BalancerMemory())
             await balancer.remove(management, self.is_being_released)
             reading = await balancer.read_targets()
@@ -581,6 +591,7 @@ class Projector:
         kind = self._kinds.find_chosen(tenant)
         try:
             async with self._tenants.client(tenant) as client:
+                # An empty memory, because this reads the tenant and remembers nothing.
                 reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             reading.require_served(kind.missing_reason)
         except TenantUnavailable as error:
@@ -591,7 +602,7 @@ class Projector:
 
     def _log_remaining(self, tenant: TenantCluster, error: Exception) -> None:
         """Log why objects of ours remain in the tenant; a repeated reason only at debug level."""
-        is_new = self._logged.begin(tenant.metadata.key, _REMOVAL, str(error))
+        is_new = self._state_log.begin(tenant.metadata.key, _REMOVAL, str(error))
         log = _log.info if is_new else _log.debug
         log("cannot remove what is left in the tenant", error=str(error))
 
@@ -604,7 +615,10 @@ class Projector:
         *,
         begin: bool,
     ) -> None:
-        """Write to the tenant; after a 401 once more, with credentials from a new read."""
+        """Write to the tenant; after a 401 once more, with credentials from a new read.
+
+        The arguments are those of `_write_once`.
+        """
         try:
             await self._write_once(
                 current, kind, projection=projection, memory=memory, begin=begin
@@ -627,7 +641,14 @@ class Projector:
         *,
         begin: bool,
     ) -> None:
-        """Write the projection to a tenant's balancer; check that the balancer works by it.
+        """Write the projection to a tenant's balancer; check that the balancer uses its offers.
+
+        Args:
+            current: the cluster; its annotations are written if the projection begins.
+            kind: the load balancer, which may be one that the spec no longer names.
+            projection: the ranges that the load balancer should hold.
+            memory: what is remembered of the projections into this tenant.
+            begin: whether this may be the first projection, which is then recorded.
 
         Raises:
             BalancerBlocked: the offers could not be written, or the balancer does not use them.
@@ -640,6 +661,8 @@ class Projector:
             balancer = kind.make_balancer(client, memory.balancer, watched)
             if begin:
                 await self._begin(current, balancer)
+            # The balancer calls the first function before it fills a new offer, because the cache
+            # may be behind. It calls the second one before it writes an offer that exists.
             await balancer.project(
                 projection,
                 lambda: self._project_live(tenant),
@@ -689,7 +712,7 @@ class Projector:
             await self._permit(tenant, offer)
 
     async def _permit(self, tenant: TenantCluster, offer: Offer) -> None:
-        """Raise BalancerBlocked if the tenant must not write an offer that is there."""
+        """Raise BalancerBlocked if the tenant must not write an existing offer."""
         with _as_management_error():
             await self._ownership.require(tenant, offer)
 
@@ -700,19 +723,19 @@ class Projector:
         allocations of all tenants. An allocation that is deleted meanwhile is left out.
         """
         live = []
-        for cached in balancer_members(self._allocations, tenant):
+        for cached in list_balancer_members(self._allocations, tenant):
             with _as_management_error(), suppress(NotFound):
                 live.append(await self._client.get(IP_ALLOCATION, cached.metadata.key))
         live_members = [a for a in live if not is_foreign(a, tenant)]
-        allocations = _of_balancer(live_members, tenant.load_balancer_provider)
+        allocations = _select_of_balancer(live_members, tenant.load_balancer_provider)
         return make_projection(allocations, self._allocations.position)
 
 
-def _of_balancer(allocations: Iterable[IPAllocation], provider: str) -> list[IPAllocation]:
+def _select_of_balancer(allocations: Iterable[IPAllocation], provider: str) -> list[IPAllocation]:
     """Return the allocations whose ranges may be in the load balancer `provider`."""
     return [allocation for allocation in allocations if allocation.load_balancer == provider]
 
 
-def is_behind(projected: ConditionFinding) -> bool:
+def is_behind(balancer_finding: ConditionFinding) -> bool:
     """Return whether another replica has written a newer state of the tenant's pool."""
-    return projected.reason == BEHIND
+    return balancer_finding.reason == BEHIND

@@ -117,9 +117,9 @@ class Providers:
         self._clock = clock
         self._configs = configs
         self._namespace = default_namespace
-        self._platform: _Default | None = None
-        self._unknown: _Unknown | None = None
-        self._reading = anyio.Lock()
+        self._last_default: _PlatformDefault | None = None
+        self._failed_read: _FailedRead | None = None
+        self._read_lock = anyio.Lock()
 
     async def find_for_tenant(self, tenant: TenantCluster) -> ProviderConfig | None:
         """Return the ProviderConfig of `tenant`; None if no ProviderConfig counts for it.
@@ -135,12 +135,12 @@ class Providers:
         """
         default = None
         if tenant.spec.providerConfigRef is None:
-            default = (await self._default(tenant)).key
+            default = (await self._fetch_default(tenant)).key
         return find_provider(
             tenant, self._configs, default_namespace=self._namespace, platform_default=default
         )
 
-    async def _default(self, tenant: TenantCluster) -> "_Default":
+    async def _fetch_default(self, tenant: TenantCluster) -> "_PlatformDefault":
         """Return the platform's default; concurrent callers share one read of it.
 
         Raises:
@@ -150,21 +150,21 @@ class Providers:
         recent_default = self._find_fresh_default(tenant)
         if recent_default is not None:
             return recent_default
-        async with self._reading:
-            # Another pass may have read the default while this one waited for the lock.
+        async with self._read_lock:
+            # Again, because another pass may have read the default while this one waited.
             recent_default = self._find_fresh_default(tenant)
             if recent_default is not None:
                 return recent_default
             try:
                 key = await read_platform_default(self._client, self._namespace)
             except DefaultNotRead as error:
-                self._unknown = _Unknown(str(error), self._clock.monotonic())
+                self._failed_read = _FailedRead(str(error), self._clock.monotonic())
                 raise DefaultUnknown(str(error)) from error
-            self._unknown = None
-            self._platform = _Default(key, self._clock.monotonic())
-            return self._platform
+            self._failed_read = None
+            self._last_default = _PlatformDefault(key, self._clock.monotonic())
+            return self._last_default
 
-    def _find_fresh_default(self, tenant: TenantCluster) -> "_Default | None":
+    def _find_fresh_default(self, tenant: TenantCluster) -> "_PlatformDefault | None":
         """Return the platform's default from the last read; None if it has to be read again.
 
         A cluster that is Ready accepts a read of any age.
@@ -172,8 +172,8 @@ class Providers:
         Raises:
             DefaultUnknown: a read within the last UNKNOWN_SECONDS did not find it.
         """
-        default = self._platform
-        failed_read = self._unknown
+        default = self._last_default
+        failed_read = self._failed_read
         now = self._clock.monotonic()
         if default is not None and (tenant.is_ready or now - default.read_at < DEFAULT_SECONDS):
             return default
@@ -206,7 +206,7 @@ class Providers:
         Args:
             provider: the result of `find_for_tenant`.
         """
-        default = self._platform.key if self._platform is not None else None
+        default = self._last_default.key if self._last_default is not None else None
         key = find_provider_key(tenant, self._namespace, default)
         return find_obstacle(tenant, provider, key=key, namespaces=self._namespaces)
 
@@ -273,7 +273,7 @@ async def _require_unserved(client: Client, error: ApiError) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Unknown:
+class _FailedRead:
     """A read that did not find the platform's default: why, and when (monotonic seconds)."""
 
     why: str
@@ -281,7 +281,7 @@ class _Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class _Default:
+class _PlatformDefault:
     """The platform's default and when it was read, in monotonic seconds.
 
     Args:

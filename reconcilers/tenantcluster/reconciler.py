@@ -63,7 +63,7 @@ from reconcilers.promises.unreadable import UnreadableObject, describe_unreadabl
 from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster import status
-from reconcilers.tenantcluster.allocations.membership import balancer_members, members
+from reconcilers.tenantcluster.allocations.membership import list_balancer_members, list_members
 from reconcilers.tenantcluster.allocations.metadatarepair import repair_metadata
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.unreadable_members import list_unreadable_members
@@ -83,7 +83,7 @@ from reconcilers.tenantcluster.elastic.observation import (
 from reconcilers.tenantcluster.networkstatus import (
     find_removed_ranges,
     make_network_status,
-    status_without_requests,
+    make_status_without_requests,
 )
 from reconcilers.tenantcluster.otherbalancers import OtherBalancers
 from reconcilers.tenantcluster.platformservice import PlatformLabel
@@ -243,7 +243,18 @@ class TenantClusterReconciler:
     async def _pass_over(  # noqa: C901, PLR0911 - one function that reads from top to bottom
         self, key: Key
     ) -> Outcome:
-        """Read, decide, write and report for one TenantCluster, in this order."""
+        """Read, decide, write and report for one TenantCluster, in this order.
+
+        The first case that applies ends the pass:
+
+        1. The cluster cannot be read: nothing is done until it is corrected.
+        2. An allocation of it cannot be read: nothing is changed, and the status says so.
+        3. The cluster is gone, or is being deleted: its allocations are released.
+        4. It may not use its ProviderConfig, or has none: the status says so.
+        5. It waits for its first addresses.
+        6. It is in cloud mode, and nothing of ours is in its tenant.
+        7. All other clusters: the ranges are projected, and the outcome is reported.
+        """
         if key in self._clusters.unreadable:
             # The cluster exists, so its addresses are not released. It is not written either: the
             # cache has at most an older version, and the API server rejects a write based on that.
@@ -283,7 +294,7 @@ class TenantClusterReconciler:
                 # Listed before the projection: a range that is allocated during it may be missing
                 # there, and must not count as offered.
                 this_pass.offered_uids = find_projected_uids(
-                    members(self._allocations, this_pass.tenant)
+                    list_members(self._allocations, this_pass.tenant)
                 )
             await self._projector.assume_begun(this_pass.current)
         else:
@@ -313,17 +324,17 @@ class TenantClusterReconciler:
         After that the last known state of a cluster shows only its remaining ranges, so no range
         has two events.
         """
-        for record in self._records.of_name(key):
+        for record in self._records.list_by_name(key):
             vanished = record.last_seen
             if vanished is None:
                 continue  # the cluster exists, or it had no allocations when it was deleted
-            remaining = members(self._allocations, vanished)
-            network = status_without_requests(vanished, remaining)
+            remaining = list_members(self._allocations, vanished)
+            network = make_status_without_requests(vanished, remaining)
             # Without status.network no earlier ranges are known, so none can be missed.
             if network is not None:
                 self._status_writer.record_released(vanished, network)
-                status = replace(vanished.status, network=network)
-                record.last_seen = replace(vanished, status=status)
+                new_status = replace(vanished.status, network=network)
+                record.last_seen = replace(vanished, status=new_status)
 
     async def _retain_records(self, key: Key, present: TenantCluster | None) -> None:
         """Remove the records of a name, except those of the present cluster and of leftovers.
@@ -332,7 +343,7 @@ class TenantClusterReconciler:
         leftover, and its release needs the last state of its cluster, which only the record has.
         """
         needed_uids = {present.metadata.uid} if present is not None else set()
-        records = self._records.of_name(key)
+        records = self._records.list_by_name(key)
         needed_uids |= {
             record.uid for record in records if self._vanished_clusters.is_needed(record)
         }
@@ -344,8 +355,9 @@ class TenantClusterReconciler:
     async def _clear_tenants(self, records: Iterable[TenantRecord]) -> None:
         """Remove our remaining objects from the tenants of vanished clusters.
 
-        The release of leftovers creates an object in the tenant, as its proof. Nothing in the
-        management cluster leads to that object once the record is removed.
+        The release of leftovers may create an object in the tenant, which proves that the load
+        balancer has dropped a range. Once the record is removed, nothing in the management cluster
+        leads to that object.
         """
         for record in records:
             if record.has_leftovers:
@@ -428,7 +440,7 @@ class TenantClusterReconciler:
             else:
                 # All clusters of one name lead to one tenant; this one was there last.
                 tenant = leftovers[-1][0]
-                self._records.of(tenant).has_leftovers = True
+                self._records.get_or_create(tenant).has_leftovers = True
             await self._project_again(self._make_current(tenant))
         return is_releasing
 
@@ -476,16 +488,17 @@ class TenantClusterReconciler:
         if not has_finalizer(current.tenant, names.FINALIZER_TENANT):
             return SETTLED  # it is torn down, or was never worked on
         if current.tenant.projection_begun:
-            # Without our annotation only the status shows this, and the status is overwritten
-            # below.
+            # If the annotation is missing, only the status shows that a projection has begun. The
+            # status is overwritten below, so the annotation is written now.
             await self._projector.assume_begun(current)
-        record = self._records.of(current.tenant)
-        if record.deleted_at is None:
-            record.deleted_at = current.tenant.metadata.revision
-        number = await self._teardown.delete_allocations(current.tenant)
-        remaining = members(self._allocations, current.tenant)
-        network = status_without_requests(current.tenant, remaining)
-        if number == 0:
+        record = self._records.get_or_create(current.tenant)
+        if record.deletion_revision is None:
+            # Only the first version counts: later writes of the cluster have higher ones.
+            record.deletion_revision = current.tenant.metadata.revision
+        balancer_number = await self._teardown.delete_allocations(current.tenant)
+        remaining = list_members(self._allocations, current.tenant)
+        network = make_status_without_requests(current.tenant, remaining)
+        if balancer_number == 0:
             await self._projector.remove(current.tenant)
             if network is not None and find_removed_ranges(current.tenant.status.network, network):
                 # Written before the finalizer goes: the write also records an event for each
@@ -494,8 +507,8 @@ class TenantClusterReconciler:
                 await self._status_writer.write(
                     current, status.TenantVerdict(DELETING, (), network=network)
                 )
-        if number == 0 and await self._teardown.remove_finalizer(
-            current.tenant, deleted_at=record.deleted_at
+        if balancer_number == 0 and await self._teardown.remove_finalizer(
+            current.tenant, deletion_revision=record.deletion_revision
         ):
             self._stop_watching(key)
             self._state_log.forget(key)
@@ -504,18 +517,23 @@ class TenantClusterReconciler:
                 # are released.
                 await self._tenant_clients.close(key)
             else:
-                other_uids = {known.uid for known in self._records.of_name(key)} - {record.uid}
+                other_uids = {known.uid for known in self._records.list_by_name(key)} - {
+                    record.uid
+                }
                 await self._remove_records(key, other_uids)
             return SETTLED
         not_ready = status.make_not_ready(
-            "Deleting", f"waiting for {count_noun(number, 'IP allocation')} to be released"
+            "Deleting",
+            f"waiting for {count_noun(balancer_number, 'IP allocation')} to be released",
         )
         await self._status_writer.write(
             current, status.TenantVerdict(DELETING, (not_ready,), network=network)
         )
         if current.tenant.projection_begun:
-            projected = await self._project_again(current)
-            await self._status_writer.write(current, status.TenantVerdict(DELETING, (projected,)))
+            balancer_finding = await self._project_again(current)
+            await self._status_writer.write(
+                current, status.TenantVerdict(DELETING, (balancer_finding,))
+            )
         return Blocked("Deleting", self._settings.requeue_deleting)
 
     async def _project_again(self, current: CurrentCluster) -> ConditionFinding:
@@ -527,7 +545,7 @@ class TenantClusterReconciler:
         Returns:
             Condition LoadBalancerReady, of the load balancer that the spec names.
         """
-        memory = self._records.of(current.tenant).projection
+        memory = self._records.get_or_create(current.tenant).projection
         for provider in self._projector.list_other_balancers(current.tenant):
             await self._projector.project(current, memory, provider=provider)
         return await self._projector.project(current, memory)
@@ -552,7 +570,7 @@ class TenantClusterReconciler:
             ProviderProblem: the cluster gets no addresses by its ProviderConfig.
         """
         provider = await self._providers.require(current.tenant)
-        record = self._records.of(current.tenant)
+        record = self._records.get_or_create(current.tenant)
         # This condition is for cloud mode. In mode ipam `_request_allocations` replaces it.
         network_ready = status.make_network_ready(True, "Ready", "cloud networking mode")
         return TenantPass(
@@ -572,7 +590,7 @@ class TenantClusterReconciler:
             verdict = status.make_problem_verdict(tenant, finding, PROVISIONING)
             await self._status_writer.write(current, verdict)
             return Blocked(finding.reason, UNKNOWN_SECONDS)
-        network = status_without_requests(tenant, members(self._allocations, tenant))
+        network = make_status_without_requests(tenant, list_members(self._allocations, tenant))
         await self._status_writer.write(
             current, status.make_problem_verdict(tenant, finding, phase=FAILED, network=network)
         )
@@ -617,7 +635,7 @@ class TenantClusterReconciler:
 
         The Services may be gone by then.
         """
-        balancers = balancer_members(self._allocations, this_pass.tenant)
+        balancers = list_balancer_members(self._allocations, this_pass.tenant)
         view_service = self._balancer_kinds.find_chosen(this_pass.tenant).make_service_viewer(
             this_pass.tenant
         )
@@ -695,18 +713,20 @@ class TenantClusterReconciler:
         """
         if this_pass.unavailable is not None:
             # A second request in this pass would fail for the same reason.
-            this_pass.projected = status.make_tenant_unavailable(
+            this_pass.balancer_finding = status.make_tenant_unavailable(
                 this_pass.tenant, this_pass.unavailable
             )
             return
         memory = this_pass.record.projection
         if this_pass.is_changing:
-            this_pass.projected = await self._provider_change.proceed(this_pass.current, memory)
+            this_pass.balancer_finding = await self._provider_change.proceed(
+                this_pass.current, memory
+            )
             return
-        this_pass.projected = await self._projector.project(
+        this_pass.balancer_finding = await self._projector.project(
             this_pass.current, memory, begin=this_pass.is_ipam
         )
-        if this_pass.is_ipam and is_behind(this_pass.projected):
+        if this_pass.is_ipam and is_behind(this_pass.balancer_finding):
             # Usually another replica just wrote. After a restore of the management cluster, the
             # tenant stays ahead for good.
             await self._projector.overwrite_lost_history(this_pass.tenant, memory)
@@ -718,23 +738,25 @@ class TenantClusterReconciler:
         """
         if this_pass.tenant.load_balancer_provider != self._installer.provider:
             return  # other controllers install Cilium, because it is the tenant's network
-        projected = this_pass.load_balancer_ready
-        is_missing = self._projector.is_missing(this_pass.tenant, projected)
-        is_stopped = self._projector.is_unread(this_pass.tenant, projected)
         if this_pass.unavailable is not None:
-            return
-        if not (is_missing or is_stopped or projected.status):
+            return  # the tenant cannot be entered, so an installation would fail as well
+        balancer_finding = this_pass.load_balancer_ready
+        is_missing = self._projector.is_missing(this_pass.tenant, balancer_finding)
+        is_stopped = self._projector.is_unread(this_pass.tenant, balancer_finding)
+        if not (is_missing or is_stopped or balancer_finding.status):
             return  # the projection failed for a reason that an installation does not change
-        this_pass.installed = await self._installer.install(
+        this_pass.installation_finding = await self._installer.install(
             this_pass.tenant,
             this_pass.record.installation,
             this_pass.current.annotate,
             missing=is_missing,
         )
-        if is_missing and this_pass.installed is not None:
+        if is_missing and this_pass.installation_finding is not None:
             # "Is being installed" says more than "is missing", which the projection found.
-            this_pass.projected = status.make_load_balancer_ready(
-                False, this_pass.installed.reason, this_pass.installed.message
+            this_pass.balancer_finding = status.make_load_balancer_ready(
+                False,
+                this_pass.installation_finding.reason,
+                this_pass.installation_finding.message,
             )
 
     async def _note_projected(self, this_pass: TenantPass) -> None:
@@ -795,7 +817,7 @@ class TenantClusterReconciler:
         return make_network_status(
             this_pass.tenant,
             this_pass.provider,
-            members=members(self._allocations, this_pass.tenant),
+            members=list_members(self._allocations, this_pass.tenant),
             states=this_pass.states,
             network_ready=this_pass.network_ready,
             services=this_pass.services_seen,
@@ -829,12 +851,14 @@ class TenantClusterReconciler:
         6. Nothing is wrong: the longer the cluster has been Ready, the later. Marked ranges, or a
            change of size that falls due, bring the pass forward.
         """
-        projected = this_pass.load_balancer_ready
-        if is_behind(projected) or self._projector.lags(this_pass.tenant):
+        balancer_finding = this_pass.load_balancer_ready
+        if is_behind(balancer_finding) or self._projector.is_basis_low(this_pass.tenant):
             # Another replica just wrote, or the cache has yet to show a mark: both pass soon.
             return Again(SOON)
         looks_due_in = (
-            self._projector.due_in(this_pass.tenant, projected, this_pass.record.projection),
+            self._projector.due_in(
+                this_pass.tenant, balancer_finding, this_pass.record.projection
+            ),
             self._installation_due_in(this_pass),
         )
         first_look = min(
@@ -842,13 +866,13 @@ class TenantClusterReconciler:
         )
         if first_look is not None:
             return Again(max(first_look, SOON))
-        if projected.reason == CHANGING:
+        if balancer_finding.reason == CHANGING:
             # Each pass checks whether the old balancer has released the ranges.
-            return Blocked(projected.reason, self._settings.requeue_deleting)
-        if projected.reason == WEBHOOK_FAILED:
+            return Blocked(balancer_finding.reason, self._settings.requeue_deleting)
+        if balancer_finding.reason == WEBHOOK_FAILED:
             # The API server answers, so a retry costs little, and no event says when it succeeds.
-            return Blocked(projected.reason, WEBHOOK_RETRY)
-        for finding in (projected, this_pass.network_ready):
+            return Blocked(balancer_finding.reason, WEBHOOK_RETRY)
+        for finding in (balancer_finding, this_pass.network_ready):
             if not finding.status:
                 return Blocked(finding.reason, self._settings.requeue_not_ready)
         after = self._choose_requeue(this_pass.tenant)
@@ -863,10 +887,11 @@ class TenantClusterReconciler:
 
         The reason of a condition shows whether an installation is under way.
         """
-        findings = (this_pass.projected, this_pass.installed)
+        findings = (this_pass.balancer_finding, this_pass.installation_finding)
         reasons = {finding.reason for finding in findings if finding is not None}
         if self._installer.installing_reason not in reasons:
             return None
+        # The memory may have no attempt to repeat. Then the next pass looks again soon.
         return self._installer.due_in(this_pass.record.installation) or SOON
 
     def _choose_requeue(self, tenant: TenantCluster) -> float:
@@ -891,17 +916,20 @@ def _judge(
         is_identified: whether it is known which cluster the tenant is; None if the tenant was not
             asked yet.
     """
-    projected = this_pass.load_balancer_ready
-    if projected.status or this_pass.tenant.is_ready:
+    balancer_finding = this_pass.load_balancer_ready
+    if balancer_finding.status or this_pass.tenant.is_ready:
         phase = READY
-        overall = status.make_ready_or_degraded(projected, is_behind=is_behind(projected))
+        overall = status.make_ready_or_degraded(
+            balancer_finding, is_behind=is_behind(balancer_finding)
+        )
     else:
-        phase = PROVISIONING if projected.reason == "KubeconfigMissing" else INSTALLING
-        overall = status.make_not_ready(projected.reason, projected.message)
+        # Without a kubeconfig, the cluster itself is still being built.
+        phase = PROVISIONING if balancer_finding.reason == "KubeconfigMissing" else INSTALLING
+        overall = status.make_not_ready(balancer_finding.reason, balancer_finding.message)
     identity_findings, obsolete = status.describe_identity(is_identified)
-    findings = [this_pass.network_ready, projected]
-    if this_pass.installed is not None:
-        findings.append(this_pass.installed)
+    findings = [this_pass.network_ready, balancer_finding]
+    if this_pass.installation_finding is not None:
+        findings.append(this_pass.installation_finding)
     if this_pass.size_report is not None:
         findings += this_pass.size_report.findings
         obsolete = (*this_pass.size_report.obsolete, *obsolete)

@@ -105,17 +105,19 @@ def make_degraded(message: str) -> ConditionFinding:
     return ConditionFinding(READY, True, reason="ReconcileDegraded", message=message)
 
 
-def make_ready_or_degraded(projected: ConditionFinding, *, is_behind: bool) -> ConditionFinding:
+def make_ready_or_degraded(
+    balancer_finding: ConditionFinding, *, is_behind: bool
+) -> ConditionFinding:
     """Return the Ready condition of a cluster that stays Ready, with the reason if it is degraded.
 
     Args:
-        projected: condition LoadBalancerReady by this pass.
+        balancer_finding: condition LoadBalancerReady by this pass.
         is_behind: whether another replica has just written the tenant's pool. The cluster is not
             degraded then: only this pass could not write, and the next one follows soon.
     """
-    if projected.status or is_behind:
+    if balancer_finding.status or is_behind:
         return make_ready()
-    return make_degraded(projected.message)
+    return make_degraded(balancer_finding.message)
 
 
 def make_not_ready(reason: str, message: str) -> ConditionFinding:

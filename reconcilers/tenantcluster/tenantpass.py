@@ -38,8 +38,9 @@ class TenantPass:
         size_report: what is reported of the size; None if no size was decided.
         offered_uids: uids of the allocations whose ranges are projected. It is empty if the
             Services could not be read, so that the time without use starts again.
-        projected: the condition LoadBalancerReady; None before the projection.
-        installed: the condition of the installation; None to keep the one in the status.
+        balancer_finding: the condition LoadBalancerReady; None before the projection.
+        installation_finding: the condition of the installation; None to keep the one in the
+            status.
         marked_number: how many allocations that shrink has marked are not released yet.
         is_changing: whether ranges are still in another load balancer than the spec names.
     """
@@ -54,8 +55,8 @@ class TenantPass:
     size_facts: SizeFacts | None = None
     size_report: SizeReport | None = None
     offered_uids: frozenset[str] = frozenset()
-    projected: ConditionFinding | None = None
-    installed: ConditionFinding | None = None
+    balancer_finding: ConditionFinding | None = None
+    installation_finding: ConditionFinding | None = None
     marked_number: int = 0
     is_changing: bool = False
 
@@ -77,15 +78,15 @@ class TenantPass:
     @property
     def load_balancer_ready(self) -> ConditionFinding:
         """The condition LoadBalancerReady of this pass."""
-        assert self.projected is not None, "the projection comes first"
-        return self.projected
+        assert self.balancer_finding is not None, "the projection comes first"
+        return self.balancer_finding
 
     @property
     def services_seen(self) -> ServicesSeen | None:
         """What status.network says of the tenant's Services; None if they were not read."""
         if self.size_facts is None:
             return None
-        # Services that were not examined have no address, so they count as waiting.
+        # Only Services without an address are left unexamined, so they count as waiting.
         waiting = len(self.size_facts.waiting_long) + self.size_facts.demand.unexamined
         return ServicesSeen(waiting, AddressUsers(self.size_facts.demand.users))
 

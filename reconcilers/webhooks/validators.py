@@ -41,7 +41,11 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import providerspecs
 from reconcilers.specrules.poolnamespaces import describe_refused_namespace
 from reconcilers.specrules.verdict import NOTHING, Verdict, build_forbidden_cause, refuse_namespace
-from reconcilers.tenantcluster.allocations.membership import balancer_members, is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import (
+    is_foreign,
+    list_balancer_members,
+    list_members,
+)
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     list_unreadable_members,
     select_unreadable_members,
@@ -322,7 +326,7 @@ class ClusterValidator:
         verdict = tenantcluster.review_spec(new, after, self._spaces)
         if old is None:
             return verdict
-        holders = [member.metadata.key for member in balancer_members(self._allocations, old)]
+        holders = [member.metadata.key for member in list_balancer_members(self._allocations, old)]
         moving = tenantcluster.list_balancer_warnings(old, new, holders)
         verdict = replace(verdict, warnings=(*verdict.warnings, *moving))
         if new.spec.providerConfigRef == old.spec.providerConfigRef:
@@ -344,7 +348,9 @@ class ClusterValidator:
         Allocations that cannot be read, and may belong to the cluster, are included.
         """
         key, uid = cluster.metadata.key, cluster.metadata.uid
-        readable = [allocation.metadata.key for allocation in members(self._allocations, cluster)]
+        readable = [
+            allocation.metadata.key for allocation in list_members(self._allocations, cluster)
+        ]
         unreadable = list_unreadable_members(self._allocations, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 

@@ -372,11 +372,11 @@ def add_tenant_clients(
         """Close the clients, and drop the records that are no longer needed, until cancelled."""
         while True:
             await shared.clock.sleep(OTHERS_CLOSED_AFTER)
-            for key in records.names():
+            for key in records.list_keys():
                 if shards.holds(key):
                     continue  # this replica works on the cluster
                 await tenants.close(key)
-                named_records = records.of_name(key)
+                named_records = records.list_by_name(key)
                 uids = {record.uid for record in named_records if vanished.is_needed(record)}
                 for record in records.retain(key, uids):
                     await tenants.forget(record.access)

@@ -104,7 +104,7 @@ def make_tenant_parts(  # noqa: PLR0913 - the collaborators; the wiring is the o
         tenants=tenants,
         corrections=CorrectionReports(recorder, metrics),
         watches=offers,
-        logged=state_log,
+        state_log=state_log,
         clock=clock,
     )
     reconciler = TenantClusterReconciler(

@@ -24,21 +24,23 @@ from reconcilers.networkpool.owners import noted_uid
 from reconcilers.reporting import allocationlabels
 
 
-def members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
+def list_members(allocations: Cache[IPAllocation], tenant: TenantCluster) -> list[IPAllocation]:
     """Return the allocations of this tenant, oldest first; those of the same second by name.
 
     An allocation that notes another uid is left out: it belongs to an earlier cluster of the same
     name.
     """
     allocations_of_name = allocations.by_index(TENANT_INDEX, str(tenant.metadata.key))
-    return sorted((a for a in allocations_of_name if not is_foreign(a, tenant)), key=_by_age)
+    return sorted(
+        (a for a in allocations_of_name if not is_foreign(a, tenant)), key=_make_age_sort_key
+    )
 
 
-def balancer_members(
+def list_balancer_members(
     allocations: Cache[IPAllocation], tenant: TenantCluster
 ) -> list[IPAllocation]:
-    """Return the load-balancer allocations of this very tenant, in the order of `members`."""
-    return [a for a in members(allocations, tenant) if a.spec.type == names.TYPE_LOADBALANCER]
+    """Return the load-balancer allocations of this tenant, in the order of `list_members`."""
+    return [a for a in list_members(allocations, tenant) if a.spec.type == names.TYPE_LOADBALANCER]
 
 
 def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
@@ -50,7 +52,7 @@ def is_foreign(allocation: IPAllocation, tenant: TenantCluster) -> bool:
     return bool(noted_tenant_uid) and noted_tenant_uid != tenant.metadata.uid
 
 
-def _by_age(allocation: IPAllocation) -> tuple[str, str]:
+def _make_age_sort_key(allocation: IPAllocation) -> tuple[str, str]:
     """Return the sort key: creation time, then name."""
     created = allocation.metadata.creationTimestamp
     return (created.isoformat() if created else "", allocation.metadata.name)
@@ -78,7 +80,7 @@ def _is_growth_name(name: str, tenant: TenantCluster) -> bool:
     _, _, index = name.rpartition("-")
     if name in _list_canonical_names(tenant, kind) or not re.fullmatch("[0-9]{1,9}", index):
         return False
-    bases = (base_name(tenant, kind), hashed_name(tenant, kind))
+    bases = (make_base_name(tenant, kind), make_hashed_name(tenant, kind))
     return name in {_make_growth_name(base, index) for base in bases}
 
 
@@ -90,7 +92,9 @@ def _make_growth_name(base: str, index: str) -> str:
 
 def _list_canonical_names(tenant: TenantCluster, kind: str) -> set[str]:
     """Return the names that a tenant's first allocation of type `kind` may have."""
-    return {make_name(tenant, kind) for make_name in (base_name, hashed_name, own_name)}
+    return {
+        make_name(tenant, kind) for make_name in (make_base_name, make_hashed_name, make_own_name)
+    }
 
 
 def find_initial(
@@ -102,7 +106,7 @@ def find_initial(
     growth allocation never serves as the initial one.
 
     Args:
-        allocations: the tenant's allocations, in the order of `members`.
+        allocations: the tenant's allocations, in the order of `list_members`.
     """
     candidates = [a for a in allocations if a.spec.type == kind]
     staying = [a for a in candidates if not a.metadata.terminating]
@@ -119,37 +123,41 @@ def find_initial(
 _SUFFIX = {names.TYPE_LOADBALANCER: "lb", names.TYPE_NODES: "nodes"}
 
 
-def base_name(tenant: TenantCluster, kind: str) -> str:
+def make_base_name(tenant: TenantCluster, kind: str) -> str:
     """Return the plain name of the tenant's first allocation: `<namespace>-<name>-lb`, say."""
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}"
     return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
 
 
-def hashed_name(tenant: TenantCluster, kind: str) -> str:
+def make_hashed_name(tenant: TenantCluster, kind: str) -> str:
     """Return the name with a hash of the tenant's key, for use if the plain name is taken.
 
     Tenants a-b/c and a/b-c have the same plain name.
     """
-    return _make_hashed_name(tenant, kind, str(tenant.metadata.key))
+    return _append_type_and_hash(tenant, kind, str(tenant.metadata.key))
 
 
-def own_name(tenant: TenantCluster, kind: str) -> str:
+def make_own_name(tenant: TenantCluster, kind: str) -> str:
     """Return the name with a hash of the tenant's uid, for use if the hashed name is taken, too.
 
     An earlier cluster of this name may have left its allocation, which stays for long while the
     orphan collector is suspended. It must not stop the new cluster.
     """
-    return _make_hashed_name(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
+    return _append_type_and_hash(tenant, kind, f"{tenant.metadata.key} {tenant.metadata.uid}")
 
 
-def successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
+def make_successor_name(tenant: TenantCluster, deleted: IPAllocation) -> str:
     """Return the name of the allocation that replaces a deleted one, which still has its name."""
-    return _make_hashed_name(tenant, deleted.spec.type, deleted.metadata.uid)
+    return _append_type_and_hash(tenant, deleted.spec.type, deleted.metadata.uid)
 
 
-def _make_hashed_name(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
-    """Return a name that ends in the type and a hash: `<namespace>-<name>-lb-<hash>`, say."""
+def _append_type_and_hash(tenant: TenantCluster, kind: str, hashed_value: str) -> str:
+    """Return a name that ends in the type and a hash: `<namespace>-<name>-lb-<hash>`, say.
+
+    Args:
+        hashed_value: the text whose hash distinguishes the name from others.
+    """
     meta = tenant.metadata
     suffix = f"-{_SUFFIX[kind]}-{names.short_hash(hashed_value)}"
     return names.shorten(f"{meta.namespace}-{meta.name}", names.NAME_MAX - len(suffix)) + suffix
@@ -184,10 +192,12 @@ def find_free_name(
         taken_by: all allocations.
         namespace: the namespace in which the allocation is created.
     """
-    canonical_names = [make_name(tenant, kind) for make_name in (base_name, hashed_name, own_name)]
+    canonical_names = [
+        make_name(tenant, kind) for make_name in (make_base_name, make_hashed_name, make_own_name)
+    ]
     identity = f"{tenant.metadata.key} {tenant.metadata.uid}"
     numbered_names = (
-        _make_hashed_name(tenant, kind, f"{identity} {number}") for number in count(1)
+        _append_type_and_hash(tenant, kind, f"{identity} {number}") for number in count(1)
     )
     usable_names = (
         name
@@ -226,7 +236,7 @@ def find_free_growth_name(
         namespace: the namespace in which the allocation is created.
     """
     kind = names.TYPE_LOADBALANCER
-    bases = [base_name(tenant, kind), hashed_name(tenant, kind)]
+    bases = [make_base_name(tenant, kind), make_hashed_name(tenant, kind)]
     for index in count(1):
         for base in bases:
             name = _make_growth_name(base, str(index))
@@ -271,7 +281,7 @@ def make_repair_patch(
     return {"metadata": change} if change else {}
 
 
-def _provider_note(kind: str, tenant: TenantCluster) -> str | None:
+def _choose_provider_note(kind: str, tenant: TenantCluster) -> str | None:
     """Return the load balancer to note on a new allocation; None to note none.
 
     An allocation without a note belongs to the default load balancer. The note of an existing
@@ -313,7 +323,7 @@ def build_request(
         role_name: initial or growth.
     """
     notes = {names.ANNOTATION_TENANT_UID: tenant.metadata.uid}
-    if provider := _provider_note(kind, tenant):
+    if provider := _choose_provider_note(kind, tenant):
         notes[names.ANNOTATION_LOAD_BALANCER] = provider
     return {
         "metadata": {

@@ -9,7 +9,7 @@ from reconcilers.api.ipallocation import ALLOCATED, IPAllocation
 from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool.owners import noted_uid
-from reconcilers.tenantcluster.allocations.membership import make_repair_patch, members
+from reconcilers.tenantcluster.allocations.membership import list_members, make_repair_patch
 
 _log = get_logger(__name__)
 
@@ -24,7 +24,7 @@ async def repair_metadata(
         ControllerError: the management cluster did not answer.
     """
     uid: str | None = None
-    for allocation in members(allocations, tenant):
+    for allocation in list_members(allocations, tenant):
         if allocation.metadata.terminating or allocation.status.phase != ALLOCATED:
             # While it waits for a range, a write would void the pool's promise to it: a promise is
             # for one version of the allocation.

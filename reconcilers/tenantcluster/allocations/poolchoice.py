@@ -64,7 +64,7 @@ class PoolForecast:
         position: int,
     ) -> None:
         self.generation = pool.metadata.generation
-        self.stale = False
+        self.is_stale = False
         """Whether an event contradicted a placement, so that the forecast is computed again."""
         self._pool = pool
         self._promises_by_uid = _read_promises(pool)
@@ -86,10 +86,12 @@ class PoolForecast:
         for allocation in self._list_waiting(self._allocations_by_uid.values()):
             self._place_request(allocation)
 
-    def fits(self, count: int, position: int, asked: Networking, *, all_families: bool) -> bool:
-        """Return whether `count` addresses in a row will be free in each needed family.
+    def check_room(
+        self, count: int, position: int, asked: Networking, *, all_families: bool
+    ) -> bool:
+        """Drop void promises; return whether a request has room in each family that it needs.
 
-        Before that, promises that are void by now are dropped from the forecast.
+        A request has room if `count` addresses in a row will be free.
 
         Args:
             count: how many addresses in a row.
@@ -133,9 +135,10 @@ class PoolForecast:
             self._expected_ranges[name] = tuple(space.allocate(count) for space in needed)
 
     def describe_obstacle(self, count: int, position: int, asked: Networking) -> str:
-        """Return why the pool cannot serve a request: a missing family or its free blocks.
+        """Drop void promises; return why the pool cannot serve a request.
 
-        Before that, promises that are void by now are dropped from the forecast.
+        The reason is a missing family, or the free blocks, which are too small. If the pool has
+        room by now, the text says so.
 
         Args:
             count: how many addresses in a row of each family the request needs.
@@ -193,12 +196,12 @@ class PoolForecast:
             # Our CRD forbids a change of spec, but another version of the CRD may allow it.
             self.forget(allocation.metadata.uid)
         self._allocations_by_uid[allocation.metadata.uid] = allocation
-        self._settle([allocation])
+        self._update_allocations([allocation])
 
     def note_pool(self, pool: NetworkPool) -> None:
         """Update for a change of the pool: of its spec, or of its promises."""
         if pool.metadata.generation != self.generation:
-            self.stale = True  # another spec has another layout
+            self.is_stale = True  # another spec has another layout
             return
         promises = _read_promises(pool)
         self._pool = pool
@@ -218,10 +221,10 @@ class PoolForecast:
         )
         self._promises_by_uid = promises
         # Both cases are rare, so the forecast is computed again instead of updated.
-        self.stale = self.stale or has_new_unseen or has_changed_of_other_kind
-        self._settle(newly_promised)
+        self.is_stale = self.is_stale or has_new_unseen or has_changed_of_other_kind
+        self._update_allocations(newly_promised)
 
-    def _settle(self, changed: list[IPAllocation]) -> None:
+    def _update_allocations(self, changed: list[IPAllocation]) -> None:
         """Update the forecast for changed allocations.
 
         A *certain* range is held or promised; other expected ranges are placements. All outdated
@@ -301,7 +304,7 @@ class PoolForecast:
         try:
             change()
         except AllocatorError:
-            self.stale = True
+            self.is_stale = True
 
     def _list_certain_ranges(self, allocation: IPAllocation) -> tuple[AddressRange, ...]:
         """Return the ranges that an allocation holds, or was promised and may still get."""
@@ -391,10 +394,10 @@ class PoolChoice:
         self._allocations = allocations
         self._max_addresses = max_addresses
         self._forecasts: dict[Key, PoolForecast] = {}
-        self._numbers = counter()
+        self._reservation_numbers = counter()
         # The size and families of each reservation, by pool and name. A forecast that is computed
         # again repeats the reservations.
-        self._reserved: dict[Key, dict[str, tuple[int, Networking]]] = {}
+        self._reservations: dict[Key, dict[str, tuple[int, Networking]]] = {}
         allocations.subscribe(self._note_allocation_change)
         pools.subscribe(self._note_pool_change)
 
@@ -420,7 +423,7 @@ class PoolChoice:
             for pool in self._list_candidates(provider):
                 forecast, position = self._find_forecast(pool), self._allocations.position
                 size = count(pool)
-                if forecast is not None and forecast.fits(
+                if forecast is not None and forecast.check_room(
                     size, position, asked, all_families=all_families
                 ):
                     return pool
@@ -467,7 +470,7 @@ class PoolChoice:
         """Return why an existing pool does not serve a request."""
         if pool.metadata.terminating:
             return "is being deleted"
-        if refused := self._refused_namespace(pool):
+        if refused := self._describe_refused_namespace(pool):
             return refused
         forecast = self._find_forecast(pool)
         if forecast is None:
@@ -482,14 +485,14 @@ class PoolChoice:
     @contextmanager
     def keep_free(self, pool: NetworkPool, count: int, asked: Networking) -> Iterator[None]:
         """Keep `count` addresses of each family from other choices while the context lasts."""
-        key, name = pool.metadata.key, f"reservation {next(self._numbers)}"
-        self._reserved.setdefault(key, {})[name] = count, asked
-        self._update(key, lambda forecast: forecast.reserve(name, count, asked))
+        key, name = pool.metadata.key, f"reservation {next(self._reservation_numbers)}"
+        self._reservations.setdefault(key, {})[name] = count, asked
+        self._change_forecast(key, lambda forecast: forecast.reserve(name, count, asked))
         try:
             yield
         finally:
-            del self._reserved[key][name]
-            self._update(key, lambda forecast: forecast.forget(name))
+            del self._reservations[key][name]
+            self._change_forecast(key, lambda forecast: forecast.forget(name))
 
     def will_serve(self, allocation: IPAllocation) -> bool:
         """Return whether the pool of an allocation is expected to serve it, by its forecast."""
@@ -518,11 +521,11 @@ class PoolChoice:
             if Key(namespace, name) in self._pools.unreadable:
                 return  # it may have room, so no pool of lower preference is chosen instead
             pool = self._pools.get(Key(namespace, name))
-            if pool is None or pool.metadata.terminating or self._refused_namespace(pool):
+            if pool is None or pool.metadata.terminating or self._describe_refused_namespace(pool):
                 continue
             yield pool
 
-    def _refused_namespace(self, pool: NetworkPool) -> str:
+    def _describe_refused_namespace(self, pool: NetworkPool) -> str:
         """Return why the namespace of a pool is not allowed; empty if it is."""
         return describe_refused_namespace(pool.metadata.namespace, self._namespaces)
 
@@ -530,7 +533,7 @@ class PoolChoice:
         """Return the forecast of a pool, computed now if stale; None if the spec is invalid."""
         key = pool.metadata.key
         forecast = self._forecasts.get(key)
-        if forecast is not None and not forecast.stale:
+        if forecast is not None and not forecast.is_stale:
             return forecast
         try:
             geometry = poolgeometry.parse_layouts(pool.spec, self._max_addresses)
@@ -540,7 +543,7 @@ class PoolChoice:
         forecast = PoolForecast(
             pool, geometry, allocations=allocations, position=self._allocations.position
         )
-        for name, (count, asked) in self._reserved.get(key, {}).items():
+        for name, (count, asked) in self._reservations.get(key, {}).items():
             forecast.reserve(name, count, asked)
         self._forecasts[key] = forecast
         return forecast
@@ -550,9 +553,9 @@ class PoolChoice:
         old, new = change.old, change.new
         # A recreated allocation, or one for another pool, leaves the forecast of its old pool.
         if old is not None and (new is None or not _is_same_request(old, new)):
-            self._update(old.pool_key, lambda forecast: forecast.note_deleted(old))
+            self._change_forecast(old.pool_key, lambda forecast: forecast.note_deleted(old))
         if new is not None:
-            self._update(new.pool_key, lambda forecast: forecast.note_allocation(new))
+            self._change_forecast(new.pool_key, lambda forecast: forecast.note_allocation(new))
 
     def _note_pool_change(self, change: Change[NetworkPool]) -> None:
         """Update the forecast of a pool; drop it if the pool is gone or recreated."""
@@ -560,12 +563,12 @@ class PoolChoice:
         if old is not None and (new is None or old.metadata.uid != new.metadata.uid):
             self._forecasts.pop(old.metadata.key, None)
         elif new is not None:
-            self._update(new.metadata.key, lambda forecast: forecast.note_pool(new))
+            self._change_forecast(new.metadata.key, lambda forecast: forecast.note_pool(new))
 
-    def _update(self, pool: Key, change: Callable[[PoolForecast], None]) -> None:
+    def _change_forecast(self, pool: Key, change: Callable[[PoolForecast], None]) -> None:
         """Change the forecast of a pool; a stale or absent one is computed when it is needed."""
         forecast = self._forecasts.get(pool)
-        if forecast is not None and not forecast.stale:
+        if forecast is not None and not forecast.is_stale:
             change(forecast)
 
 

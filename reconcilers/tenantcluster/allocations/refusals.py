@@ -104,7 +104,7 @@ class RequestRefusal:
         """The request in words; without a number if pools need different numbers."""
         counts = self.counts
         plural = f"{_ADDRESSES[self.kind]} addresses"
-        addresses = count_of_type(self.kind, counts[0]) if len(counts) == 1 else plural
+        addresses = describe_count_of_type(self.kind, counts[0]) if len(counts) == 1 else plural
         families = f" ({self.families})" if self.families else ""
         beside = f", beside {self.beside}" if self.beside else ""
         return f"{addresses} in a row{families}{beside}"
@@ -116,7 +116,7 @@ class RequestRefusal:
         return f"{pool.pool}{number}: {pool.obstacle}"
 
 
-def count_of_type(kind: str, count: int) -> str:
+def describe_count_of_type(kind: str, count: int) -> str:
     """Return a number of addresses of a type, in words: "8 load-balancer addresses".
 
     Args:

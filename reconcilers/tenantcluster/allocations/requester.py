@@ -32,7 +32,7 @@ from reconcilers.api.resources import IP_ALLOCATION, TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
-from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.membership import list_members
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
 from reconcilers.tenantcluster.allocations.refusals import RequestRefusal
 from reconcilers.tenantcluster.allocations.requests import (
@@ -211,7 +211,7 @@ class Requester:
             Conflict: a request changed since it was read; begin again.
             ControllerError: a delete failed.
         """
-        for allocation in members(self._allocations, tenant):
+        for allocation in list_members(self._allocations, tenant):
             is_request = statusranges.find_held_range(allocation) is None
             is_ours = not allocation.spec.is_pinned
             if is_request and is_ours and not allocation.metadata.terminating:
@@ -280,7 +280,7 @@ class Requester:
         increment = provider.spec.networking.sizing.growthIncrement
         deleted_uids = set()
         for allocation in grown:
-            # A request of a person may have no count.
+            # Growth always sets a count. A request without one was created by a person.
             count = make_constant_count(allocation.spec.count or increment)
             if await self._delete_if_stuck(current, provider, count=count, existing=allocation):
                 deleted_uids.add(allocation.metadata.uid)
@@ -320,7 +320,7 @@ class Requester:
         """
         moving = parse_moving(tenant).get(new.name)
         if moving is not None:
-            new = new.requested_at(moving.since)
+            new = new.copy_with_request_time(moving.since)
         try:
             created = await self._client.create(IP_ALLOCATION, new.namespace, new.body)
         except AlreadyExists:

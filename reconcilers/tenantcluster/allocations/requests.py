@@ -24,7 +24,7 @@ from reconcilers.api.providerconfig import ELASTIC, ProviderConfig, ProviderNetw
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.tenantcluster.allocations import membership
 from reconcilers.tenantcluster.allocations.poolchoice import PoolChoice
-from reconcilers.tenantcluster.allocations.refusals import RequestRefusal, count_of_type
+from reconcilers.tenantcluster.allocations.refusals import RequestRefusal, describe_count_of_type
 
 
 def compute_load_balancer_count(tenant: TenantCluster, network: ProviderNetwork) -> int:
@@ -123,7 +123,7 @@ class NewAllocation:
         """The pool's namespace, in which the allocation is created."""
         return self.pool.metadata.namespace
 
-    def requested_at(self, time: str) -> "NewAllocation":
+    def copy_with_request_time(self, time: str) -> "NewAllocation":
         """Return a copy that notes when the request was first made, which decides its turn.
 
         Args:
@@ -182,7 +182,7 @@ class RequestPlanner:
                 not, its machines have their addresses from elsewhere, and it takes none.
         """
         network = provider.spec.networking
-        allocations = membership.members(self._allocations, tenant)
+        allocations = membership.list_members(self._allocations, tenant)
         nodes = membership.find_initial(allocations, tenant, names.TYPE_NODES)
         balancer = membership.find_initial(allocations, tenant, names.TYPE_LOADBALANCER)
         required = []
@@ -199,7 +199,7 @@ class RequestPlanner:
         if had_nodes or backfill_nodes or not tenant.is_ready:
             required.append(
                 RequiredAllocation(
-                    names.TYPE_NODES, lambda p: compute_node_count(p, network), nodes
+                    names.TYPE_NODES, lambda pool: compute_node_count(pool, network), nodes
                 )
             )
         return required
@@ -238,7 +238,7 @@ class RequestPlanner:
             if new is None:
                 # The drafts before this one in the group take part of the free space.
                 beside = (
-                    count_of_type(planned.kind, draft.count)
+                    describe_count_of_type(planned.kind, draft.count)
                     for planned, draft in zip(group, drafts, strict=False)
                 )
                 refusal = self._make_refusal(
@@ -321,14 +321,14 @@ class RequestPlanner:
         assert spans, "only the range of an allocation that holds one is requested again"
         rivals = (rival for rival in self._without_range if rival.pool_key == deleted.pool_key)
         rival_times = [rival.requested_at for rival in rivals]
-        first = min([deleted.requested_at, *rival_times]) - timedelta(seconds=1)
-        name, pool = membership.successor_name(tenant, deleted), deleted.spec.poolRef.name
+        earliest = min([deleted.requested_at, *rival_times]) - timedelta(seconds=1)
+        name, pool = membership.make_successor_name(tenant, deleted), deleted.spec.poolRef.name
         body = membership.build_request(
             tenant, deleted.spec.type, name=name, pool=pool, size=cap_at_int32(spans[0].size)
         )
         body["metadata"]["annotations"] |= {
             names.ANNOTATION_REPLACES: meta.uid,
-            names.ANNOTATION_REQUESTED_AT: first.isoformat(),
+            names.ANNOTATION_REQUESTED_AT: earliest.isoformat(),
         }
         pins = [{"startAddress": span.start_text, "endAddress": span.end_text} for span in spans]
         body["spec"] |= {"pinnedRange": pins[0]} if len(pins) == 1 else {"pinnedRanges": pins}

@@ -52,21 +52,21 @@ async def carry_out(
         Conflict: something changed since it was read; begin again.
         ControllerError: the management cluster did not answer.
     """
-    await withdraw_marks(client, change.withdraw)
+    await withdraw_marks(client, change.marks_to_withdraw)
     number = await requester.grow(
-        current.tenant, provider, number=change.create, count=change.addresses
+        current.tenant, provider, number=change.growth_number, count=change.addresses
     )
     growth = [part.allocation for part in facts.ranges if part.is_growth]
     deleted_uids: frozenset[str] = frozenset()
     if change.should_move:
         deleted_uids = await requester.delete_stuck_growth(current, provider, growth)
-    for disuse in change.disuse:
+    for disuse in change.disuse_notes:
         if disuse.allocation.metadata.uid not in deleted_uids:
             await annotate(client, disuse.allocation, {names.ANNOTATION_IDLE_SINCE: disuse.since})
-    if change.unserved is not None:
-        note = {names.ANNOTATION_GROWN_IN_VAIN: change.unserved.annotation}
+    if change.new_unserved is not None:
+        note = {names.ANNOTATION_GROWN_IN_VAIN: change.new_unserved.annotation}
         await current.annotate(note)
-    for mark in change.mark:
+    for mark in change.new_marks:
         if mark.allocation.metadata.uid in deleted_uids:
             continue
         fields = release_fields(mark.allocation, mark.reason)
@@ -76,10 +76,10 @@ async def carry_out(
     is_stuck = change.should_move and any(
         part.is_stuck and part.uid not in deleted_uids for part in facts.ranges if part.is_growth
     )
-    if not is_stuck and number == change.create:
-        return Created(number)
+    if not is_stuck and number == change.growth_number:
+        return Created(number)  # nothing is refused
     refusal = requester.find_growth_refusal(current.tenant, provider, change.addresses)
-    return Created(number, is_stuck, refusal.sentence)
+    return Created(number, is_stuck=is_stuck, refusal=refusal.sentence)
 
 
 async def withdraw_marks(client: Client, marked: Iterable[IPAllocation]) -> None:

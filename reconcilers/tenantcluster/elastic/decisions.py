@@ -255,7 +255,7 @@ class SizeFacts:
         """Return whether a Service shows an address of an allocation."""
         return any(map(self.demand.count_used, part.spans))
 
-    def have_waited(self, seconds: float, services: Iterable[Service]) -> list[Service]:
+    def list_long_waiting(self, seconds: float, services: Iterable[Service]) -> list[Service]:
         """Return the Services that have waited for at least `seconds`."""
         return [service for service in services if self._seconds_waited(service) >= seconds]
 
@@ -270,7 +270,7 @@ class SizeFacts:
     @property
     def waiting_long(self) -> list[Service]:
         """The Services that have waited long enough to be counted in the status."""
-        return self.have_waited(self.settings.growth_after, self.demand.waiting)
+        return self.list_long_waiting(self.settings.growth_after, self.demand.waiting)
 
     @property
     def unservable(self) -> list[UnservableService]:
@@ -322,21 +322,21 @@ class Growth:
     Args:
         needed_addresses: addresses that Services have waited for long enough; 0 if more addresses
             would help none of the waiting Services.
-        create: how many allocations to create.
-        withdraw: the allocations whose marks are withdrawn.
+        growth_number: how many allocations to create.
+        marks_to_withdraw: the allocations whose marks are withdrawn.
         is_over_quota: whether the quota forbids allocations that are needed.
         obstacle: why the tenant does not grow though Services wait; None if it may grow.
-        unserved: how many Services wait that growth is known not to help.
+        unserved_number: how many Services wait that growth is known not to help.
         are_requests_needed: whether Services wait for the requests that hold no range yet.
         due_in: for each Service that has not waited long enough, seconds until it has.
     """
 
     needed_addresses: int = 0
-    create: int = 0
-    withdraw: tuple[IPAllocation, ...] = ()
+    growth_number: int = 0
+    marks_to_withdraw: tuple[IPAllocation, ...] = ()
     is_over_quota: bool = False
     obstacle: ConditionFinding | None = None
-    unserved: int = 0
+    unserved_number: int = 0
     are_requests_needed: bool = False
     due_in: tuple[float, ...] = ()
 
@@ -347,7 +347,8 @@ class Disuse:
 
     Args:
         since: the value that its annotation of disuse should have; None to have no annotation.
-        due_in: seconds until it may be released; None while it is in use.
+        due_in: seconds until it may be released, or until its disuse may be noted; None while it
+            is in use.
     """
 
     since: str | None
@@ -388,15 +389,15 @@ class Shrink:
     """Which growth allocations of an elastic tenant are out of use.
 
     Args:
-        disuse: what to remember.
-        mark: allocations to be released.
-        unserved: the new memory of Services that growth did not help; None to leave it.
+        disuse_notes: the annotations of disuse to write or to remove.
+        new_marks: allocations to be released.
+        new_unserved: the new memory of Services that growth did not help; None to leave it.
         due_in: for each allocation that is out of use, seconds until it may be released.
     """
 
-    disuse: tuple[NewDisuse, ...] = ()
-    mark: tuple[NewMark, ...] = ()
-    unserved: UnservedGrowth | None = None
+    disuse_notes: tuple[NewDisuse, ...] = ()
+    new_marks: tuple[NewMark, ...] = ()
+    new_unserved: UnservedGrowth | None = None
     due_in: tuple[float, ...] = ()
 
 
@@ -406,10 +407,10 @@ class FixedSize:
 
     Args:
         held_addresses: number of addresses in all its allocations that are not being released.
-        add: addresses to request as one more range; 0 for none.
-        withdraw: marked ranges that stay, instead of a new one.
+        added_addresses: addresses to request as one more range; 0 for none.
+        marks_to_withdraw: marked ranges that stay, instead of a new one.
         is_release_awaited: whether a range is added once deleted ones are released.
-        release: allocations to release.
+        allocations_to_release: those that the size does not need, and no Service uses.
         surplus: addresses above the size that cannot be released now.
         is_surplus_used: whether Services use or wait for all that could otherwise be released.
         missing: addresses that are requested, and that no pool gives; 0 for none.
@@ -417,10 +418,10 @@ class FixedSize:
 
     target: TargetSize
     held_addresses: int
-    add: int = 0
-    withdraw: tuple[IPAllocation, ...] = ()
+    added_addresses: int = 0
+    marks_to_withdraw: tuple[IPAllocation, ...] = ()
     is_release_awaited: bool = False
-    release: tuple[IPAllocation, ...] = ()
+    allocations_to_release: tuple[IPAllocation, ...] = ()
     surplus: int = 0
     is_surplus_used: bool = False
     missing: int = 0
@@ -432,26 +433,26 @@ class SizeChange:
 
     Args:
         time: of the decision.
-        withdraw: marked ranges that stay.
-        create: how many growth allocations to create.
+        marks_to_withdraw: marked ranges that stay.
+        growth_number: how many growth allocations to create.
         addresses: addresses in each created allocation, and in a request that no pool serves.
         should_move: whether growth requests that are stuck are moved to a pool that fits.
-        disuse: what to remember of disuse.
-        unserved: the new memory of Services that growth did not help; None to leave it.
-        mark: allocations to be released.
+        disuse_notes: the annotations of disuse to write or to remove.
+        new_unserved: the new memory of Services that growth did not help; None to leave it.
+        new_marks: allocations to be released.
         growth: the decision for an elastic tenant.
         fixed: the decision for a static tenant that asks for a size.
         due_in: seconds until something may be due without anything changing.
     """
 
     time: datetime
-    withdraw: tuple[IPAllocation, ...] = ()
-    create: int = 0
+    marks_to_withdraw: tuple[IPAllocation, ...] = ()
+    growth_number: int = 0
     addresses: int = 0
     should_move: bool = False
-    disuse: tuple[NewDisuse, ...] = ()
-    unserved: UnservedGrowth | None = None
-    mark: tuple[NewMark, ...] = ()
+    disuse_notes: tuple[NewDisuse, ...] = ()
+    new_unserved: UnservedGrowth | None = None
+    new_marks: tuple[NewMark, ...] = ()
     growth: Growth | None = None
     fixed: FixedSize | None = None
     due_in: tuple[float, ...] = ()
@@ -472,13 +473,13 @@ def decide_size(facts: SizeFacts) -> SizeChange:
         shrink = decide_shrink(facts, growth)
         return SizeChange(
             facts.now,
-            withdraw=growth.withdraw,
-            create=growth.create,
+            marks_to_withdraw=growth.marks_to_withdraw,
+            growth_number=growth.growth_number,
             addresses=facts.increment,
             should_move=growth.needed_addresses > 0,
-            disuse=shrink.disuse,
-            unserved=shrink.unserved,
-            mark=shrink.mark,
+            disuse_notes=shrink.disuse_notes,
+            new_unserved=shrink.new_unserved,
+            new_marks=shrink.new_marks,
             growth=growth,
             due_in=(*due_in, *growth.due_in, *shrink.due_in),
         )
@@ -488,11 +489,13 @@ def decide_size(facts: SizeFacts) -> SizeChange:
     reason = f"the tenant asks for {fixed.target.addresses}"
     return SizeChange(
         facts.now,
-        withdraw=fixed.withdraw,
-        create=1 if fixed.add else 0,
-        addresses=fixed.add or fixed.missing,
+        marks_to_withdraw=fixed.marks_to_withdraw,
+        growth_number=1 if fixed.added_addresses else 0,
+        addresses=fixed.added_addresses or fixed.missing,
         should_move=fixed.missing > 0,
-        mark=tuple(NewMark(allocation, reason) for allocation in fixed.release),
+        new_marks=tuple(
+            NewMark(allocation, reason) for allocation in fixed.allocations_to_release
+        ),
         fixed=fixed,
         due_in=due_in,
     )
@@ -512,9 +515,9 @@ def decide_growth(facts: SizeFacts) -> Growth:
         if not facts.unserved.covers(facts.demand.make_digest(service), used_number)
     ]
     threshold = _choose_growth_threshold(facts)
-    due = facts.have_waited(threshold, waiting)
+    due = facts.list_long_waiting(threshold, waiting)
     no_growth = Growth(
-        unserved=len(facts.demand.waiting) - len(waiting),
+        unserved_number=len(facts.demand.waiting) - len(waiting),
         due_in=tuple(facts.list_remaining_waits(threshold, waiting)),
     )
     if not due:
@@ -524,11 +527,14 @@ def decide_growth(facts: SizeFacts) -> Growth:
     if obstacle is not None:
         # If the load balancer has not confirmed the ranges, Services may still need the marked
         # ranges, so the marks are withdrawn.
-        withdraw = marked if facts.unconfirmed else ()
+        marks_to_withdraw = marked if facts.unconfirmed else ()
         # Growth is under way, so Services wait for the requests that hold no range yet.
         are_needed = obstacle.reason == GROWING
         return replace(
-            no_growth, obstacle=obstacle, withdraw=withdraw, are_requests_needed=are_needed
+            no_growth,
+            obstacle=obstacle,
+            marks_to_withdraw=marks_to_withdraw,
+            are_requests_needed=are_needed,
         )
     needed_addresses = facts.demand.count_needed_addresses(
         _find_services_beyond_free_addresses(facts, due)
@@ -544,8 +550,8 @@ def decide_growth(facts: SizeFacts) -> Growth:
     return replace(
         no_growth,
         needed_addresses=needed_addresses,
-        create=min(needed_allocations, quota_room),
-        withdraw=marked,
+        growth_number=min(needed_allocations, quota_room),
+        marks_to_withdraw=marked,
         is_over_quota=quota_room < needed_allocations,
         are_requests_needed=True,
     )
@@ -587,36 +593,42 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
 
 
 def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
-    """Return the growth allocations that are out of use, and those to release now."""
+    """Return the growth allocations that are out of use, and those to release now.
+
+    A range that is released although Services wait has helped none of them. These Services are
+    added to the memory of Services that growth did not help.
+    """
     if facts.unconfirmed:
         # Services may not have their addresses yet, so an unused range says nothing.
         return Shrink()
-    disuse: list[NewDisuse] = []
-    mark: list[NewMark] = []
+    disuse_notes: list[NewDisuse] = []
+    new_marks: list[NewMark] = []
     due_in: list[float] = []
-    unserved: UnservedGrowth | None = None
+    new_unserved: UnservedGrowth | None = None
     for part in facts.staying:
         if not part.is_growth:
             continue
         if growth.are_requests_needed and not part.has_range:
             # Services wait for this request, so it is not out of use.
-            part_disuse = Disuse(None, None)
+            part_disuse = Disuse(since=None, due_in=None)
         else:
             part_disuse = measure_disuse(facts, part)
         since = read_disuse(part.allocation)
         if part_disuse.is_over:
-            mark.append(NewMark(part.allocation, f"no Service has used it since {since}"))
+            new_marks.append(NewMark(part.allocation, f"no Service has used it since {since}"))
             if facts.waiting_long and part.has_range:
                 # The range helped none of the Services that wait.
                 digests = map(facts.demand.make_digest, facts.waiting_long)
                 updated = facts.unserved.add_release(digests, len(facts.demand.used))
-                unserved = updated if updated != facts.unserved else None
+                new_unserved = updated if updated != facts.unserved else None
             continue
         if part_disuse.since != since:
-            disuse.append(NewDisuse(part.allocation, part_disuse.since))
+            disuse_notes.append(NewDisuse(part.allocation, part_disuse.since))
         if part_disuse.due_in is not None:
             due_in.append(part_disuse.due_in)
-    return Shrink(tuple(disuse), tuple(mark), unserved=unserved, due_in=tuple(due_in))
+    return Shrink(
+        tuple(disuse_notes), tuple(new_marks), new_unserved=new_unserved, due_in=tuple(due_in)
+    )
 
 
 def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
@@ -626,20 +638,21 @@ def measure_disuse(facts: SizeFacts, part: RangeFacts) -> Disuse:
     itself is that old.
     """
     now, settings = facts.now, facts.settings
+    # Disuse is noted once a Service may have waited long, but never after the release is due.
     settling = min(settings.growth_after, settings.shrink_after)
     if facts.is_used(part):
-        return Disuse(None, None)
+        return Disuse(since=None, due_in=None)
     created = part.allocation.metadata.creationTimestamp or now
     age = (now - created).total_seconds()
     since = _parse_disuse(part.allocation, now)
     if since is None:
         # A request has no range that could be in the pool, so its age counts instead.
-        offered = part.in_pool if part.spans else age
-        if offered is None or offered < settling:
+        seconds_offered = part.in_pool if part.spans else age
+        if seconds_offered is None or seconds_offered < settling:
             # The range is not in the tenant's pool, or only for a moment: the load balancer is
             # about to use it, and a note would have to be removed again.
-            return Disuse(None, settling - (offered or 0.0))
-        return Disuse(now.isoformat(), settings.shrink_after)
+            return Disuse(since=None, due_in=settling - (seconds_offered or 0.0))
+        return Disuse(since=now.isoformat(), due_in=settings.shrink_after)
     unused_seconds = (now - since).total_seconds()
     # A person may have written an earlier time than the allocation's creation.
     return Disuse(read_disuse(part.allocation), settings.shrink_after - min(unused_seconds, age))
@@ -669,10 +682,10 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
     size, staying = target.addresses, facts.staying
     total = sum(part.size for part in staying)
     if total < size:
-        return _add_fixed_range(facts, FixedSize(target, total, add=size - total))
+        return _add_fixed_range(facts, FixedSize(target, total, added_addresses=size - total))
     surplus = total - size
-    release: list[IPAllocation] = []
-    is_used = False
+    allocations_to_release: list[IPAllocation] = []
+    is_surplus_used = False
     requests = [part for part in staying if not part.has_range]
     with_range = [part for part in staying if part.has_range]
     for part in (*reversed(requests), *reversed(with_range)):
@@ -680,19 +693,19 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
         if not surplus or not part.is_growth or is_too_large:
             continue
         if facts.is_used(part) or _may_be_needed(facts, part):
-            is_used = True
+            is_surplus_used = True
             continue
-        release.append(part.allocation)
+        allocations_to_release.append(part.allocation)
         surplus = max(0, surplus - part.size)
     # A stuck request counts in `total`, but its addresses are missing.
     is_stuck = any(part.is_stuck for part in facts.ranges if part.is_growth)
-    is_settled = not release and not surplus
+    is_settled = not allocations_to_release and not surplus
     return FixedSize(
         target,
         total,
-        release=tuple(release),
+        allocations_to_release=tuple(allocations_to_release),
         surplus=surplus,
-        is_surplus_used=is_used,
+        is_surplus_used=is_surplus_used,
         missing=max(0, size - facts.held) if is_settled and is_stuck else 0,
     )
 
@@ -720,17 +733,17 @@ def _add_fixed_range(facts: SizeFacts, fixed: FixedSize) -> FixedSize:
     """
     marked = tuple(part.allocation for part in facts.ranges if part.can_stay)
     if marked:
-        return replace(fixed, add=0, withdraw=marked)
+        return replace(fixed, added_addresses=0, marks_to_withdraw=marked)
     has_first = any(
         not part.allocation.metadata.terminating and not part.is_growth for part in facts.ranges
     )
     if not has_first:
         # The first range is deleted. It is requested again, in the whole size, once it is gone.
-        return replace(fixed, add=0, is_release_awaited=True)
-    total = facts.held_until_gone + fixed.add
+        return replace(fixed, added_addresses=0, is_release_awaited=True)
+    total = facts.held_until_gone + fixed.added_addresses
     if facts.quota is not None and total > facts.quota:
         # The quota counts ranges that are being released, until they are gone.
-        return replace(fixed, add=0, is_release_awaited=True)
+        return replace(fixed, added_addresses=0, is_release_awaited=True)
     return fixed
 
 
@@ -761,7 +774,8 @@ def measure_supply(facts: SizeFacts) -> Supply:
         # Of two families, the one with fewer unused addresses counts: a Service may need it.
         unused = (span.size - facts.demand.count_used(span) for span in part.spans)
         addresses += min(unused, default=part.size)
-        allocations += part.is_growth and not facts.is_used(part)
+        if part.is_growth and not facts.is_used(part):
+            allocations += 1
     return Supply(addresses, allocations)
 
 
@@ -780,7 +794,10 @@ def _choose_growth_threshold(facts: SizeFacts) -> float:
 
 
 def _has_fresh_addresses(facts: SizeFacts) -> bool:
-    """Return whether the tenant's pool has had free addresses for less than `growth_after`."""
+    """Return whether the tenant's pool has had free addresses for less than `growth_after`.
+
+    A range whose time in the pool is unknown counts as new: the load balancer may still assign it.
+    """
     return any(
         (part.in_pool or 0.0) < facts.settings.growth_after
         and any(facts.demand.count_unassigned(part.spans).values())
@@ -872,7 +889,7 @@ def describe_size(facts: SizeFacts, change: SizeChange, created: Created) -> Siz
     if not demand.status and facts.settling > 0:
         # Unused addresses count as supply until then, so the decision changes at that time.
         due_in.append(facts.settling)
-    demand = _with_unexamined(demand, facts.demand.unexamined)
+    demand = _mention_unexamined(demand, facts.demand.unexamined)
     return SizeReport(demand, size, refused=refused, due_in=min(due_in, default=None))
 
 
@@ -881,7 +898,7 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Cond
     if growth.obstacle is not None:
         return growth.obstacle
     if not growth.needed_addresses:
-        return _describe_demand_without_growth(growth.unserved, facts.unservable)
+        return _describe_demand_without_growth(growth.unserved_number, facts.unservable)
     waiting = f"{count_noun(growth.needed_addresses, 'Service')} without an address"
     if created.refusal:
         return make_demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")
@@ -896,7 +913,7 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Cond
 
 
 def _describe_demand_without_growth(
-    unserved: int, unservable: Sequence[UnservableService]
+    unserved_number: int, unservable: Sequence[UnservableService]
 ) -> ConditionFinding:
     """Return the condition LoadBalancerDemandMet of a tenant that has no reason to grow.
 
@@ -905,14 +922,14 @@ def _describe_demand_without_growth(
     condition stays True: their owners have to change them.
 
     Args:
-        unserved: how many Services still wait although the tenant grew for them.
+        unserved_number: how many Services still wait although the tenant grew for them.
         unservable: the Services that ask for an address that no growth can provide.
     """
-    if unserved:
+    if unserved_number:
         return make_demand_met(
             False,
             "GrownInVain",
-            f"{count_noun(unserved, 'Service')} without an address; growing did not help,"
+            f"{count_noun(unserved_number, 'Service')} without an address; growing did not help,"
             " see the events of the Service in the tenant",
         )
     met = "no Service has been without an address for long"
@@ -942,7 +959,7 @@ def _describe_static_demand(
     if not due:
         return _describe_demand_without_growth(0, facts.unservable)
     # The ranges that this change has marked are leaving the tenant, so they do not count.
-    marked_uids = {mark.allocation.metadata.uid for mark in change.mark}
+    marked_uids = {mark.allocation.metadata.uid for mark in change.new_marks}
     remaining_facts = replace(
         facts, ranges=tuple(part for part in facts.ranges if part.uid not in marked_uids)
     )
@@ -970,7 +987,7 @@ def _describe_static_demand(
     )
 
 
-def _with_unexamined(finding: ConditionFinding, services: int) -> ConditionFinding:
+def _mention_unexamined(finding: ConditionFinding, services: int) -> ConditionFinding:
     """Return a condition that also reports the Services that this pass did not examine.
 
     Args:
@@ -994,9 +1011,15 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
     released; a surplus stays; the size is reached; the quota allows fewer than the spec asks for.
     """
     target, size = fixed.target, fixed.target.addresses
-    is_changing = bool(fixed.add or fixed.withdraw or fixed.is_release_awaited)
+    is_changing = bool(
+        fixed.added_addresses or fixed.marks_to_withdraw or fixed.is_release_awaited
+    )
     # During a change, requests count as held. At rest, only ranges do.
-    total = fixed.held_addresses if is_changing or fixed.release or fixed.surplus else facts.held
+    total = (
+        fixed.held_addresses
+        if is_changing or fixed.allocations_to_release or fixed.surplus
+        else facts.held
+    )
     asked = f"{target.description}, {count_noun(total, 'is held', 'are held')}"
     if created.refusal:
         return _make_sized(False, POOL_EXHAUSTED, f"{asked}; cannot grow: {created.refusal}")
@@ -1005,8 +1028,8 @@ def _describe_fixed_size(facts: SizeFacts, fixed: FixedSize, created: Created) -
         if fixed.is_release_awaited:
             message += " once the tenant has released those that are deleted"
         return _make_sized(False, GROWING, message)
-    if fixed.release:
-        listed = ", ".join(allocation.metadata.name for allocation in fixed.release)
+    if fixed.allocations_to_release:
+        listed = ", ".join(allocation.metadata.name for allocation in fixed.allocations_to_release)
         return _make_sized(False, "Shrinking", f"{asked}; released: {listed}")
     if fixed.surplus:
         return _describe_surplus(fixed, asked)

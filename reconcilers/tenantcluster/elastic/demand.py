@@ -179,6 +179,7 @@ class DemandReader:
         view, name = self._view_service(service), str(service.metadata.key)
         room = MOST_ADDRESSES - len(self._users)
         if len(addresses) > room:
+            # The remaining addresses are dropped, and every range will count as in use.
             self._is_cut = True
             addresses = addresses[:room]
         self._shown.update(addresses)
@@ -186,7 +187,7 @@ class DemandReader:
         if view.keeps_range:
             self._used.update(addresses)
         if not is_without_address(service):
-            return
+            return  # it waits for nothing
         # Each list has a limit of its own: Services that growth cannot help may stay for ever.
         unservable = _find_unservable(service, view, self._families)
         if unservable is None and len(self._waiting) < MOST_SERVICES:

@@ -15,7 +15,7 @@ from reconcilers.clusteraccess.tenantfailures import UNAUTHORIZED, UNREACHABLE
 from reconcilers.configuration.settings import TenantSettings
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.reporting.conditions import ConditionFinding
-from reconcilers.tenantcluster.allocations.membership import balancer_members
+from reconcilers.tenantcluster.allocations.membership import list_balancer_members
 from reconcilers.tenantcluster.allocations.requester import Requester
 from reconcilers.tenantcluster.allocations.requests import compute_load_balancer_count
 from reconcilers.tenantcluster.elastic.decisions import (
@@ -61,8 +61,8 @@ class ElasticMemory:
 
 def note_projected(
     memory: ElasticMemory,
-    projected: ConditionFinding,
-    offered: Collection[str],
+    balancer_finding: ConditionFinding,
+    offered_uids: Collection[str],
     *,
     is_unread: bool,
     now: float,
@@ -71,8 +71,8 @@ def note_projected(
 
     Args:
         memory: what is remembered of the tenant's size.
-        projected: the condition LoadBalancerReady after the projection.
-        offered: uids of the allocations whose ranges were to be projected.
+        balancer_finding: the condition LoadBalancerReady after the projection.
+        offered_uids: uids of the allocations whose ranges were to be projected.
         is_unread: whether the load balancer has not read its offers.
         now: monotonic seconds.
 
@@ -81,20 +81,21 @@ def note_projected(
         meanwhile may help now. The caller clears `is_refused` after it has acted on that; if its
         write fails, the next pass returns True again.
     """
-    if not projected.status:
+    if not balancer_finding.status:
         memory.in_place_since = None
         if is_unread:
+            # No range counts as in the pool until the balancer has read its offers.
             memory.in_pool_since = {}
         # A write of another replica, or a tenant that does not answer, is no refusal: the tenant
         # may have its ranges all the time. If it counted as one, the tenant would grow in vain
         # after each silence.
-        if not is_behind(projected) and projected.reason not in _UNANSWERED:
+        if not is_behind(balancer_finding) and balancer_finding.reason not in _UNANSWERED:
             memory.is_refused = True
         return False
     if memory.in_place_since is None:
         memory.in_place_since = now
     since_before = memory.in_pool_since
-    memory.in_pool_since = {uid: since_before.get(uid, now) for uid in offered}
+    memory.in_pool_since = {uid: since_before.get(uid, now) for uid in offered_uids}
     return memory.is_refused
 
 
@@ -158,7 +159,7 @@ class SizeObserver:
         return SizeFacts(
             ranges=tuple(
                 self._make_range_facts(tenant, allocation, memory)
-                for allocation in balancer_members(self._caches.allocations, tenant)
+                for allocation in list_balancer_members(self._caches.allocations, tenant)
             ),
             demand=demand,
             waited=seconds_waited,
@@ -209,7 +210,7 @@ class SizeObserver:
     ) -> Demand:
         """Return the demand of a tenant's Services, by the families that it has or can get."""
         view_service = self._kinds.find_chosen(tenant).make_service_viewer(tenant)
-        present_families = find_families(balancer_members(self._caches.allocations, tenant))
+        present_families = find_families(list_balancer_members(self._caches.allocations, tenant))
         demand = await read_demand(services, view_service, present_families)
         if not _is_elastic(provider):
             return demand

@@ -23,7 +23,7 @@ from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.ownernotes import owner_of
 from reconcilers.loadbalancers.port import BalancerMemory
-from reconcilers.tenantcluster.ownership.pools import SHARED, find_holders, shared_message
+from reconcilers.tenantcluster.ownership.pools import SHARED, find_holders, make_shared_message
 
 IS_MANAGEMENT = "TenantIsManagementCluster"
 """The reason where a kubeconfig leads to the management cluster."""
@@ -80,7 +80,7 @@ class TenantIdentities(TenantGuard):
             return
         first = await self._find_first([tenant, *rivals], client)
         if first != key:
-            raise TenantUnavailable(SHARED, shared_message(first))
+            raise TenantUnavailable(SHARED, make_shared_message(first))
 
     async def _find_first(self, rivals: Sequence[TenantCluster], client: Client) -> Key:
         """Return the key of the rival that goes first; the module docstring has the order."""
@@ -97,7 +97,7 @@ class TenantIdentities(TenantGuard):
         holding_rivals = [
             cluster for cluster in rivals if cluster.metadata.key in holding_clusters
         ]
-        return min(holding_rivals or rivals, key=_creation_order).metadata.key
+        return min(holding_rivals or rivals, key=_make_creation_sort_key).metadata.key
 
     def _list_providers(self, rivals: Sequence[TenantCluster]) -> list[str]:
         """Return the load balancers that may have ranges of these clusters, as specs name them."""
@@ -129,7 +129,7 @@ def _read_identity(cluster: TenantCluster | None) -> str:
     return cluster.metadata.annotations.get(names.ANNOTATION_TENANT_IDENTITY, "")
 
 
-def _creation_order(cluster: TenantCluster) -> tuple[str, Key]:
+def _make_creation_sort_key(cluster: TenantCluster) -> tuple[str, Key]:
     """Return the sort key: creation time, then key; a cluster without a time comes last."""
     created = cluster.metadata.creationTimestamp
     return (created.isoformat() if created else "~", cluster.metadata.key)

@@ -41,7 +41,7 @@ _MOST_ENTRIES = 4_096
 """How many entries of a pool are checked; one with more was not made by any controller."""
 
 
-def shared_message(first: Key) -> str:
+def make_shared_message(first: Key) -> str:
     """Return the sentence for a cluster that waits because `first` leads to the same tenant.
 
     Args:
@@ -53,7 +53,7 @@ def shared_message(first: Key) -> str:
     )
 
 
-def elsewhere_message(offer: Offer) -> str:
+def make_elsewhere_message(offer: Offer) -> str:
     """Return the sentence for a cluster that waits because of another management cluster."""
     return (
         f"the management cluster {find_management_uid(offer)} writes {offer.kind}"
@@ -91,11 +91,11 @@ class PoolOwnership:
         owner = owner_of(offer)
         # First, because a TenantCluster of another management cluster may have the same name.
         if is_of_other_management(offer, await self._tenants.read_management_identity()):
-            raise BalancerBlocked(SHARED, elsewhere_message(offer))
+            raise BalancerBlocked(SHARED, make_elsewhere_message(offer))
         if owner is None:
             self._require_unambiguous(key, offer)
         elif owner != key and not await self._is_gone(owner):
-            raise BalancerBlocked(SHARED, shared_message(owner))
+            raise BalancerBlocked(SHARED, make_shared_message(owner))
 
     async def _is_gone(self, owner: Key) -> bool:
         """Return whether a cluster is gone by a live read, and has no allocations left.
@@ -118,7 +118,7 @@ class PoolOwnership:
         if offer.is_made_by_us:
             holding_clusters = find_holders(offer, self._allocations)
             if holding_clusters and key not in holding_clusters:
-                raise BalancerBlocked(SHARED, shared_message(min(holding_clusters)))
+                raise BalancerBlocked(SHARED, make_shared_message(min(holding_clusters)))
             if key not in holding_clusters and self._allocations.unreadable:
                 # An unreadable allocation of another cluster may hold the offer's addresses.
                 raise BalancerBlocked(HOLDERS_UNKNOWN, self._describe_unknown_holders(offer))

@@ -53,8 +53,8 @@ class BoundedWait:
     _began_at: float = 0.0
     _checked_at: float = 0.0
 
-    def has_elapsed(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
-        """Return whether the wait for a state is over; start the wait if the state is new.
+    def start_or_check(self, state: tuple[int, str, int], seconds: float, now: float) -> bool:
+        """Start the wait if the state is new; return whether the wait for the state is over.
 
         Args:
             state: the mark and the version of the offers. Another state than at the last call
@@ -79,11 +79,11 @@ class SeenCreations:
     _sightings: dict[str, tuple[float, float]] = field(default_factory=dict)
     """When each record was first seen and last seen, in monotonic seconds, by the record."""
 
-    def may_arrive(self, allocation: IPAllocation, now: float) -> bool:
-        """Return whether a creation that is recorded on the allocation may still be under way.
+    def note_sighting(self, allocation: IPAllocation, now: float) -> bool:
+        """Note that this process sees an allocation's record; return whether the record counts.
 
-        That is so for UNRESOLVED_SECONDS after this process first saw the record; this call notes
-        that it has seen it. False if the allocation has no record.
+        A record counts for UNRESOLVED_SECONDS after this process first saw it: for so long, the
+        recorded creation may still be under way. False if the allocation has no record.
 
         Args:
             now: monotonic seconds.
@@ -105,6 +105,8 @@ class SeenCreations:
 @dataclass(slots=True)
 class EarlierWaits:
     """The Services that waited for an address at the first check of a marked allocation.
+
+    The mark is the value of the annotation, so another mark begins a new memory.
 
     This memory is lost with the process. Then the next check counts as the first one, and
     `find_newcomers` misses a Service that lost its address before. Growth serves that Service.
@@ -169,10 +171,10 @@ class GateMemory:
     secret_reads: SecretReads | None = None
     _allocations: dict[str, AllocationMemory] = field(default_factory=dict)
 
-    def of_allocation(self, uid: str, now: float) -> AllocationMemory:
+    def get_or_create(self, uid: str, now: float) -> AllocationMemory:
         """Return the memory of an allocation; create it at the first check.
 
-        Memories that were not used for FORGET_SECONDS are dropped.
+        The memories of allocations that were not checked for FORGET_SECONDS are dropped.
 
         Args:
             uid: of the allocation.

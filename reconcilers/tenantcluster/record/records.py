@@ -43,7 +43,7 @@ class TenantRecord:
         others: the load balancers there that its spec does not name.
         announcements: what announces its addresses.
         named_at: when status.network last named Services (monotonic seconds); None for never.
-        deleted_at: the first resourceVersion that showed the deletion of the cluster.
+        deletion_revision: the first resourceVersion that showed the deletion of the cluster.
     """
 
     key: Key
@@ -58,7 +58,7 @@ class TenantRecord:
     others: OtherBalancersMemory = field(default_factory=OtherBalancersMemory)
     announcements: AnnouncementMemory = field(default_factory=AnnouncementMemory)
     named_at: float | None = None
-    deleted_at: int | None = None
+    deletion_revision: int | None = None
 
     def end_work(self) -> None:
         """Clear the parts of the pass, because the cluster is gone or now another replica's."""
@@ -68,7 +68,7 @@ class TenantRecord:
         self.others = OtherBalancersMemory()
         self.announcements = AnnouncementMemory()
         self.named_at = None
-        self.deleted_at = None
+        self.deletion_revision = None
 
 
 class TenantRecords(TenantAccesses):
@@ -86,11 +86,11 @@ class TenantRecords(TenantAccesses):
         for records in self._records.values():
             yield from records.values()
 
-    def of(self, tenant: TenantCluster) -> TenantRecord:
+    def get_or_create(self, tenant: TenantCluster) -> TenantRecord:
         """Return the record of a cluster; create it at the first use."""
-        return self.at(tenant.metadata.key, tenant.metadata.uid)
+        return self.get_or_create_by_uid(tenant.metadata.key, tenant.metadata.uid)
 
-    def at(self, key: Key, uid: str) -> TenantRecord:
+    def get_or_create_by_uid(self, key: Key, uid: str) -> TenantRecord:
         """Return the record of the cluster with this name and uid; create it at the first use."""
         records = self._records.setdefault(key, {})
         if uid not in records:
@@ -101,11 +101,11 @@ class TenantRecords(TenantAccesses):
         """Return the record of the cluster with this name and uid; None if it has none."""
         return self._records.get(key, {}).get(uid)
 
-    def of_name(self, key: Key) -> list[TenantRecord]:
+    def list_by_name(self, key: Key) -> list[TenantRecord]:
         """Return the records of the clusters of one name."""
         return list(self._records.get(key, {}).values())
 
-    def names(self) -> list[Key]:
+    def list_keys(self) -> list[Key]:
         """Return the namespace and name of all clusters that have a record."""
         return list(self._records)
 
@@ -114,7 +114,7 @@ class TenantRecords(TenantAccesses):
 
         The caller forgets the clients in their `access`.
         """
-        removed = [record for record in self.of_name(key) if record.uid not in uids]
+        removed = [record for record in self.list_by_name(key) if record.uid not in uids]
         for record in removed:
             del self._records[key][record.uid]
         if not self._records.get(key, {}):
@@ -123,13 +123,13 @@ class TenantRecords(TenantAccesses):
 
     def end_work(self, key: Key) -> None:
         """Clear what the passes over the clusters of a name remember."""
-        for record in self.of_name(key):
+        for record in self.list_by_name(key):
             record.end_work()
 
     @override
     def access_to(self, tenant: TenantCluster) -> TenantAccess:
         """Return the access to a cluster's tenant; create it, with a record, at the first use."""
-        return self.of(tenant).access
+        return self.get_or_create(tenant).access
 
     @override
     def accesses_by_name(self) -> Iterable[tuple[Key, TenantAccess]]:
@@ -139,4 +139,4 @@ class TenantRecords(TenantAccesses):
     @override
     def accesses_of_name(self, key: Key) -> Iterable[TenantAccess]:
         """Return the accesses of all clusters of one name: the present one and vanished ones."""
-        return [record.access for record in self.of_name(key)]
+        return [record.access for record in self.list_by_name(key)]

@@ -121,6 +121,7 @@ class TenantReleaseCheck(ReleaseCheck):
         present = await self._find_owner(allocation)
         answer = await self._check_balancer(allocation, mark, present)
         if isinstance(answer, Released) and present is not None and await self._is_stale(present):
+            # The tenant's answer was about another state of the cluster, so it does not count.
             return InUse(f"TenantCluster {present.metadata.key} has just changed", is_asked=False)
         return answer
 
@@ -166,8 +167,8 @@ class TenantReleaseCheck(ReleaseCheck):
         cached = self._clusters.get(key)
         if not uid and cached is not None:
             uid = cached.metadata.uid
-        gate = self._records.at(key, uid).gate
-        return gate.of_allocation(allocation.metadata.uid, self._clock.monotonic())
+        gate = self._records.get_or_create_by_uid(key, uid).gate
+        return gate.get_or_create(allocation.metadata.uid, self._clock.monotonic())
 
     async def _check_nodes(self, allocation: IPAllocation) -> Released | InUse:
         """Return whether node addresses are released.
@@ -287,11 +288,11 @@ class TenantReleaseCheck(ReleaseCheck):
             return Released("the tenant's kubeconfig Secret, or its namespace, is gone")
         answer = await self._check_tenant(tenant, allocation, mark)
         now, memory = self._clock.monotonic(), self._get_memory(allocation)
-        if memory.held_since is None:
-            memory.held_since = now
         if isinstance(answer, Released):
             memory.held_since = None
             return answer
+        if memory.held_since is None:
+            memory.held_since = now
         waited = now - memory.held_since
         if waited < self._settings.teardown_grace:
             return answer
@@ -311,7 +312,7 @@ class TenantReleaseCheck(ReleaseCheck):
         After each read that finds the Secret, the pause before the next read doubles. During the
         pause the answer is False.
         """
-        gate, now = self._records.of(tenant).gate, self._clock.monotonic()
+        gate, now = self._records.get_or_create(tenant).gate, self._clock.monotonic()
         reads = gate.secret_reads or SecretReads(0, now)
         if now < reads.due:
             return False
@@ -362,6 +363,7 @@ class TenantReleaseCheck(ReleaseCheck):
                 # Nothing is ever written there, and nothing was written elsewhere before.
                 return Released(NEVER_PROJECTED)
             why = f"the tenant cannot be asked: {error.message}"
+            # With `failed_at`, the error is the remembered one of an earlier request.
             return InUse(why, is_asked=error.failed_at is None)
         except Conflict:
             # A projection, or another check, wrote between our read and our write.
@@ -470,6 +472,7 @@ class TenantReleaseCheck(ReleaseCheck):
             reason = f"Service {user.metadata.key} still shows an address of the range"
             return InUse(reason, by_service=True)
         if allocation.is_marked:
+            # Only shrink sets this mark, and its range can still be given back to a Service.
             service = await find_service_in_need(
                 services,
                 ranges,
@@ -484,6 +487,7 @@ class TenantReleaseCheck(ReleaseCheck):
             allocation=AllocationName(allocation.metadata.name, allocation.metadata.uid),
             spans=ranges,
             mark=mark,
+            # The cache may be older than the mark, if our own write has put the mark into it.
             position=max(mark, self._allocations.position),
             owner=make_owner_annotations(allocation, management),
             note=AllocationCreationNote(
@@ -546,7 +550,7 @@ class TenantReleaseCheck(ReleaseCheck):
             wait.clear()
             return InUse(answer.why, by_service=answer.is_used)
         seconds, now = kind.wait, self._clock.monotonic()
-        if wait.has_elapsed((mark, *answer.version), seconds, now):
+        if wait.start_or_check((mark, *answer.version), seconds, now):
             return Released(answer.then)
         return InUse(f"giving {kind.title} {seconds:g} s {answer.purpose}")
 

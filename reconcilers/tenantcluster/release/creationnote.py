@@ -50,7 +50,8 @@ class AllocationCreationNote(CreationNote):
         self._client = client
         self._allocation = allocation
         self._creations = creations
-        self._is_pending = creations.may_arrive(allocation, clock.monotonic())
+        self._is_pending = creations.note_sighting(allocation, clock.monotonic())
+        """As of the start: the record that `begin` writes does not count."""
         self._value = ""
 
     @property
@@ -70,7 +71,7 @@ class AllocationCreationNote(CreationNote):
         """
         try:
             live = await self._find_holder()
-            if live is None or self._creations.may_arrive(live, self._clock.monotonic()):
+            if live is None or self._creations.note_sighting(live, self._clock.monotonic()):
                 return False
             # The version makes the value unique, so `end` recognizes the record of this process.
             self._value = live.metadata.resourceVersion

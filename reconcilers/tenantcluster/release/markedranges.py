@@ -20,7 +20,7 @@ from reconcilers.ipallocation.release import InUse, ReleaseCheck
 from reconcilers.metrics.counters import IpamMetrics
 from reconcilers.reporting.releaselog import release_fields
 from reconcilers.tenantcluster.allocations.annotations import annotate
-from reconcilers.tenantcluster.allocations.membership import members
+from reconcilers.tenantcluster.allocations.membership import list_members
 
 _log = get_logger(__name__)
 
@@ -53,7 +53,8 @@ class MarkedReleaser:
         for allocation in self._list_marked(tenant):
             if statusranges.find_held_range(allocation) is None:
                 continue  # no Service can use it
-            answer = await self._release_check.check(allocation, allocation.metadata.revision)
+            # This version has the mark, so no later projection has the range.
+            answer = await self._release_check.check(allocation, mark=allocation.metadata.revision)
             if isinstance(answer, InUse) and answer.by_service:
                 await self._withdraw(allocation, answer)
 
@@ -76,7 +77,9 @@ class MarkedReleaser:
     def _list_marked(self, tenant: TenantCluster) -> list[IPAllocation]:
         """Return the allocations of a cluster that shrink has marked."""
         return [
-            allocation for allocation in members(self._allocations, tenant) if allocation.is_marked
+            allocation
+            for allocation in list_members(self._allocations, tenant)
+            if allocation.is_marked
         ]
 
     async def _conclude(self, allocation: IPAllocation) -> bool:
@@ -89,7 +92,8 @@ class MarkedReleaser:
         if statusranges.find_held_range(allocation) is None:
             await self._delete(allocation, "it holds no range")
             return True
-        answer = await self._release_check.check(allocation, allocation.metadata.revision)
+        # This version has the mark, so no later projection has the range.
+        answer = await self._release_check.check(allocation, mark=allocation.metadata.revision)
         if not isinstance(answer, InUse):
             await self._delete(allocation, answer.reason)
             return True

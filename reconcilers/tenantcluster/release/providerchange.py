@@ -37,7 +37,7 @@ from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.reporting.conditions import ConditionFinding
 from reconcilers.reporting.wording import count_noun
 from reconcilers.tenantcluster.allocations.annotations import annotate
-from reconcilers.tenantcluster.allocations.membership import balancer_members
+from reconcilers.tenantcluster.allocations.membership import list_balancer_members
 from reconcilers.tenantcluster.current_cluster import CurrentCluster
 from reconcilers.tenantcluster.projector import ProjectionMemory, Projector, is_behind
 from reconcilers.tenantcluster.status import make_load_balancer_ready
@@ -71,7 +71,7 @@ class ProviderChange:
         self._client = client
         self._allocations = allocations
         self._kinds = kinds
-        self._release = release
+        self._release_check = release
         self._projector = projector
         self._clock = clock
 
@@ -132,14 +132,16 @@ class ProviderChange:
             marked = [allocation for allocation in moving if allocation.is_leaving]
             await self._note_provider(marked, chosen)
             why = f"{count_noun(len(moving), 'range')} will be written"
-            return self._make_changing(old_balancers, chosen, why)
+            return self._make_changing_finding(old_balancers, chosen, why)
         waits = [
             reason
             for provider in self._projector.list_other_balancers(tenant)
-            for reason in await self._leave(current, memory, provider=provider, moving=moving)
+            for reason in await self._empty_balancer(
+                current, memory, provider=provider, moving=moving
+            )
         ]
         why = waits[0] if waits else "no other load balancer has a range any more"
-        return self._make_changing(old_balancers, chosen, why)
+        return self._make_changing_finding(old_balancers, chosen, why)
 
     async def _is_untouched(self, tenant: TenantCluster) -> bool:
         """Return whether a live read shows that nothing was ever projected for a cluster.
@@ -154,21 +156,26 @@ class ProviderChange:
         is_same = live.metadata.uid == tenant.metadata.uid
         return is_same and not (live.projection_begun or live.is_ready)
 
-    async def _leave(
+    async def _empty_balancer(
         self,
         current: CurrentCluster,
         memory: ProjectionMemory,
         provider: str,
         moving: Sequence[IPAllocation],
     ) -> list[str]:
-        """Take all ranges from one load balancer; return sentences on what is still waited for.
+        """Take all ranges from one load balancer; return sentences about unfinished steps.
 
-        When nothing is waited for, the notes of the ranges change, and the result is empty.
+        If no step is unfinished, the notes of the ranges change, and the result is empty.
+
+        Args:
+            memory: what is remembered of the projections into this tenant.
+            provider: the load balancer that loses its ranges.
+            moving: the allocations of all load balancers whose ranges move.
         """
         tenant = current.tenant
         leaving = [a for a in moving if a.load_balancer == provider]
-        projected = await self._projector.project(current, memory, provider=provider)
-        if is_behind(projected):
+        balancer_finding = await self._projector.project(current, memory, provider=provider)
+        if is_behind(balancer_finding):
             await self._projector.overwrite_lost_history(tenant, memory, provider)
         title = self._kinds.find_kind(provider).title
         waits = []
@@ -177,7 +184,8 @@ class ProviderChange:
                 # Marked in this pass: the next pass has the version of the mark.
                 waits.append(f"{title} is about to lose {allocation.metadata.name}")
                 continue
-            answer = await self._release.check(allocation, allocation.metadata.revision)
+            # This version has the mark, so no later projection has the range.
+            answer = await self._release_check.check(allocation, mark=allocation.metadata.revision)
             if isinstance(answer, InUse):
                 waits.append(f"{title} may still have {allocation.metadata.name}: {answer.why}")
         if self._projector.count_ranges(tenant, provider) > len(leaving):
@@ -191,7 +199,7 @@ class ProviderChange:
             waits.append(interference)
         if waits:
             # If the old load balancer could not be written, its condition says more.
-            return waits if projected.status else [*waits, projected.message]
+            return waits if balancer_finding.status else [*waits, balancer_finding.message]
         await self._note_provider(leaving, tenant.load_balancer_provider)
         return []
 
@@ -211,11 +219,11 @@ class ProviderChange:
         """Return the load-balancer allocations of a cluster that hold a range."""
         return [
             allocation
-            for allocation in balancer_members(self._allocations, tenant)
+            for allocation in list_balancer_members(self._allocations, tenant)
             if statusranges.find_held_range(allocation) is not None
         ]
 
-    def _make_changing(
+    def _make_changing_finding(
         self, old_balancers: Collection[str], chosen: str, why: str
     ) -> ConditionFinding:
         """Return the condition LoadBalancerReady while the change goes on.

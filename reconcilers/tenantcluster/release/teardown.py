@@ -38,7 +38,7 @@ from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER, Addons, LoadBala
 from reconcilers.api.tenantcluster import TenantCluster, TenantClusterSpec
 from reconcilers.networkpool.owners import LiveOwners, noted_uid
 from reconcilers.reporting.releaselog import release_fields
-from reconcilers.tenantcluster.allocations.membership import is_foreign, members
+from reconcilers.tenantcluster.allocations.membership import is_foreign, list_members
 from reconcilers.tenantcluster.allocations.unreadable_members import (
     list_unreadable_members,
     select_unreadable_members,
@@ -48,7 +48,7 @@ from reconcilers.tenantcluster.record.records import TenantRecord, TenantRecords
 OVERTAKEN_SECONDS = 120.0
 """How long after a finalizer was added a deletion may overtake it: an API server gives up a
 request after a minute (--request-timeout), and the watch shows the result a while later."""
-_ASSUMED = {names.ANNOTATION_PROJECTION_BEGUN: "unknown"}
+_ASSUMED_ANNOTATIONS = {names.ANNOTATION_PROJECTION_BEGUN: "unknown"}
 """Annotations of a vanished cluster: a projection may have begun after it was last seen."""
 
 
@@ -76,7 +76,7 @@ class VanishedClusters:
         # When this process gave new clusters our finalizer, by uid. The times are kept here, and
         # not in the records of the clusters. A pass that finds a cluster gone and without
         # allocations removes its record, and allocations may appear in the cache after that.
-        self._new: dict[str, float] = {}
+        self._finalizer_times: dict[str, float] = {}
         clusters.subscribe(self._note_vanished)
 
     def note_new(self, tenant: TenantCluster) -> None:
@@ -87,10 +87,10 @@ class VanishedClusters:
         now = self._clock.monotonic()
         recent = {
             uid: added_at
-            for uid, added_at in self._new.items()
+            for uid, added_at in self._finalizer_times.items()
             if now - added_at < OVERTAKEN_SECONDS
         }
-        self._new = recent | {tenant.metadata.uid: now}
+        self._finalizer_times = recent | {tenant.metadata.uid: now}
 
     def was_overtaken(self, vanished: TenantCluster) -> bool:
         """Return whether a deletion may have overtaken the finalizer that this process added.
@@ -98,8 +98,8 @@ class VanishedClusters:
         If so, this process created all allocations of the cluster within OVERTAKEN_SECONDS, and
         they can be deleted without the limits of the orphan collector.
         """
-        since = self._new.get(vanished.metadata.uid)
-        return since is not None and self._clock.monotonic() - since < OVERTAKEN_SECONDS
+        added_at = self._finalizer_times.get(vanished.metadata.uid)
+        return added_at is not None and self._clock.monotonic() - added_at < OVERTAKEN_SECONDS
 
     def list_leftovers(self, key: Key) -> list[tuple[TenantCluster, list[IPAllocation]]]:
         """Return the vanished clusters of a name, each with the allocations that it left.
@@ -152,12 +152,12 @@ class VanishedClusters:
         """Return a cluster as this process last saw it, or a substitute if it never saw it.
 
         The substitute has the name and uid, the load balancer that is noted on the allocations,
-        and _ASSUMED, so that the release check asks the tenant.
+        and _ASSUMED_ANNOTATIONS, so that the release check asks the tenant.
         """
         record = self._records.find(key, uid)
         if record is not None and record.last_seen is not None:
             return record.last_seen
-        meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED)
+        meta = ObjectMeta(key.name, key.namespace, uid, annotations=_ASSUMED_ANNOTATIONS)
         noted_providers = (
             a.load_balancer for a in allocations if a.spec.type == names.TYPE_LOADBALANCER
         )
@@ -176,9 +176,9 @@ class VanishedClusters:
             self._allocations, key
         ):
             # Annotations that were seen have precedence over the assumed ones.
-            annotations = _ASSUMED | dict(old.metadata.annotations)
+            annotations = _ASSUMED_ANNOTATIONS | dict(old.metadata.annotations)
             meta = replace(old.metadata, annotations=annotations)
-            self._records.of(old).last_seen = structs.replace(old, metadata=meta)
+            self._records.get_or_create(old).last_seen = structs.replace(old, metadata=meta)
 
 
 _log = get_logger(__name__)
@@ -201,7 +201,7 @@ class Teardown:
             Conflict: an allocation changed since it was read; begin again.
             ControllerError: a delete failed; the others were tried all the same.
         """
-        allocations = members(self._allocations, tenant)
+        allocations = list_members(self._allocations, tenant)
         await self._delete(allocations, "the TenantCluster is being deleted")
         return sum(allocation.spec.type == names.TYPE_LOADBALANCER for allocation in allocations)
 
@@ -231,37 +231,39 @@ class Teardown:
             try:
                 await self._client.delete(IP_ALLOCATION, Version.from_object(allocation))
             except NotFound:
-                continue
+                continue  # another process has deleted it, and its range is released
             except ControllerError as error:
                 failures.append(error)
         if failures:
             raise failures[0]
 
-    async def remove_finalizer(self, tenant: TenantCluster, *, deleted_at: int) -> bool:
+    async def remove_finalizer(self, tenant: TenantCluster, *, deletion_revision: int) -> bool:
         """Remove our finalizer if no load-balancer allocation is left; return whether it did.
 
         The caller has seen no such allocation in the cache. If the cache may be behind, a live
         LIST decides.
 
         Args:
-            deleted_at: the first resourceVersion that showed the deletion of the cluster.
+            deletion_revision: the first resourceVersion that showed the deletion of the cluster.
 
         Raises:
             Conflict: the cluster changed since it was read; begin again.
             ControllerError: the LIST or the write failed.
         """
-        if not self._has_read(deleted_at) and await self._is_any_left(tenant):
+        if not self._has_read(deletion_revision) and await self._is_any_left(tenant):
             return False
         await remove_finalizer(self._client, TENANT_CLUSTER, tenant, names.FINALIZER_TENANT)
         return True
 
-    def _has_read(self, deleted_at: int) -> bool:
+    def _has_read(self, deletion_revision: int) -> bool:
         """Return whether the cache of allocations has read past the deletion of the cluster.
 
         If so, it shows every allocation that was created before the deletion. An allocation that
         is created later becomes a leftover, and a LIST would not prevent that.
         """
-        return self._allocations.history_confirmed and self._allocations.position >= deleted_at
+        return (
+            self._allocations.history_confirmed and self._allocations.position >= deletion_revision
+        )
 
     async def _is_any_left(self, tenant: TenantCluster) -> bool:
         """Return whether a live LIST shows load-balancer allocations of the cluster.

@@ -249,17 +249,17 @@ def losses_unseen(mp: Patch) -> None:
 
 def waits_consumed(mp: Patch) -> None:
     """A bounded wait that has elapsed begins anew at the next check."""
-    has_elapsed = BoundedWait.has_elapsed
+    start_or_check = BoundedWait.start_or_check
 
     def forgetful(
         self: BoundedWait, state: tuple[int, str, int], seconds: float, now: float
     ) -> bool:
-        elapsed = has_elapsed(self, state, seconds=seconds, now=now)
+        elapsed = start_or_check(self, state, seconds=seconds, now=now)
         if elapsed:
             self.clear()
         return elapsed
 
-    mp.setattr(BoundedWait, "has_elapsed", forgetful)
+    mp.setattr(BoundedWait, "start_or_check", forgetful)
 
 
 def waits_kept(mp: Patch) -> None:
@@ -271,7 +271,7 @@ def waits_kept(mp: Patch) -> None:
     ) -> bool:
         return now - began.setdefault((id(self), state), now) >= seconds
 
-    mp.setattr(BoundedWait, "has_elapsed", lasting)
+    mp.setattr(BoundedWait, "start_or_check", lasting)
 
 
 def pools_deleted_blindly(mp: Patch) -> None:

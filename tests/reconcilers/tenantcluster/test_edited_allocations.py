@@ -16,7 +16,7 @@ from tests.reconcilers.tenantcluster.elastic.site import (
 )
 
 GROWTH = {"metadata": {"labels": {names.LABEL_ROLE: names.ROLE_GROWTH}}}
-NAMES = (membership.base_name, membership.hashed_name, membership.own_name)
+NAMES = (membership.make_base_name, membership.make_hashed_name, membership.make_own_name)
 
 
 def _lab(**allocation: Any) -> Lab:
@@ -91,4 +91,4 @@ async def test_a_name_that_is_taken_by_what_cannot_be_read_leads_to_another_name
     name = membership.find_free_name(
         make.tenant(), "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
     )
-    assert name == membership.hashed_name(make.tenant(), "loadbalancer")
+    assert name == membership.make_hashed_name(make.tenant(), "loadbalancer")

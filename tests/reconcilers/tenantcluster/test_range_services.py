@@ -107,6 +107,6 @@ def test_services_that_share_an_address_are_named_once_each_within_the_range() -
             (at("fd00::2"), "x/six"),
         ]
     )
-    assert users.names_in(AddressRange.parse("10.0.0.0", "10.0.0.7"), 5) == ("x/a", "x/b")
-    assert users.names_in(AddressRange.parse("10.0.0.0", "10.0.0.7"), 1) == ("x/a",)
-    assert users.names_in(AddressRange.parse("fd00::", "fd00::f"), 5) == ("x/six",)
+    assert users.find_names_in(AddressRange.parse("10.0.0.0", "10.0.0.7"), 5) == ("x/a", "x/b")
+    assert users.find_names_in(AddressRange.parse("10.0.0.0", "10.0.0.7"), 1) == ("x/a",)
+    assert users.find_names_in(AddressRange.parse("fd00::", "fd00::f"), 5) == ("x/six",)

@@ -81,7 +81,7 @@ def test_tenants_whose_names_join_to_the_same_do_not_share() -> None:
         other, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
     )
     assert name == f"a-b-c-lb-{names.short_hash('a/b-c')}"
-    assert membership.members(cache, other) == []
+    assert membership.list_members(cache, other) == []
 
 
 def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> None:
@@ -90,7 +90,7 @@ def test_an_allocation_of_an_earlier_cluster_of_the_name_is_never_adopted() -> N
     stamp = {names.ANNOTATION_TENANT_UID: "uid-of-the-earlier-one"}
     lab.server.add("ipallocations", make.allocation("team-a-lb", annotations=stamp))
     cache = lab.caches["ipallocations"]
-    assert membership.members(cache, tenant) == []
+    assert membership.list_members(cache, tenant) == []
     name = membership.find_free_name(
         tenant, "loadbalancer", taken_by=cache, namespace=make.NAMESPACE
     )
@@ -103,7 +103,7 @@ def test_an_unstamped_allocation_that_names_the_tenant_is_its_own() -> None:
     lab.server.add(
         "ipallocations", make.allocation("pinned-by-hand", pin=("10.40.0.9", "10.40.0.9"))
     )
-    members = membership.members(lab.caches["ipallocations"], tenant)
+    members = membership.list_members(lab.caches["ipallocations"], tenant)
     assert [a.metadata.name for a in members] == ["pinned-by-hand"]
     assert membership.find_initial(members, tenant, "loadbalancer") is members[0]
 
@@ -113,7 +113,7 @@ def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
     tenant = make.tenant()
     stamp = {names.ANNOTATION_TENANT_UID: ""}
     lab.server.add("ipallocations", make.allocation("by-hand", annotations=stamp))
-    members = membership.members(lab.caches["ipallocations"], tenant)
+    members = membership.list_members(lab.caches["ipallocations"], tenant)
     assert [a.metadata.name for a in members] == ["by-hand"]
     uid = tenant.metadata.uid
     change = membership.make_repair_patch(members[0], tenant, uid)["metadata"]["annotations"]
@@ -123,7 +123,10 @@ def test_an_empty_stamp_is_none_and_is_filled_in() -> None:
 @pytest.mark.parametrize("kind", ["loadbalancer", "nodes"])
 def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> None:
     tenant = make.tenant("n" * 253, "s" * 63)
-    plain, hashed = membership.base_name(tenant, kind), membership.hashed_name(tenant, kind)
+    plain, hashed = (
+        membership.make_base_name(tenant, kind),
+        membership.make_hashed_name(tenant, kind),
+    )
     assert len(plain) <= 253
     assert len(hashed) <= 253
     assert plain != hashed
@@ -134,7 +137,7 @@ def test_names_and_labels_of_long_tenants_stay_within_the_limits(kind: str) -> N
 
 def test_long_names_that_differ_at_the_end_only_differ() -> None:
     first, other = (make.tenant("n" * 250 + end, "s") for end in ("one", "two"))
-    assert membership.base_name(first, "nodes") != membership.base_name(other, "nodes")
+    assert membership.make_base_name(first, "nodes") != membership.make_base_name(other, "nodes")
     labels = [allocationlabels.build_labels(t.metadata.key, "p", "nodes") for t in (first, other)]
     assert labels[0][names.LABEL_TENANT] != labels[1][names.LABEL_TENANT]
 
@@ -163,7 +166,7 @@ def test_a_first_allocation_whose_hash_is_a_number_is_not_taken_for_growth(
 ) -> None:
     monkeypatch.setattr(names, "short_hash", lambda output: "12345678")
     tenant = make.tenant()
-    hashed = membership.hashed_name(tenant, "loadbalancer")
+    hashed = membership.make_hashed_name(tenant, "loadbalancer")
     assert hashed == "team-a-lb-12345678"
     assert membership.find_role(make.allocation(hashed), tenant) == "initial"
 

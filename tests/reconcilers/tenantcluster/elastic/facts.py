@@ -89,32 +89,32 @@ def size_facts(
 
 def changes_nothing(change: SizeChange) -> bool:
     """Return whether a change writes nothing."""
-    writes = change.withdraw, change.create, change.disuse, change.mark
-    return not any(writes) and change.unserved is None
+    writes = change.marks_to_withdraw, change.growth_number, change.disuse_notes, change.new_marks
+    return not any(writes) and change.new_unserved is None
 
 
 def carried_out(facts: SizeFacts, change: SizeChange) -> SizeFacts:
     """Return the facts after a change, before a pool or the tenant has reacted to it."""
     notes: dict[str, dict[str, str | None]] = {}
-    for allocation in change.withdraw:
+    for allocation in change.marks_to_withdraw:
         notes[allocation.metadata.uid] = {
             names.ANNOTATION_RELEASING: None,
             names.ANNOTATION_IDLE_SINCE: None,
         }
-    for disuse in change.disuse:
+    for disuse in change.disuse_notes:
         notes[disuse.allocation.metadata.uid] = {names.ANNOTATION_IDLE_SINCE: disuse.since}
-    for mark in change.mark:
+    for mark in change.new_marks:
         notes[mark.allocation.metadata.uid] = {names.ANNOTATION_RELEASING: facts.now.isoformat()}
     parts = [
         replace(part, allocation=_annotate(part.allocation, notes.get(part.uid, {})))
         for part in facts.ranges
     ]
     number = len(facts.ranges)
-    for index in range(number, number + change.create):
+    for index in range(number, number + change.growth_number):
         request = make.allocation(f"team-a-lb-{index + 100}", size=change.addresses)
         created = replace(request.metadata, creationTimestamp=facts.now)
         parts.append(range_facts(structs.replace(request, metadata=created), in_pool=None))
-    unserved: UnservedGrowth = change.unserved or facts.unserved
+    unserved: UnservedGrowth = change.new_unserved or facts.unserved
     return replace(facts, ranges=tuple(parts), unserved=unserved)
 
 

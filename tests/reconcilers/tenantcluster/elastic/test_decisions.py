@@ -147,7 +147,7 @@ def test_a_decision_that_was_carried_out_is_not_taken_again(facts: SizeFacts) ->
     facts = replace(facts, is_elastic=True, target=None)
     after = carried_out(facts, decide_size(facts))
     second = decide_size(after)
-    assert (second.withdraw, second.create, second.mark) == ((), 0, ())
+    assert (second.marks_to_withdraw, second.growth_number, second.new_marks) == ((), 0, ())
     # Services that growth did not help need no requests, which are out of use from then on.
     assert changes_nothing(decide_size(carried_out(after, second)))
 
@@ -164,11 +164,11 @@ def test_a_static_tenant_comes_to_rest(facts: SizeFacts) -> None:
 @given(tenants())
 def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFacts) -> None:
     change = decide_size(facts)
-    created = change.create * change.addresses
+    created = change.growth_number * change.addresses
     if facts.quota is not None and created:
         assert facts.held_until_gone + created <= facts.quota
     if facts.is_elastic:
-        waited = facts.have_waited(SETTINGS.growth_after, facts.demand.waiting)
+        waited = facts.list_long_waiting(SETTINGS.growth_after, facts.demand.waiting)
         expected = facts.demand.count_needed_addresses(waited)
         assert created <= -(-expected // facts.increment) * facts.increment
     elif created:
@@ -179,7 +179,7 @@ def test_growth_never_exceeds_what_services_wait_for_nor_the_quota(facts: SizeFa
 
 @given(tenants())
 def test_a_range_that_a_service_shows_is_never_marked(facts: SizeFacts) -> None:
-    marked = {mark.allocation.metadata.uid for mark in decide_size(facts).mark}
+    marked = {mark.allocation.metadata.uid for mark in decide_size(facts).new_marks}
     used = {part.uid for part in facts.ranges if facts.is_used(part)}
     assert not marked & used
 
@@ -190,9 +190,9 @@ def test_only_what_growth_added_is_marked_and_only_what_is_marked_is_kept(
 ) -> None:
     change = decide_size(facts)
     added = {part.uid for part in facts.staying if part.is_growth}
-    assert {mark.allocation.metadata.uid for mark in change.mark} <= added
+    assert {mark.allocation.metadata.uid for mark in change.new_marks} <= added
     can_stay = {part.uid for part in facts.ranges if part.can_stay}
-    assert {allocation.metadata.uid for allocation in change.withdraw} <= can_stay
+    assert {allocation.metadata.uid for allocation in change.marks_to_withdraw} <= can_stay
 
 
 @given(tenants())
@@ -200,8 +200,8 @@ def test_nothing_is_created_or_marked_while_the_balancer_has_not_confirmed_its_r
     facts: SizeFacts,
 ) -> None:
     change = decide_size(replace(facts, is_elastic=True, target=None, unconfirmed="Refused"))
-    assert not change.create
-    assert not change.mark
+    assert not change.growth_number
+    assert not change.new_marks
 
 
 class _Balancer:

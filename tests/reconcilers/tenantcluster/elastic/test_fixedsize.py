@@ -245,19 +245,19 @@ def test_a_change_never_leaves_less_than_the_size_and_releases_nothing_in_use(
     # The first range is there, unless the tenant waits for a deleted one.
     has_first = any(not part.is_growth for part in parts)
     change = decide_fixed_size(size_facts(parts, using), target)
-    released = [part for part in parts if part.allocation in change.release]
+    released = [part for part in parts if part.allocation in change.allocations_to_release]
     kept = [part for part in parts if part not in released]
-    after = sum(part.size for part in kept) + change.add
+    after = sum(part.size for part in kept) + change.added_addresses
     is_below = after < size and not any(not part.has_range for part in released)
     assert not is_below or (change.is_release_awaited and not has_first)
     assert all(part.is_growth for part in released)
     assert not any(map(size_facts(parts, using).is_used, released))
-    assert not (change.add and change.release)
-    request = make.allocation("a-99", size=change.add)
-    added = [range_facts(request)] if change.add else []
+    assert not (change.added_addresses and change.allocations_to_release)
+    request = make.allocation("a-99", size=change.added_addresses)
+    added = [range_facts(request)] if change.added_addresses else []
     settled = decide_fixed_size(size_facts([*kept, *added], using), target)
-    assert settled.release == (), "the next pass releases nothing more"
-    assert settled.add in {0, max(0, size - after)}
+    assert settled.allocations_to_release == (), "the next pass releases nothing more"
+    assert settled.added_addresses in {0, max(0, size - after)}
 
 
 async def test_a_request_that_no_pool_serves_is_withdrawn_once_the_size_is_smaller() -> None:
@@ -416,7 +416,7 @@ def test_nobody_is_asked_to_raise_a_size_while_its_range_is_being_added() -> Non
 
 def test_nobody_is_asked_to_raise_a_size_in_the_pass_that_withdraws_a_mark() -> None:
     facts = _static_facts(_added_range(is_marked=True), size=2)
-    assert decide_size(facts).withdraw
+    assert decide_size(facts).marks_to_withdraw
     assert _describe_demand(facts)[0] == "Growing"
 
 
@@ -437,6 +437,6 @@ def test_where_no_pool_has_room_for_the_size_the_demand_condition_says_so() -> N
 
 def test_a_smaller_size_waits_for_a_service_that_has_just_begun_to_wait() -> None:
     facts = _static_facts(_added_range(), size=1, waited=2.0)
-    assert decide_size(facts).mark == ()
-    assert decide_size(_static_facts(_added_range(), size=1, waits=False)).mark
-    assert decide_size(_static_facts(_added_range(), size=1)).mark, "no range helps it"
+    assert decide_size(facts).new_marks == ()
+    assert decide_size(_static_facts(_added_range(), size=1, waits=False)).new_marks
+    assert decide_size(_static_facts(_added_range(), size=1)).new_marks, "no range helps it"

@@ -69,7 +69,7 @@ def _grows(
         size_facts(parts, [*using, *waiting], settings=settings, increment=increment, quota=quota)
     )
     assert growth.obstacle is None
-    return growth.create, growth.is_over_quota
+    return growth.growth_number, growth.is_over_quota
 
 
 @pytest.mark.parametrize(

@@ -296,6 +296,6 @@ def test_a_request_that_services_wait_for_is_not_withdrawn_however_long_it_waits
     request = make.allocation("team-a-lb-1", size=1, age=3_600, annotations=idle)
     facts = size_facts([range_facts(request, in_pool=None)], [load_balancer("waits")])
     change = decide_size(facts)
-    assert (change.create, change.mark) == (0, ())
+    assert (change.growth_number, change.new_marks) == (0, ())
     unwanted = decide_size(replace(facts, demand=compute_demand((), KIND.view_service, {4})))
-    assert [mark.allocation for mark in unwanted.mark] == [request]
+    assert [mark.allocation for mark in unwanted.new_marks] == [request]

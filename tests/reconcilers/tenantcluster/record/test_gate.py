@@ -28,14 +28,14 @@ def test_a_wait_has_elapsed_only_if_every_check_of_it_saw_the_same_state(
             if seen != state or later - earlier >= FORGET_SECONDS:
                 break
             unbroken = earlier
-        assert wait.has_elapsed(state, WAIT, now) == (now - unbroken >= WAIT)
+        assert wait.start_or_check(state, WAIT, now) == (now - unbroken >= WAIT)
 
 
 def test_a_range_that_is_marked_again_is_waited_for_again() -> None:
     wait = BoundedWait()
-    assert not wait.has_elapsed(NOT_SERVED, WAIT, 0.0)
-    assert wait.has_elapsed(NOT_SERVED, WAIT, 10.0)
-    assert wait.has_elapsed(NOT_SERVED, WAIT, 11.0), "a pass asks before and after it projects"
+    assert not wait.start_or_check(NOT_SERVED, WAIT, 0.0)
+    assert wait.start_or_check(NOT_SERVED, WAIT, 10.0)
+    assert wait.start_or_check(NOT_SERVED, WAIT, 11.0), "a pass asks before and after it projects"
     marked_again = (12, *NOT_SERVED[1:])
-    assert not wait.has_elapsed(marked_again, WAIT, 12.0)
-    assert not wait.has_elapsed(NOT_SERVED, WAIT, 13.0)
+    assert not wait.start_or_check(marked_again, WAIT, 12.0)
+    assert not wait.start_or_check(NOT_SERVED, WAIT, 13.0)

@@ -29,38 +29,38 @@ async def _ready_lab() -> tuple[Lab, Server]:
 
 def test_a_recreated_cluster_has_a_record_of_its_own() -> None:
     records = TenantRecords()
-    earlier = records.of(make.tenant())
+    earlier = records.get_or_create(make.tenant())
     earlier.named_at = 1.0
-    assert records.of(make.tenant()) is earlier
-    assert records.of(make.tenant(uid="another")).named_at is None
+    assert records.get_or_create(make.tenant()) is earlier
+    assert records.get_or_create(make.tenant(uid="another")).named_at is None
     assert len(records) == 2
     assert records.retain(CLUSTER, {"another"}) == [earlier]
     assert records.retain(CLUSTER, ()) != []
-    assert (len(records), records.names()) == (0, [])
+    assert (len(records), records.list_keys()) == (0, [])
 
 
 def test_a_replica_that_hands_a_cluster_over_keeps_what_the_release_check_needs() -> None:
     records = TenantRecords()
-    record = records.of(make.tenant())
+    record = records.get_or_create(make.tenant())
     record.named_at, record.last_seen = 1.0, make.tenant()
     access = record.access
-    record.gate.of_allocation("uid-lb", now=10.0).held_since = 10.0
+    record.gate.get_or_create("uid-lb", now=10.0).held_since = 10.0
     record.elastic.in_place_since = 3.0
     records.end_work(CLUSTER)
-    kept = records.of(make.tenant())
+    kept = records.get_or_create(make.tenant())
     assert kept.named_at is None
     assert kept.elastic.in_place_since is None
     assert kept.access is access
     assert kept.last_seen is not None
-    assert kept.gate.of_allocation("uid-lb", now=700.0).held_since == 10.0
+    assert kept.gate.get_or_create("uid-lb", now=700.0).held_since == 10.0
 
 
 def test_an_allocation_that_is_not_checked_for_an_hour_is_forgotten() -> None:
-    gate = TenantRecords().of(make.tenant()).gate
-    gate.of_allocation("uid-lb", now=0.0).held_since = 0.0
-    assert gate.of_allocation("uid-lb", now=3_599.0).held_since == 0.0
-    gate.of_allocation("uid-other", now=7_199.0)
-    assert gate.of_allocation("uid-lb", now=7_200.0).held_since is None
+    gate = TenantRecords().get_or_create(make.tenant()).gate
+    gate.get_or_create("uid-lb", now=0.0).held_since = 0.0
+    assert gate.get_or_create("uid-lb", now=3_599.0).held_since == 0.0
+    gate.get_or_create("uid-other", now=7_199.0)
+    assert gate.get_or_create("uid-lb", now=7_200.0).held_since is None
 
 
 async def test_nothing_is_remembered_of_a_cluster_that_was_torn_down() -> None:
