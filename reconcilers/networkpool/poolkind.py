@@ -70,6 +70,7 @@ from reconcilers.promises.keeping import Kept, PoolMemories
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
+    JournalWrites,
     PassWork,
     PoolKind,
     PoolPasses,
@@ -112,8 +113,13 @@ NetworkPoolChoice = Allotment[Object, PoolDecision]
 NetworkPoolPasses = PoolPasses[NetworkPool, Object, NetworkPoolReading, PoolDecision]
 
 
-class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDecision]):
+class NetworkPoolKind(
+    PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDecision],
+    JournalWrites[NetworkPool, Object, NetworkPoolReading, PoolDecision],
+):
     """NetworkPools, which serve IPAllocations, and claims while these are served.
+
+    The journal is a part of the status, so the same object writes both.
 
     Args:
         client: for the requests.
@@ -164,6 +170,13 @@ class NetworkPoolKind(PoolKind[NetworkPool, Object, NetworkPoolReading, PoolDeci
     @override
     def pools(self) -> Cache[NetworkPool]:
         return self._pools
+
+    @property
+    @override
+    def journal_writes(
+        self,
+    ) -> JournalWrites[NetworkPool, Object, NetworkPoolReading, PoolDecision]:
+        return self
 
     @property
     @override

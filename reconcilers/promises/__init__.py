@@ -16,5 +16,5 @@ docs/design/promises.md describes the protocol; docs/design/no-overlap.md proves
     keeping    what becomes of promises: voided, if their write was refused for good
     requestkinds  what a kind of requests adds to a pass, and how its promises are written
     passes     one pass over one pool, which kinds of pools fill
-    annotatedpools  what all kinds of pools with an annotated journal answer to it
+    annotationwrites  what follows for a pass from a journal in an annotation
 """

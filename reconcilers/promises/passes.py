@@ -17,10 +17,11 @@ if nothing is promised.
 While an object that may hold addresses of the pool cannot be decoded, nothing is allocated: what
 it holds is unknown. The pass is called again when that object changes.
 
-The functions of a kind of pools are one object, `PoolKind`. The functions of a kind of requests
-are another one, `RequestKind` (requestkinds.py), because claims are served from pools of several
-kinds, and a pool may serve requests of several kinds. Rejected: a base class with template
-methods. Half of an algorithm in a subclass cannot be read from top to bottom.
+The functions of a kind of pools are one object, `PoolKind`. It has another one, `JournalWrites`,
+for what follows from where its journals are. The functions of a kind of requests are a third one,
+`RequestKind` (requestkinds.py), because claims are served from pools of several kinds, and a pool
+may serve requests of several kinds. Rejected: a base class with template methods. Half of an
+algorithm in a subclass cannot be read from top to bottom.
 """
 
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -72,10 +73,16 @@ PoolT = TypeVar("PoolT", bound=Object)
 RequestT = TypeVar("RequestT", bound=Object)
 ReadingT = TypeVar("ReadingT")
 DetailT = TypeVar("DetailT")
+PoolT_contra = TypeVar("PoolT_contra", bound=Object, contravariant=True)
+ReadingT_contra = TypeVar("ReadingT_contra", contravariant=True)
+RequestT_contra = TypeVar("RequestT_contra", bound=Object, contravariant=True)
+DetailT_contra = TypeVar("DetailT_contra", contravariant=True)
+Request_co = TypeVar("Request_co", bound=Object, covariant=True)
+Detail_co = TypeVar("Detail_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Allotment(Generic[RequestT, DetailT]):
+class Allotment(Generic[Request_co, Detail_co]):
     """What one pass allocates.
 
     Args:
@@ -86,9 +93,9 @@ class Allotment(Generic[RequestT, DetailT]):
     """
 
     settled: Journal
-    granted: Sequence[Granted[RequestT]]
+    granted: Sequence[Granted[Request_co]]
     more: bool
-    detail: DetailT
+    detail: Detail_co
 
     @property
     def promises(self) -> list[Promise]:
@@ -112,10 +119,6 @@ class PoolWrite:
 
     patch: Mapping[str, Any] = field(default_factory=dict)
     is_due: bool = False
-
-
-JOURNAL_ALONE = PoolWrite()
-"""The write of a pool that carries nothing besides the journal."""
 
 
 NOTHING_SEEN: Mapping[str, object] = {}
@@ -189,6 +192,67 @@ def writing_pool() -> Iterator[None]:
         raise
 
 
+class JournalWrites(Protocol[PoolT_contra, RequestT_contra, ReadingT_contra, DetailT_contra]):
+    """What a pool shows besides its journal, and when that is written.
+
+    It depends on where the journal is. A journal in the status of a pool is written together with
+    figures and conditions, and the status reports waits. A journal in an annotation is written
+    alone (`annotationwrites.py`).
+    """
+
+    def describe_write(
+        self,
+        pool: PoolT_contra,
+        reading: ReadingT_contra,
+        choice: Allotment[RequestT_contra, DetailT_contra],
+    ) -> PoolWrite:
+        """Return the fields that are written with the journal.
+
+        The result also tells whether to write them although nothing is promised.
+        """
+        ...
+
+    def note_written(self, before: PoolT_contra, after: PoolT_contra) -> None:
+        """Record what a write of the pool changed, by events for example.
+
+        Args:
+            before: the pool as it was read.
+            after: the pool as the API server answered the write.
+        """
+        ...
+
+    async def block_not_stored(self, pool: PoolT_contra, after: float, *, is_new: bool) -> Outcome:
+        """Report that nothing is allocated, because the API server does not store the journal.
+
+        Args:
+            pool: as it is stored. What it has is no journal of ours: it may lack promises that are
+                still written.
+            after: seconds until the journal is written again.
+            is_new: whether a write of this pass has shown it.
+
+        Returns:
+            How the pass ends.
+
+        Raises:
+            Behind: this is reported as a wait.
+        """
+        ...
+
+    def shown_wait(self, pool: PoolT_contra) -> str:
+        """Return the wait that the status of a pool reports; empty if it reports none."""
+        ...
+
+    async def report_wait(self, pool: PoolT_contra, behind: Behind, waits: WaitLog) -> None:
+        """Report that a pool has waited for long.
+
+        Args:
+            pool: as it was read. The pass may have written it since.
+            behind: what it waits for.
+            waits: decides whether this replica writes it into the pool's status.
+        """
+        ...
+
+
 class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
     """What a kind of pools adds to a pass, in the order in which the pass calls it."""
 
@@ -200,6 +264,11 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
     @property
     def journals(self) -> JournalStore[PoolT]:
         """Reads and writes the journals of the pools."""
+        ...
+
+    @property
+    def journal_writes(self) -> JournalWrites[PoolT, RequestT, ReadingT, DetailT]:
+        """What the pools show besides their journals."""
         ...
 
     @property
@@ -239,23 +308,6 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
 
         Raises:
             Behind: it is not known which they are, or one of them cannot be read.
-        """
-        ...
-
-    async def block_not_stored(self, pool: PoolT, after: float, *, is_new: bool) -> Outcome:
-        """Report that nothing is allocated, because the API server does not store the journal.
-
-        Args:
-            pool: as it is stored. What it has is no journal of ours: it may lack promises that are
-                still written.
-            after: seconds until the journal is written again.
-            is_new: whether a write of this pass has shown it.
-
-        Returns:
-            How the pass ends.
-
-        Raises:
-            Behind: this is reported as a wait.
         """
         ...
 
@@ -304,24 +356,6 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
         """
         ...
 
-    def describe_write(
-        self, pool: PoolT, reading: ReadingT, choice: Allotment[RequestT, DetailT]
-    ) -> PoolWrite:
-        """Return the fields that are written with the journal.
-
-        The result also tells whether to write them although nothing is promised.
-        """
-        ...
-
-    def note_written(self, before: PoolT, after: PoolT) -> None:
-        """Record what a write of the pool changed, by events for example.
-
-        Args:
-            before: the pool as it was read.
-            after: the pool as the API server answered the write.
-        """
-        ...
-
     async def finish(
         self,
         pool: PoolT,
@@ -350,20 +384,6 @@ class PoolKind(Protocol[PoolT, RequestT, ReadingT, DetailT]):
 
         Returns:
             In how many seconds another pass is due, if before one resync; else None.
-        """
-        ...
-
-    def shown_wait(self, pool: PoolT) -> str:
-        """Return the wait that the status of a pool reports; empty if it reports none."""
-        ...
-
-    async def report_wait(self, pool: PoolT, behind: Behind, waits: WaitLog) -> None:
-        """Report that a pool has waited for long.
-
-        Args:
-            pool: as it was read. The pass may have written it since.
-            behind: what it waits for.
-            waits: decides whether this replica writes it into the pool's status.
         """
         ...
 
@@ -433,9 +453,9 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 self._waits.note_pass(key)
                 return outcome
             except Behind as behind:
-                reported = self._kind.shown_wait(pool)
+                reported = self._kind.journal_writes.shown_wait(pool)
                 if self._waits.note_wait(key, behind.reason, reported):
-                    await self._kind.report_wait(pool, behind, self._waits)
+                    await self._kind.journal_writes.report_wait(pool, behind, self._waits)
                 return Again(behind.after)
             except (Conflict, NotFound):
                 # It was written or deleted meanwhile: forget the choice, read live, try again.
@@ -467,7 +487,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         except JournalNotStored as not_stored:
             stored, after, is_new = not_stored.pool, not_stored.after, not_stored.is_new
             assert isinstance(stored, self.resource.type), "it is the pool of this pass"
-            return await self._kind.block_not_stored(stored, after, is_new=is_new)
+            return await self._kind.journal_writes.block_not_stored(stored, after, is_new=is_new)
         except UnreadableHoldings as error:
             unreadable = error
         why = str(unreadable)
@@ -596,7 +616,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
         Returns:
             The pool as it was written last, and its journal.
         """
-        write = self._kind.describe_write(pool, reading, choice)
+        write = self._kind.journal_writes.describe_write(pool, reading, choice)
         due, now = self._memories.memory_of(pool).due, self._clock.monotonic()
         if choice.granted:
             # Before the write: without its answer the pool may have the promises all the same.
@@ -634,7 +654,7 @@ class PoolPasses(Generic[PoolT, RequestT, ReadingT, DetailT]):
                 self.resource, version, patch, subresource=journals.subresource
             )
         if beside is not None:
-            self._kind.note_written(pool, written)
+            self._kind.journal_writes.note_written(pool, written)
         if not journals.is_stored(written, journal):
             resync = self._settings.resync
             self._not_stored_until[key] = self._clock.monotonic() + resync

@@ -41,13 +41,16 @@ from reconcilers.integrations.clusterapi.claimkind import (
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.core.claimkind import choose_claims
 from reconcilers.integrations.core.claimreading import ClaimsReading
-from reconcilers.promises.annotatedpools import AnnotatedPools
+from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal, PromisedRange
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
+    PassWork,
+    PoolKind,
+    next_after_quiet_period,
     writing_pool,
 )
 from reconcilers.promises.requestkinds import ServedRequests
@@ -71,9 +74,7 @@ ClaimChoice = Allotment[IPAddressClaim, Choice[IPAddressClaim]]
 """What one pass allocates to claims."""
 
 
-class InClusterPoolKind(
-    AnnotatedPools[PoolT, IPAddressClaim, ContractReading, Choice[IPAddressClaim]]
-):
+class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[IPAddressClaim]]):
     """Pools of one of the in-cluster provider's kinds, which serve claims alone.
 
     Args:
@@ -83,6 +84,7 @@ class InClusterPoolKind(
     """
 
     journals = JOURNALS
+    journal_writes = ANNOTATION_WRITES
 
     def __init__(self, pools: Cache[PoolT], parts: ClaimParts, statuses: PoolStatuses) -> None:
         self.kind = pools.resource
@@ -101,6 +103,15 @@ class InClusterPoolKind(
     @override
     def history_confirmed(self) -> bool:
         return self._parts.caches.history_confirmed
+
+    @override
+    def forget_lists(self) -> None:
+        """Forget nothing: no LIST is kept from one pass to the next."""
+
+    @override
+    def is_left_alone(self, pool: PoolT) -> bool:
+        """Return False: each pool gets passes."""
+        return False
 
     @override
     def forget(self, pool: Key) -> None:
@@ -171,6 +182,18 @@ class InClusterPoolKind(
         )
 
     @override
+    async def confirm(
+        self,
+        pool: PoolT,
+        journal: Journal,
+        reading: ContractReading,
+        choice: ClaimChoice,
+        limits: Limits,
+    ) -> tuple[ContractReading, ClaimChoice]:
+        """Return the reading and the choice unchanged: no live read is needed."""
+        return reading, choice
+
+    @override
     async def finish(
         self,
         pool: PoolT,
@@ -194,6 +217,11 @@ class InClusterPoolKind(
         )
         await self._write_status(pool, reading.space)
         return later
+
+    @override
+    def next_pass(self, work: PassWork[PoolT, IPAddressClaim, Choice[IPAddressClaim]]) -> Outcome:
+        """Return when the next pass is due for the promises or for `finish`."""
+        return next_after_quiet_period(work)
 
     @override
     async def report_unreadable(self, pool: PoolT, unreadable: UnreadableHoldings) -> float | None:

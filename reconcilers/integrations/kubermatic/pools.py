@@ -14,7 +14,6 @@ is an annotation of the pool, because a pool has no status.
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from typing_extensions import override
 
@@ -64,7 +63,7 @@ from reconcilers.integrations.kubermatic.reading import (
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.rules import describe_datacenter_fault, list_pool_faults
 from reconcilers.integrations.kubermatic.spaces import space_of
-from reconcilers.promises.annotatedpools import AnnotatedPools
+from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
 from reconcilers.promises.identities import Holder
@@ -73,6 +72,9 @@ from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
+    PassWork,
+    PoolKind,
+    next_after_quiet_period,
 )
 from reconcilers.promises.reading import Behind, highest_revision
 from reconcilers.promises.refusedwrites import result_beside_promise
@@ -110,7 +112,7 @@ PoolAllotment = Allotment[IPAMAllocation, DecidedPool]
 
 
 class Pools(
-    AnnotatedPools[IPAMPool, IPAMAllocation, KkpView, DecidedPool],
+    PoolKind[IPAMPool, IPAMAllocation, KkpView, DecidedPool],
     RequestKind[IPAMPool, IPAMAllocation, KkpView],
 ):
     """IPAMPools, as passes over pools of all kinds see them.
@@ -125,6 +127,7 @@ class Pools(
     """
 
     journals = JOURNALS
+    journal_writes = ANNOTATION_WRITES
     request_resource = ALLOCATIONS
 
     def __init__(  # noqa: PLR0913 - what a pass works with
@@ -171,6 +174,10 @@ class Pools(
         return self._caches.history_confirmed
 
     @override
+    def forget_lists(self) -> None:
+        """Forget nothing: no LIST is kept from one pass to the next."""
+
+    @override
     def is_left_alone(self, pool: IPAMPool) -> bool:
         """Return whether the pool is being deleted, so that nothing is done about it."""
         # KKP deletes the allocations of a deleted pool by their owner references.
@@ -200,7 +207,7 @@ class Pools(
 
     @override
     async def read(
-        self, pool: IPAMPool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self, pool: IPAMPool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> KkpView:
         revision = journal.revisions.get(JOURNALS.kind, 0)
         return await self._reader.read_up_to(pool.metadata.name, revision)
@@ -329,6 +336,11 @@ class Pools(
         if self._defer_refused(shares, failed):
             return RETRY
         return self._allocations.next_in(examination.unfinished)
+
+    @override
+    def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
+        """Return when the next pass is due for the promises or for `finish`."""
+        return next_after_quiet_period(work)
 
     @override
     async def report_unreadable(

@@ -47,13 +47,16 @@ from reconcilers.integrations.metal3.entries import EntrySpace, PoolSpaces
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import EitherClaim
 from reconcilers.integrations.metal3.taking import TakenAddresses
-from reconcilers.promises.annotatedpools import AnnotatedPools
+from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.choosing import Choice
 from reconcilers.promises.journal import Journal
 from reconcilers.promises.keeping import Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
+    PassWork,
+    PoolKind,
+    next_after_quiet_period,
     writing_pool,
 )
 from reconcilers.promises.reading import Behind
@@ -108,7 +111,7 @@ class ServedKinds:
 
 
 class Metal3Pools(
-    AnnotatedPools[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace], Choice[EitherClaim]]
+    PoolKind[Metal3Pool, EitherClaim, ClaimsReading[EntrySpace], Choice[EitherClaim]]
 ):
     """IPPools, as passes over pools of all kinds see them.
 
@@ -120,6 +123,7 @@ class Metal3Pools(
     """
 
     journals = JOURNALS
+    journal_writes = ANNOTATION_WRITES
 
     def __init__(
         self, client: Client, parts: Metal3Parts, served_kinds: ServedKinds, indexes: PoolIndexes
@@ -140,6 +144,15 @@ class Metal3Pools(
     @override
     def history_confirmed(self) -> bool:
         return self._caches.history_confirmed
+
+    @override
+    def forget_lists(self) -> None:
+        """Forget nothing: no LIST is kept from one pass to the next."""
+
+    @override
+    def is_left_alone(self, pool: Metal3Pool) -> bool:
+        """Return False: each IPPool gets passes."""
+        return False
 
     @override
     def forget(self, pool: Key) -> None:
@@ -184,7 +197,7 @@ class Metal3Pools(
 
     @override
     async def read(
-        self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ClaimsReading[EntrySpace]:
         space = self._spaces.of(pool)
         return await self._parts.reader.at_least(pool.metadata.key, space, journal)
@@ -209,6 +222,18 @@ class Metal3Pools(
         return choose_claims(settled, reading, askers, promised=promised, room=room, limits=limits)
 
     @override
+    async def confirm(
+        self,
+        pool: Metal3Pool,
+        journal: Journal,
+        reading: ClaimsReading[EntrySpace],
+        choice: Metal3Choice,
+        limits: Limits,
+    ) -> tuple[ClaimsReading[EntrySpace], Metal3Choice]:
+        """Return the reading and the choice unchanged: no live read is needed."""
+        return reading, choice
+
+    @override
     async def finish(
         self,
         pool: Metal3Pool,
@@ -230,6 +255,11 @@ class Metal3Pools(
             with writing_pool():
                 await self._indexes.write(pool, reading.space)
         return min((seconds for seconds in waits if seconds is not None), default=None)
+
+    @override
+    def next_pass(self, work: PassWork[Metal3Pool, EitherClaim, Choice[EitherClaim]]) -> Outcome:
+        """Return when the next pass is due for the promises or for `finish`."""
+        return next_after_quiet_period(work)
 
     @override
     async def report_unreadable(

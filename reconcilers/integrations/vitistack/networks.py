@@ -17,7 +17,6 @@ the address aside and writes Pending, and the next pass promises the address.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from typing_extensions import override
 
@@ -60,7 +59,7 @@ from reconcilers.integrations.vitistack.writing import (
     VitistackWriter,
     has_problem,
 )
-from reconcilers.promises.annotatedpools import AnnotatedPools
+from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.choosing import (
     AskerRefusal,
     Refused,
@@ -74,6 +73,9 @@ from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
     NOTHING_SEEN,
     Allotment,
+    PassWork,
+    PoolKind,
+    next_after_quiet_period,
 )
 from reconcilers.promises.reading import highest_revision
 from reconcilers.promises.requestkinds import Fenced, RequestKind, ServedRequests
@@ -126,7 +128,7 @@ NetworkChoice = Allotment[VitistackAllocation, Unserved]
 
 
 class Networks(
-    AnnotatedPools[NetworkNamespace, VitistackAllocation, NetworkReading, Unserved],
+    PoolKind[NetworkNamespace, VitistackAllocation, NetworkReading, Unserved],
     RequestKind[NetworkNamespace, VitistackAllocation, NetworkReading],
 ):
     """NetworkNamespaces, as passes over pools of all kinds see them.
@@ -142,6 +144,7 @@ class Networks(
     """
 
     journals = JOURNALS
+    journal_writes = ANNOTATION_WRITES
     request_resource = ALLOCATIONS
 
     def __init__(  # noqa: PLR0913 - what a pass works with
@@ -177,6 +180,10 @@ class Networks(
     @override
     def history_confirmed(self) -> bool:
         return self._caches.history_confirmed
+
+    @override
+    def forget_lists(self) -> None:
+        """Forget nothing: no LIST is kept from one pass to the next."""
 
     @override
     def is_left_alone(self, pool: NetworkNamespace) -> bool:
@@ -215,7 +222,7 @@ class Networks(
 
     @override
     async def read(
-        self, pool: NetworkNamespace, journal: Journal, seen: Mapping[str, Any] = NOTHING_SEEN
+        self, pool: NetworkNamespace, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> NetworkReading:
         static = static_of(pool)
         assert static is not None, "prepare ends the pass over other networks"
@@ -362,6 +369,13 @@ class Networks(
         holdings = self._reader.read_cached(pool.metadata.key, reading.space).holdings
         await self._statuses.write(pool, reading.static, space=reading.space, holdings=holdings)
         return later
+
+    @override
+    def next_pass(
+        self, work: PassWork[NetworkNamespace, VitistackAllocation, Unserved]
+    ) -> Outcome:
+        """Return when the next pass is due for the promises or for `finish`."""
+        return next_after_quiet_period(work)
 
     @override
     async def report_unreadable(

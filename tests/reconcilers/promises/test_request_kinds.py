@@ -18,14 +18,15 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.clusterapi.api import IPAddressClaim, claims
 from reconcilers.networkpool.facts import KIND
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
-from reconcilers.promises.annotatedpools import AnnotatedPools
+from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.journal import Journal, Promise
 from reconcilers.promises.keeping import Granted, Kept
 from reconcilers.promises.passes import (
-    JOURNAL_ALONE,
     NOTHING_SEEN,
     Allotment,
+    JournalWrites,
     PassWork,
+    PoolKind,
     PoolPasses,
     PoolWrite,
     next_after_quiet_period,
@@ -94,7 +95,30 @@ class Requests(RequestKind[NetworkPool, Any, str]):
         raise AssertionError("no write is refused")
 
 
-class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
+class Writes(JournalWrites[NetworkPool, Any, str, None]):
+    """What passes write besides the journal; waits are reported as for an annotation."""
+
+    block_not_stored = staticmethod(ANNOTATION_WRITES.block_not_stored)
+    shown_wait = staticmethod(ANNOTATION_WRITES.shown_wait)
+    report_wait = staticmethod(ANNOTATION_WRITES.report_wait)
+
+    def __init__(self) -> None:
+        self.described = PoolWrite()
+        self.written: list[tuple[int, int]] = []
+        """How many allocations the pool showed before and after each write."""
+
+    @override
+    def describe_write(
+        self, pool: NetworkPool, reading: str, choice: Allotment[Any, None]
+    ) -> PoolWrite:
+        return self.described
+
+    @override
+    def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
+        self.written.append((before.status.allocationCount, after.status.allocationCount))
+
+
+class Pools(PoolKind[NetworkPool, Any, str, None]):
     """NetworkPools that serve both kinds, and promise nothing new."""
 
     journals = STATUS_JOURNALS
@@ -108,26 +132,19 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
         self._pools = pools
         self._kinds = kinds
         self._calls = calls
-        self.write = JOURNAL_ALONE
+        self.writes = Writes()
         self.chosen_by: list[str] = []
         """The readings by which passes chose."""
-        self.written: list[tuple[int, int]] = []
-        """How many allocations the pool showed before and after each write."""
-
-    @override
-    def describe_write(
-        self, pool: NetworkPool, reading: str, choice: Allotment[Any, None]
-    ) -> PoolWrite:
-        return self.write
-
-    @override
-    def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
-        self.written.append((before.status.allocationCount, after.status.allocationCount))
 
     @property
     @override
     def pools(self) -> Cache[NetworkPool]:
         return self._pools
+
+    @property
+    @override
+    def journal_writes(self) -> Writes:
+        return self.writes
 
     @property
     @override
@@ -137,6 +154,10 @@ class Pools(AnnotatedPools[NetworkPool, Any, str, None]):
     @override
     def is_left_alone(self, pool: NetworkPool) -> bool:
         return False
+
+    @override
+    def forget_lists(self) -> None:
+        return
 
     @override
     def forget(self, pool: Key) -> None:
@@ -315,18 +336,18 @@ async def test_nothing_is_chosen_if_the_kinds_that_are_served_change_during_the_
 
 async def test_what_a_kind_writes_to_the_pool_is_one_write_with_the_journal() -> None:
     site = Served({KIND: "7", make.CLAIMS: "7"})
-    site.pools.write = PoolWrite({"status": {"allocationCount": 3}}, is_due=True)
+    site.pools.writes.described = PoolWrite({"status": {"allocationCount": 3}}, is_due=True)
     await site.passes.reconcile(make.key("lab"))
     (written,) = [request for request in site.lab.server.requests if request.verb == "patch"]
     assert written.body is not None
     assert written.body["status"]["allocationCount"] == 3
     assert [entry["name"] for entry in written.body["status"]["assignments"]] == ["a", "c"]
-    assert site.pools.written == [(0, 3)]
+    assert site.pools.writes.written == [(0, 3)]
 
 
 async def test_a_write_that_is_not_due_is_left_out() -> None:
     site = Served({KIND: "7", make.CLAIMS: "7"})
-    site.pools.write = PoolWrite({"status": {"allocationCount": 3}})
+    site.pools.writes.described = PoolWrite({"status": {"allocationCount": 3}})
     await site.passes.reconcile(make.key("lab"))
     assert not [request for request in site.lab.server.requests if request.verb == "patch"]
 
