@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from typing_extensions import override
 
 from envtest.certs import Authority, client_tls
-from envtest.kubeconfig import kubeconfig
+from envtest.kubeconfig import build_kubeconfig
 from envtest.listening import (
     EVERYWHERE,
     ListenError,
@@ -27,13 +27,15 @@ from envtest.listening import (
     parse_address,
 )
 from envtest.plane import Controller, RunningControlPlane
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import EnvironmentSettings, PlaneError
 
 _HOST = "127.0.0.1"
 # Both families, so that a Service may ask for either one. Without a request it gets IPv4.
 _SERVICES = "10.96.0.0/16,fd96::/112"
+# The first address of the range, which the Service `kubernetes` gets.
+_SERVICE_ADDRESS = "10.96.0.1"
 _TRIES = 5
 # Controller -> its name in the flags of kube-controller-manager.
 _CONTROLLERS: dict[Controller, str] = {
@@ -65,7 +67,7 @@ class RealControlPlane(RunningControlPlane):
         if pair is None:
             raise PlaneError(f"there is no user {user}; add it with add_user")
         authority = self._servers.pair.certificate
-        return kubeconfig(self.url, authority, user, certificate=pair)
+        return build_kubeconfig(self.url, authority, user, certificate=pair)
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
@@ -78,6 +80,7 @@ class RealControlPlane(RunningControlPlane):
 
     @override
     def admin_headers(self) -> dict[str, str]:
+        # The client certificate of `tls` authenticates the administrator.
         return {}
 
 
@@ -105,7 +108,9 @@ async def real_control_plane(
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="envtest-")))
         starter = _PlaneStarter(settings, folder, data or folder / "etcd")
-        yield await starter.start_somewhere(stack, listen, tokens=tokens, controllers=controllers)
+        yield await starter.start_with_retries(
+            stack, listen, tokens=tokens, controllers=controllers
+        )
 
 
 class _PlaneStarter:
@@ -118,7 +123,7 @@ class _PlaneStarter:
         self._servers = Authority.create()
         self._clients = Authority.create()
 
-    async def start_somewhere(
+    async def start_with_retries(
         self,
         stack: AsyncExitStack,
         listen: str,
@@ -126,6 +131,7 @@ class _PlaneStarter:
         controllers: frozenset[Controller],
     ) -> RealControlPlane:
         """Start all processes; retry if another process has taken a port meanwhile."""
+        # A port that the caller names would be taken again.
         remaining_tries = _TRIES if listen.endswith(":0") else 1
         while True:
             remaining_tries -= 1
@@ -140,6 +146,7 @@ class _PlaneStarter:
                         raise PlaneError(str(error)) from error
                     continue
                 plane.processes = tuple(children.started)
+                # From now on the caller's stack stops the processes.
                 stack.push_async_exit(trial.pop_all())
                 return plane
 
@@ -148,7 +155,7 @@ class _PlaneStarter:
         host, port = parse_address(listen)
         advertised = _choose_advertised_address(host)
         etcd_url = await self._start_etcd(children)
-        bound_port = port or free_port(host)
+        bound_port = port or choose_free_port(host)
         url = f"https://{format_url_host(host)}:{bound_port}"
         arguments = self._prepare_apiserver(
             etcd_url, (host, bound_port), advertised=advertised, tokens=tokens
@@ -165,8 +172,8 @@ class _PlaneStarter:
 
     async def _start_etcd(self, children: Children) -> str:
         """Start etcd and wait until it is ready; return its URL."""
-        client = f"http://{_HOST}:{free_port(_HOST)}"
-        peer = f"http://{_HOST}:{free_port(_HOST)}"
+        client = f"http://{_HOST}:{choose_free_port(_HOST)}"
+        peer = f"http://{_HOST}:{choose_free_port(_HOST)}"
         assert self._settings.etcd is not None
         arguments = [
             f"--data-dir={self._data}",
@@ -183,12 +190,13 @@ class _PlaneStarter:
         return client
 
     def _prepare_apiserver(
-        self, etcd_url: str, place: tuple[str, int], advertised: str, tokens: str
+        self, etcd_url: str, listen_address: tuple[str, int], advertised: str, tokens: str
     ) -> list[str]:
         """Write certificates and keys of kube-apiserver; return its command line."""
-        host, port = place
+        host, port = listen_address
         folder = self._folder
-        hosts = ("localhost", _HOST, "10.96.0.1", *(() if host in EVERYWHERE else (host,)))
+        own_hosts = () if host in EVERYWHERE else (host,)
+        hosts = ("localhost", _HOST, _SERVICE_ADDRESS, *own_hosts)
         certificate, key = self._servers.sign_server(*hosts).write(folder, "apiserver")
         self._clients.pair.write(folder, "client-ca")
         service_key = folder / "service-accounts.key"
@@ -208,6 +216,7 @@ class _PlaneStarter:
             "service-cluster-ip-range": _SERVICES,
             "authorization-mode": "RBAC",
             "allow-privileged": "true",
+            # As in Go's envtest: no controller creates the accounts that this plugin demands.
             "disable-admission-plugins": "ServiceAccount",
         }
         if tokens:
@@ -220,7 +229,7 @@ class _PlaneStarter:
         self, children: Children, plane: RealControlPlane, controllers: frozenset[Controller]
     ) -> None:
         """Start kube-controller-manager with these controllers and wait until it is ready."""
-        port = free_port(_HOST)
+        port = choose_free_port(_HOST)
         certificate, key = self._servers.sign_server(_HOST).write(
             self._folder, "controller-manager"
         )
@@ -277,4 +286,4 @@ def _create_service_account_key() -> bytes:
     )
 
 
-__all__ = ["RealControlPlane", "free_port", "real_control_plane"]
+__all__ = ["RealControlPlane", "choose_free_port", "real_control_plane"]

@@ -94,16 +94,16 @@ def bootstrap(api: Api) -> None:
     _create_missing(api, _GROUP, plural="clusterrolebindings", bodies=_build_bindings())
 
 
-def publish_address(api: Api, service: str, address: str, port: int) -> None:
+def publish_address(api: Api, cluster_address: str, address: str, port: int) -> None:
     """Create or update the Service `kubernetes` and its endpoints.
 
     Args:
         api: the state.
-        service: the cluster address of the Service, the first one of its range.
+        cluster_address: the cluster address of the Service, the first one of its range.
         address: the address that the server listens on.
         port: the port that it listens on.
     """
-    for group, plural, body in _describe_own_service(service, address, port):
+    for group, plural, body in _describe_own_service(cluster_address, address, port):
         resource = _find(api, group, plural)
         meta = body["metadata"]
         stored = api.table(resource).get(resource.key(meta["namespace"], meta["name"]))
@@ -111,22 +111,23 @@ def publish_address(api: Api, service: str, address: str, port: int) -> None:
             _create(api, resource, body)
             continue
         live = resource.load(stored)
-        changed = {**live, **body, "metadata": live["metadata"]}
+        updated_body = {**live, **body, "metadata": live["metadata"]}
+        # The cluster address of the Service stays; only its ports follow the server's port.
         if "spec" in body:
-            changed["spec"] = {**live["spec"], "ports": body["spec"]["ports"]}
-        if changed != live:
-            api.store.write(resource.place, stored.key, resource.to_stored_form(changed))
+            updated_body["spec"] = {**live["spec"], "ports": body["spec"]["ports"]}
+        if updated_body != live:
+            api.store.write(resource.place, stored.key, resource.to_stored_form(updated_body))
 
 
 def _describe_own_service(
-    service: str, address: str, port: int
+    cluster_address: str, address: str, port: int
 ) -> Iterator[tuple[str, str, Body]]:
     """Yield group, plural and object of the Service, its Endpoints and its EndpointSlice."""
     meta = {"name": "kubernetes", "namespace": "default"}
     labels = {"component": "apiserver", "provider": "kubernetes"}
     service_port = {"name": "https", "port": 443, "protocol": "TCP", "targetPort": port}
     endpoint_port = {"name": "https", "port": port, "protocol": "TCP"}
-    spec = {"clusterIP": service, "ipFamilyPolicy": "SingleStack", "ports": [service_port]}
+    spec = {"clusterIP": cluster_address, "ipFamilyPolicy": "SingleStack", "ports": [service_port]}
     yield "", "services", {"metadata": {**meta, "labels": labels}, "spec": spec}
     subset = {"addresses": [{"ip": address}], "ports": [endpoint_port]}
     yield "", "endpoints", {"metadata": meta, "subsets": [subset]}

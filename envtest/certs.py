@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from envtest.keys import REMEDY, create_key, pem, read_key, write_private
+from envtest.keys import REMEDY, create_key, encode_pem, read_key, write_private
 from envtest.storage import DiskError
 
 _LIFETIME = datetime.timedelta(days=3650)
@@ -192,4 +192,4 @@ def _build_key_usage(*, is_authority: bool) -> x509.KeyUsage:
 
 def _encode_pair(certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> KeyPair:
     """Return a certificate and its key as PEM."""
-    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), pem(key))
+    return KeyPair(certificate.public_bytes(serialization.Encoding.PEM), encode_pem(key))

@@ -34,7 +34,7 @@ from envtest.controllers.namespaces import NamespaceController
 from envtest.front.app import Front
 from envtest.front.connections import Deadlines, Watchers
 from envtest.keys import create_key, read_or_create_key, write_private
-from envtest.kubeconfig import kubeconfig
+from envtest.kubeconfig import build_kubeconfig
 from envtest.listening import (
     EVERYWHERE,
     ListenError,
@@ -66,10 +66,10 @@ class EmbeddedServer:
         self.url = ""
         # The watches that are open now.
         self.watchers = Watchers()
-        self._kept = data / "users.csv" if data else None
+        self._users_file = data / "users.csv" if data else None
         self._users: dict[str, str] = {}
-        if self._kept is not None and self._kept.exists():
-            for token, user in _read_users(self._kept).items():
+        if self._users_file is not None and self._users_file.exists():
+            for token, user in _read_users(self._users_file).items():
                 self._users[user.name] = token
                 authenticator.add(token, user)
 
@@ -87,31 +87,36 @@ class EmbeddedServer:
             Aggregation(api).attach()
             Definitions(api).attach()
             server = cls(api, Authenticator(tokens), authority=authority, data=data)
+            # Nothing failed, so the store stays open.
             stack.pop_all()
         return server
 
-    def credentials(self, name: str, groups: tuple[str, ...] = ()) -> str:
+    def get_or_create_token(self, name: str, groups: tuple[str, ...] = ()) -> str:
         """Return the bearer token of a user.
 
         On first use the token is created and, if the server has a data folder, stored there.
 
         Args:
             name: the user.
-            groups: the groups of a new user; ignored for an existing one.
+            groups: the groups of a new user; ignored for an existing one. The user `admin` gets
+                the group of administrators by default.
         """
         if name not in self._users:
             token = self._users[name] = secrets.token_urlsafe(24)
             user = User(name, groups or ((ADMIN_GROUP,) if name == ADMIN else ()), name)
             self.authenticator.add(token, user)
-            if self._kept is not None:
-                before = self._kept.read_text("utf-8") if self._kept.exists() else ""
-                write_private(self._kept, before + format_token_line(token, user))
+            if self._users_file is not None:
+                has_file = self._users_file.exists()
+                old_lines = self._users_file.read_text("utf-8") if has_file else ""
+                write_private(self._users_file, old_lines + format_token_line(token, user))
         return self._users[name]
 
     def kubeconfig(self, user: str = ADMIN, groups: tuple[str, ...] = ()) -> str:
         """Return a kubeconfig of a user, who is created on first use."""
         authority = self.authority.pair.certificate
-        return kubeconfig(self.url, authority, user, token=self.credentials(user, groups))
+        return build_kubeconfig(
+            self.url, authority, user, token=self.get_or_create_token(user, groups)
+        )
 
 
 @asynccontextmanager
@@ -163,8 +168,8 @@ async def serve(
     )
     await runner.setup()
     try:
-        bound = await _listen(runner, host, port=port, authority=authority)
-        server.url = f"https://{format_url_host(host)}:{bound}"
+        bound_port = await _listen(runner, host, port=port, authority=authority)
+        server.url = f"https://{format_url_host(host)}:{bound_port}"
         accounts.issuer = server.url
         server.authenticator.audiences.append(server.url)
         async with AsyncExitStack() as stack:
@@ -173,7 +178,7 @@ async def serve(
                 api,
                 str(SERVICES[1]),
                 address=find_reachable_address(runner.addresses[0][0]),
-                port=bound,
+                port=bound_port,
             )
             api.store.drop_start_history()
             if namespace_controller or garbage_collector:
@@ -222,8 +227,8 @@ async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Aut
             f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}; "
             "choose another --listen"
         ) from error
-    bound: int = runner.addresses[0][1]
-    return bound
+    bound_port: int = runner.addresses[0][1]
+    return bound_port
 
 
 def _create_tls(authority: Authority, host: str) -> ssl.SSLContext:

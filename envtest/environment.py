@@ -45,7 +45,7 @@ class EmbeddedControlPlane(Plane):
 
     @override
     def admin_headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self.server.credentials(ADMIN)}"}
+        return {"Authorization": f"Bearer {self.server.get_or_create_token(ADMIN)}"}
 
 
 class ControlPlane(Plane):

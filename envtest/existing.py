@@ -11,7 +11,7 @@ import yaml
 from typing_extensions import override
 
 from envtest.certs import KeyPair, client_tls
-from envtest.kubeconfig import kubeconfig
+from envtest.kubeconfig import build_kubeconfig
 from envtest.plane import RunningControlPlane
 from envtest.settings import PlaneError
 
@@ -55,7 +55,7 @@ class ExistingControlPlane(RunningControlPlane):
     @override
     def kubeconfig(self, user: str = "admin") -> str:
         """Return a kubeconfig with the credentials of the current user, under the name `user`."""
-        return kubeconfig(
+        return build_kubeconfig(
             self.url, self._authority, user, token=self._token, certificate=self._pair
         )
 
@@ -74,6 +74,7 @@ class ExistingControlPlane(RunningControlPlane):
 
     @override
     def admin_headers(self) -> dict[str, str]:
+        # A user without a token authenticates by the client certificate of `tls`.
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
 
@@ -86,7 +87,7 @@ def _find_entry(document: dict[str, Any], section: str, name: str) -> dict[str, 
 
 
 def _read_material(owner: dict[str, Any], name: str) -> bytes:
-    """Return the content of NAME-data, or of the file that NAME names."""
+    """Return the content of NAME-data, or of the file that NAME names; empty without both."""
     if owner.get(f"{name}-data"):
         return base64.b64decode(owner[f"{name}-data"])
     return Path(owner[name]).read_bytes() if owner.get(name) else b""

@@ -26,7 +26,7 @@ def read_or_create_key(path: Path) -> ec.EllipticCurvePrivateKey:
     if path.exists():
         return read_key(path)
     key = create_key()
-    write_private(path, pem(key).decode())
+    write_private(path, encode_pem(key).decode())
     return key
 
 
@@ -56,7 +56,7 @@ def write_private(path: Path, content: str) -> None:
     temporary.replace(path)
 
 
-def pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def encode_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return a key as PEM."""
     return key.private_bytes(
         serialization.Encoding.PEM,

@@ -8,7 +8,7 @@ import yaml
 from envtest.certs import KeyPair
 
 
-def kubeconfig(
+def build_kubeconfig(
     url: str,
     authority: bytes,
     user: str,

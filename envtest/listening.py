@@ -51,6 +51,7 @@ def find_reachable_address(bound: str) -> str:
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
+            # Connecting a UDP socket only chooses a route; the port (discard) does not matter.
             probe.connect((_DOCUMENTATION_ADDRESSES[address.version], 9))
         except OSError:
             return "127.0.0.1" if address.version == 4 else "::1"

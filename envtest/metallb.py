@@ -37,7 +37,7 @@ from envtest.keys import write_private
 from envtest.listening import EVERYWHERE
 from envtest.metallbaccess import POD, admit_metallb
 from envtest.plane import read_crds
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from envtest.processes import Child, Children, PortTakenError
 from envtest.settings import EnvironmentSettings, PlaneError, read_settings
 
@@ -149,12 +149,12 @@ async def metallb_controller(
         modified = settings.metallb.stat().st_mtime_ns
         flags = await to_thread.run_sync(_read_flags, settings.metallb, modified)
         token = await admit_metallb(kubeconfig, NAMESPACE) if _HEALTH_PORT in flags else ""
-        yield await _start_somewhere(
+        yield await _start_with_retries(
             stack, settings, program=settings.metallb, folder=folder, token=token
         )
 
 
-async def _start_somewhere(
+async def _start_with_retries(
     stack: AsyncExitStack, settings: EnvironmentSettings, program: Path, folder: Path, token: str
 ) -> MetalLB:
     """Start the controller; retry if another process has taken its port meanwhile."""
@@ -171,6 +171,7 @@ async def _start_somewhere(
                 if not remaining_tries:
                     raise PlaneError(str(error)) from error
                 continue
+            # From now on the caller's stack stops the process.
             stack.push_async_exit(trial.pop_all())
             return metallb
 
@@ -185,7 +186,7 @@ async def _start(children: Children, program: Path, kubeconfig: Path, token: str
         token: the token for its metrics; empty for a version before 0.16, which needs none.
     """
     # It listens on all addresses of this machine, and has no flag to change that.
-    port = free_port(EVERYWHERE[0])
+    port = choose_free_port(EVERYWHERE[0])
     environment = {
         **os.environ,
         "KUBECONFIG": str(kubeconfig),

@@ -23,7 +23,7 @@ READER = "metallb-metrics-reader"
 """The service account that reads metrics, its role and its binding."""
 _ACCESS = "rbac.authorization.k8s.io"
 _TOKEN_SECONDS = 24 * 3_600
-_ANSWER = ClientTimeout(total=30)
+_ANSWER_TIMEOUT = ClientTimeout(total=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ async def admit_metallb(kubeconfig: str, namespace: str) -> str:
     connector = TCPConnector(ssl=login.tls)
     try:
         async with ClientSession(
-            login.url, connector=connector, headers=login.headers, timeout=_ANSWER
+            login.url, connector=connector, headers=login.headers, timeout=_ANSWER_TIMEOUT
         ) as session:
             for path, body in _build_objects(namespace):
                 await _create(session, path, body)

@@ -128,6 +128,7 @@ async def _create_or_replace(session: ClientSession, crd: dict[str, Any]) -> Non
         raise PlaneError(f"CRD {name} was refused: {body.get('message')}")
     async with session.get(f"{_CRDS}/{name}") as answer:
         current = await answer.json()
+    # The server accepts no update of a CRD without a resourceVersion.
     meta = {**crd["metadata"], "resourceVersion": current["metadata"]["resourceVersion"]}
     async with session.put(f"{_CRDS}/{name}", json={**crd, "metadata": meta}) as answer:
         if answer.status != 200:
@@ -136,7 +137,11 @@ async def _create_or_replace(session: ClientSession, crd: dict[str, Any]) -> Non
 
 
 async def _wait_until_served(session: ClientSession, crd: dict[str, Any]) -> None:
-    """Wait until a CRD is established and every served version answers a list."""
+    """Wait until a CRD is established and every served version answers a list.
+
+    Raises:
+        PlaneError: the names of the CRD are not accepted, or it is not served in time.
+    """
     name, spec = crd["metadata"]["name"], crd["spec"]
     paths = [
         f"/apis/{spec['group']}/{version['name']}/{spec['names']['plural']}?limit=1"
@@ -176,6 +181,6 @@ async def _do_all_answer(session: ClientSession, paths: list[str]) -> bool:
     return True
 
 
-def new_token() -> str:
+def create_token() -> str:
     """Return a random token."""
     return secrets.token_urlsafe(24)

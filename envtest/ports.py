@@ -15,7 +15,7 @@ from pathlib import Path
 _NOTED_SECONDS = 120.0
 
 
-def free_port(host: str, notes: Path | None = None) -> int:
+def choose_free_port(host: str, notes: Path | None = None) -> int:
     """Return a port on which no process listens, and that was not chosen recently.
 
     Args:

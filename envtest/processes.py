@@ -49,13 +49,13 @@ class Child:
     Attributes:
         process: the process.
         log: the log file.
-        copying: the thread that copies its output to stderr and the log; None if its output goes
-            to the log directly. It ends with the process.
+        copy_thread: the thread that copies its output to stderr and the log; None if its output
+            goes to the log directly. It ends with the process.
     """
 
     process: subprocess.Popen[bytes]
     log: Path
-    copying: threading.Thread | None = None
+    copy_thread: threading.Thread | None = None
 
     @property
     def name(self) -> str:
@@ -139,7 +139,7 @@ class Children:
         with anyio.move_on_after(self._settings.start_seconds):
             while child.process.poll() is None:
                 is_answered = await _is_answer_ready(session, path, content)
-                if await _port_is_taken(child):
+                if await _is_port_taken(child):
                     # The process may run on without its port, and the answer may be that of the
                     # other process.
                     break
@@ -161,10 +161,11 @@ class Children:
 
     async def _explain_failure(self, child: Child) -> PlaneError | PortTakenError:
         """Return the error for a process that is not ready in time, or has ended."""
-        if child.process.returncode is not None and child.copying is not None:
-            await to_thread.run_sync(child.copying.join, self._settings.stop_seconds)
+        if child.process.returncode is not None and child.copy_thread is not None:
+            # The last lines of an ended process are still on their way to the log.
+            await to_thread.run_sync(child.copy_thread.join, self._settings.stop_seconds)
         output = await _read_log(child)
-        if await _port_is_taken(child):
+        if await _is_port_taken(child):
             return PortTakenError(f"{child.name} found its port taken; choose another one")
         if child.process.returncode is not None:
             problem = f"ended with code {child.process.returncode}"
@@ -191,8 +192,8 @@ class Children:
         except subprocess.TimeoutExpired:
             child.process.kill()
             child.process.wait()
-        if child.copying is not None:
-            child.copying.join(self._settings.stop_seconds)
+        if child.copy_thread is not None:
+            child.copy_thread.join(self._settings.stop_seconds)
 
 
 async def _is_answer_ready(session: ClientSession, path: str, content: re.Pattern[str]) -> bool:
@@ -208,7 +209,7 @@ async def _is_answer_ready(session: ClientSession, path: str, content: re.Patter
     return False
 
 
-async def _port_is_taken(child: Child) -> bool:
+async def _is_port_taken(child: Child) -> bool:
     """Return whether the log of a process says that another process has its port."""
     return "address already in use" in await _read_log(child)
 
@@ -226,11 +227,11 @@ def _start_copying(process: subprocess.Popen[bytes], log: Path) -> threading.Thr
     """
     if process.stdout is None:
         return None
-    copying = threading.Thread(
+    copy_thread = threading.Thread(
         target=_copy_lines, args=(process.stdout, log), name=f"show {log.stem}", daemon=True
     )
-    copying.start()
-    return copying
+    copy_thread.start()
+    return copy_thread
 
 
 def _copy_lines(output_pipe: IO[bytes], log: Path) -> None:

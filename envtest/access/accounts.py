@@ -36,6 +36,7 @@ _VERSION = f"{_GROUP}/v1"
 _KIND = "io.k8s.api.authentication.v1.TokenRequest"
 # Seconds that a token may be valid: at least, by default, at most.
 _SHORTEST_SECONDS, _DEFAULT_SECONDS, _LONGEST_SECONDS = 600, 3600, 1 << 32
+# The length of each of the two numbers of a signature (RFC 7518, 3.4).
 _NUMBER_BYTES = 32
 _MOST_VERIFIED = 1024
 _ALGORITHM = ec.ECDSA(hashes.SHA256())
@@ -179,12 +180,11 @@ class AccountTokens:
         signed, _, signature = token.rpartition(".")
         try:
             raw = _decode_base64url(signature)
-            numbers = (
-                int.from_bytes(raw[:_NUMBER_BYTES], "big"),
-                int.from_bytes(raw[_NUMBER_BYTES:], "big"),
-            )
+            # A JWT has the two numbers of the signature side by side (RFC 7518, 3.4).
+            r = int.from_bytes(raw[:_NUMBER_BYTES], "big")
+            s = int.from_bytes(raw[_NUMBER_BYTES:], "big")
             public = self._key.public_key()
-            public.verify(encode_dss_signature(*numbers), signed.encode(), _ALGORITHM)
+            public.verify(encode_dss_signature(r, s), signed.encode(), _ALGORITHM)
             claims: dict[str, Any] = msgspec.json.decode(
                 _decode_base64url(signed.partition(".")[2])
             )
@@ -194,6 +194,7 @@ class AccountTokens:
         if claims["iss"] != self.issuer:
             return None
         if len(self._verified_claims) >= _MOST_VERIFIED:
+            # The first key is the token that was added first.
             del self._verified_claims[next(iter(self._verified_claims))]
         self._verified_claims[token] = claims
         return claims

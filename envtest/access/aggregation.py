@@ -29,21 +29,21 @@ class Aggregation:
 
     def attach(self) -> None:
         """Aggregate the present roles, then again after each change."""
-        self._settle()
-        self._api.store.table(_PLACE).listeners.append(self._notice)
+        self._aggregate_all()
+        self._api.store.table(_PLACE).listeners.append(self._process_change)
 
-    def _notice(self, event: StoredChange) -> None:  # noqa: ARG002  # any change may matter
+    def _process_change(self, event: StoredChange) -> None:  # noqa: ARG002  # any change may matter
         """Aggregate again after a change, unless it is a write of the aggregation itself."""
         if not self._is_writing:
-            self._settle()
+            self._aggregate_all()
 
-    def _settle(self) -> None:
+    def _aggregate_all(self) -> None:
         """Update aggregated roles until none changes, as they may be parts of one another."""
         roles = self._read_roles()
-        aggregated = [key for key, body in roles.items() if body.get("aggregationRule")]
+        aggregated_keys = [key for key, body in roles.items() if body.get("aggregationRule")]
         self._is_writing = True
         try:
-            while any(self._update_rules(key, roles) for key in aggregated):
+            while any(self._update_rules(key, roles) for key in aggregated_keys):
                 pass
         finally:
             self._is_writing = False

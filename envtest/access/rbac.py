@@ -111,6 +111,7 @@ class Authorizer:
 
         The reason names the binding that allows it, or bound roles that do not exist.
         """
+        # As in the real server, RBAC is not asked about administrators (system:masters).
         if ADMIN_GROUP in user.groups:
             return AccessDecision(allowed=True)
         missing = []
@@ -127,7 +128,7 @@ class Authorizer:
             return AccessDecision(allowed=False)
         return AccessDecision(allowed=False, reason=f"RBAC: {_join_errors(missing)}")
 
-    def rules(self, user: User, namespace: str) -> Iterator[Rule]:
+    def iterate_rules(self, user: User, namespace: str) -> Iterator[Rule]:
         """Yield the rules that hold for a user in a namespace and everywhere."""
         for binding, _ in self._find_bindings(user, namespace):
             yield from self._roles.get(binding.role, ())
@@ -176,7 +177,7 @@ class Authorizer:
         self._indexed_changes = current_changes
         self._roles, self._subjects = {}, {}
         former, self._decoded = self._decoded, {}
-        count = 0
+        binding_count = 0
         for table in tables:
             for key in table.scan():
                 stored = table.get(key)
@@ -190,8 +191,8 @@ class Authorizer:
                 )
                 self._decoded[table.place, key] = (stored, entry)
                 if isinstance(entry, _Binding):
-                    self._index_binding(entry, count)
-                    count += 1
+                    self._index_binding(entry, binding_count)
+                    binding_count += 1
                 else:
                     self._roles[key] = entry
 
@@ -254,6 +255,7 @@ def _permits(rule: Rule, access: AccessAttributes) -> bool:
         return any(
             _covers_path(pattern, access.path) for pattern in rule.get("nonResourceURLs") or ()
         )
+    # A rule without names allows objects of all names.
     names = rule.get("resourceNames")
     return (
         _contains_or_all(rule.get("apiGroups"), access.group)
@@ -285,7 +287,7 @@ def read_attributes(info: RequestInfo) -> AccessAttributes:
     """Return the attributes of a request that RBAC rules match."""
     if not info.is_resource:
         return AccessAttributes(info.verb, path=info.path)
-    name = info.name or info.selected
+    name = info.name or info.selected_name
     return AccessAttributes(
         info.verb,
         info.group,
@@ -313,10 +315,10 @@ def build_refusal(user: User, info: RequestInfo, reason: str = "") -> StatusErro
         )
     where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
     why = (
-        f'User "{user.name}" cannot {info.verb} resource "{info.described}" '
+        f'User "{user.name}" cannot {info.verb} resource "{info.resource_path}" '
         f'in API group "{info.group}" {where}{suffix}'
     )
-    return forbidden(info.resource, info.group, name=info.name or info.selected, why=why)
+    return forbidden(info.resource, info.group, name=info.name or info.selected_name, why=why)
 
 
 def check_creation(authorizer: Authorizer, call: AuthorizedCall, name: str) -> None:

@@ -62,12 +62,14 @@ class Reviews:
                 _refuse_invalid(call, _validate_attributes(spec))
                 status = self._review_access(call.user, spec)
             case plural:
+                # The two reviews about another user: SubjectAccessReview and its local form.
                 problems = _validate_attributes(spec) + _validate_subject(spec)
                 if plural == "localsubjectaccessreviews":
                     problems += _validate_namespace(spec, call.info.namespace)
                 _refuse_invalid(call, problems)
                 status = self._review_access(_read_user(spec), spec)
         answer = {name: body[name] for name in ("kind", "apiVersion", "metadata")}
+        # A SelfSubjectReview has no spec.
         if call.info.resource != "selfsubjectreviews":
             answer["spec"] = spec
         return Plain(201, {**answer, "status": status})
@@ -120,7 +122,7 @@ class Reviews:
         namespace = spec.get("namespace", "")
         if not namespace:
             raise bad_request("no namespace on request")
-        rules: list[Rule] = list(self._authorizer.rules(user, namespace))
+        rules: list[Rule] = list(self._authorizer.iterate_rules(user, namespace))
         missing = self._authorizer.describe_missing_roles(user, namespace)
         return {
             "resourceRules": [rule for rule in rules if rule.get("resources")],

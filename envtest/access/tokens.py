@@ -38,11 +38,11 @@ class Certificate:
     """A client certificate that TLS has verified.
 
     Args:
-        described: the certificate as `SSLSocket.getpeercert` returns it.
+        fields: the fields of the certificate, as `SSLSocket.getpeercert` returns them.
         encoded: the certificate in DER.
     """
 
-    described: Mapping[str, Any]
+    fields: Mapping[str, Any]
     encoded: bytes
 
     def find_user(self) -> User | None:
@@ -51,7 +51,7 @@ class Certificate:
         The common name is the user's name, and organizations are the user's groups.
         """
         names: dict[str, list[str]] = {}
-        for group in self.described.get("subject", ()):
+        for group in self.fields.get("subject", ()):
             for key, value in group:
                 names.setdefault(key, []).append(value)
         name = names.get("commonName", [""])[0]
@@ -95,7 +95,7 @@ def parse_token_file(content: str, source: str = "token file") -> dict[str, User
 
 
 def format_token_line(token: str, user: User) -> str:
-    """Return the line of a token file for a user."""
+    """Return the line of a token file for a user; a user without uid gets the name as uid."""
     groups = ',"{}"'.format(",".join(user.groups)) if user.groups else ""
     return f"{token},{user.name},{user.uid or user.name}{groups}\n"
 
@@ -132,18 +132,14 @@ class Authenticator:
             accepted_audiences = tuple(
                 audience for audience in targets if audience in self.audiences
             )
-            return (
-                TokenIdentity(file_user, accepted_audiences)
-                if accepted_audiences or not targets
-                else None
-            )
+            if targets and not accepted_audiences:
+                return None
+            return TokenIdentity(file_user, accepted_audiences)
         answers = (authenticate(token, targets) for authenticate in self.other_authenticators)
         identity = next((answer for answer in answers if answer), None)
-        return (
-            None
-            if identity is None
-            else TokenIdentity(_add_authenticated_group(identity.user), identity.audiences)
-        )
+        if identity is None:
+            return None
+        return TokenIdentity(_add_authenticated_group(identity.user), identity.audiences)
 
     def find_request_user(self, authorization: str, certificate: Certificate | None) -> User:
         """Return the user who sends a request.

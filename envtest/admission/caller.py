@@ -50,6 +50,7 @@ def _read_response(
     Raises:
         CallFailed: the answer is an error, cannot be parsed, or does not fit the review.
     """
+    # The codes that client-go takes for success.
     if not 200 <= code <= 206:
         content = quote(data.decode("utf-8", "replace").strip())
         raise _build_call_failure(
@@ -122,8 +123,8 @@ def _build_invalid_answer(why: str) -> CallFailed:
     return CallFailed(f"received invalid webhook response: {why}")
 
 
-_SECONDS: Final = 10
-_PORT: Final = 443
+_DEFAULT_SECONDS: Final = 10
+_DEFAULT_PORT: Final = 443
 # An answer contains at most a patch. The real server has no limit.
 _ANSWER_LIMIT: Final = 8 * 1024 * 1024
 _HEADERS: Final = {
@@ -154,7 +155,7 @@ class Caller:
             CallFailed: there is no valid answer in time.
         """
         client = hook.body.get("clientConfig") or {}
-        seconds = int(hook.body.get("timeoutSeconds") or _SECONDS)
+        seconds = int(hook.body.get("timeoutSeconds") or _DEFAULT_SECONDS)
         url, connect_url = _find_addresses(self._api, client, seconds)
         # The message if the time is up; an error takes its place.
         why: object = "context deadline exceeded"
@@ -249,7 +250,7 @@ def _find_addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[
         return url, url
     service = client.get("service") or {}
     name, namespace = str(service.get("name")), str(service.get("namespace"))
-    port, path = int(service.get("port") or _PORT), str(service.get("path") or "/")
+    port, path = int(service.get("port") or _DEFAULT_PORT), str(service.get("path") or "/")
     rest = f":{port}/{path.lstrip('/')}?timeout={seconds}s"
     url = f"https://{name}.{namespace}.svc{rest}"
     services = api.registry.find("", "v1", "services")
@@ -263,4 +264,5 @@ def _find_addresses(api: Api, client: Mapping[str, Any], seconds: int) -> tuple[
     if not is_external and all(entry.get("port") != port for entry in spec.get("ports") or ()):
         message = f'no service port {port} found for service "{name}"'
         raise CallFailed(f'failed to call webhook: Post "{url}": {message}')
+    # In a URL an IPv6 address stands in brackets.
     return url, f"https://[{host}]{rest}" if ":" in host else f"https://{host}{rest}"

@@ -70,9 +70,9 @@ class Configurations:
     def __init__(self, api: Api) -> None:
         self._api = api
         # Plural -> name of a configuration -> its stored object and webhooks.
-        self._parsed: dict[str, dict[str, tuple[Stored, list[Hook]]]] = {}
+        self._hooks_by_name: dict[str, dict[str, tuple[Stored, list[Hook]]]] = {}
         # Plural -> the number of changes of its table, and all webhooks. Few writes find a change.
-        self._listed: dict[str, tuple[int, Sequence[Hook]]] = {}
+        self._all_hooks: dict[str, tuple[int, Sequence[Hook]]] = {}
 
     def list_hooks(self, plural: str) -> Sequence[Hook]:
         """Return the webhooks of one of the two kinds, in the order in which they are called.
@@ -82,23 +82,25 @@ class Configurations:
         resource = self._api.registry.find(GROUP, "v1", plural)
         assert resource is not None
         table = self._api.table(resource)
-        listed = self._listed.get(plural)
-        if listed is not None and listed[0] == table.changes:
-            return listed[1]
-        webhooks: list[Hook] = []
-        former, self._parsed[plural] = self._parsed.get(plural, {}), {}
+        cached = self._all_hooks.get(plural)
+        if cached is not None and cached[0] == table.changes:
+            return cached[1]
+        all_hooks: list[Hook] = []
+        former = self._hooks_by_name.get(plural, {})
+        self._hooks_by_name[plural] = {}
         for key in sorted(table.scan()):
             stored = table.get(key)
             if stored is None:
                 continue
-            parsed = former.get(key)
-            if parsed is None or parsed[0] is not stored:
-                entries = resource.load(stored).get("webhooks") or ()
-                parsed = (stored, [Hook(entry) for entry in entries])
-            self._parsed[plural][key] = parsed
-            webhooks += parsed[1]
-        self._listed[plural] = (table.changes, webhooks)
-        return webhooks
+            entry = former.get(key)
+            # Only a changed configuration is parsed again: each write stores another object.
+            if entry is None or entry[0] is not stored:
+                bodies = resource.load(stored).get("webhooks") or ()
+                entry = (stored, [Hook(body) for body in bodies])
+            self._hooks_by_name[plural][key] = entry
+            all_hooks += entry[1]
+        self._all_hooks[plural] = (table.changes, all_hooks)
+        return all_hooks
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,7 +118,8 @@ def build_review(
     Args:
         attributes: the write.
         resource: the version of the resource that the webhook wants to see.
-        versions: the versions of AdmissionReview that it accepts, the preferred one first.
+        versions: the versions of AdmissionReview that it accepts, the preferred one first. Of
+            those that the server knows, the first one is used; v1 if there is none.
     """
     request_resource = attributes.call.resource
     version = next((candidate for candidate in versions if candidate in _VERSIONS), _VERSIONS[0])

@@ -152,6 +152,7 @@ def _apply_patch(
         StatusError: 500 if the patch cannot be applied, or changes the kind of the object.
     """
     request_resource, webhook_resource = call.resource, invocation.resource
+    # Only None is converted to None, so `or {}` is for the type checker.
     original = convert_version(body, request_resource, webhook_resource) or {}
     try:
         patched = json_patch(original, operations)

@@ -97,10 +97,9 @@ _read_involved_object = _show_first("involvedObject", "regarding")
 
 def _show_object(body: Body) -> str:
     """Return the object of an event, such as networkpool/lab-pool."""
-    kind, name = (
-        str(_read_value(_read_involved_object(body), "kind")).lower(),
-        _read_value(_read_involved_object(body), "name"),
-    )
+    involved_object = _read_involved_object(body)
+    kind = str(_read_value(involved_object, "kind")).lower()
+    name = _read_value(involved_object, "name")
     return f"{kind}/{name}" if name else kind
 
 
@@ -113,8 +112,9 @@ def _show_source(body: Body) -> str:
 
 
 def _show_age(*names: str) -> Cell:
-    """Return a cell that shows the age of the first field with a time."""
+    """Return a cell that shows the age of the first field with a time, or `<unknown>`."""
     read_first = _show_first(*names)
+    # Without a time the string is empty, which is no timestamp.
     return lambda body: _format_age(read_first(body) or None)
 
 

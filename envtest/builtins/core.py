@@ -76,6 +76,7 @@ class NamespaceRules(BuiltinRules):
 
     @override
     def field_value(self, body: Body, field: str) -> str:
+        # Selectors of namespaces may say `name` for short.
         return super().field_value(body, "metadata.name" if field == "name" else field)
 
     @override

@@ -34,6 +34,7 @@ class DefinitionRules(BuiltinRules):
         """Write the first status, which names the storage version as the only stored one."""
         super().prepare_create(body)
         stored_versions = [v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")]
+        # Validation, which follows, refuses several storage versions.
         body["status"] = {
             "conditions": None,
             "acceptedNames": {"plural": "", "kind": ""},
@@ -48,6 +49,7 @@ class DefinitionRules(BuiltinRules):
         storage_versions = [
             v["name"] for v in body["spec"].get("versions", ()) if v.get("storage")
         ]
+        # Validation, which follows, refuses several storage versions.
         body["status"] = {
             **body.get("status", {}),
             "storedVersions": [

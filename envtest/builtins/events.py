@@ -92,6 +92,7 @@ class EventRules(BuiltinRules):
 
     @override
     def is_selectable(self, field: str) -> bool:
+        """Return whether selectors may use a field; events.k8s.io has its own names for some."""
         if not self.group:
             return super().is_selectable(field)
         is_own_name = field.partition(".")[0] in _RENAMED_SELECTORS or field in _SAME_SELECTORS
@@ -99,6 +100,7 @@ class EventRules(BuiltinRules):
 
     @override
     def field_value(self, body: Body, field: str) -> str:
+        """Return the value of a field; `source` stands for the component that reports."""
         core = to_core(body) if self.group else body
         field = _to_core_field(field) if self.group else field
         if field == "source":
@@ -108,13 +110,15 @@ class EventRules(BuiltinRules):
 
     @override
     def check_content(self, body: Body, old: Body | None) -> list[FieldError]:
-        about = body.get("regarding" if self.group else "involvedObject") or {}
+        """Return the errors of the namespace; of a new event of events.k8s.io, of other fields."""
+        involved_object = body.get("regarding" if self.group else "involvedObject") or {}
         namespace = body["metadata"].get("namespace", "")
         problems: list[FieldError] = []
-        if (about.get("namespace") or "default") != namespace:
+        # Events about cluster-scoped objects are in the namespace `default`.
+        if (involved_object.get("namespace") or "default") != namespace:
             detail = "does not match event.namespace"
             problems.append(
-                invalid("involvedObject.namespace", about.get("namespace", ""), detail)
+                invalid("involvedObject.namespace", involved_object.get("namespace", ""), detail)
             )
         if old is None and self.group:
             problems += [

@@ -124,6 +124,7 @@ class BuiltinRules(Rules):
 
     @override
     def default(self, body: Body) -> None:
+        """Set `spec.replicas` of kinds whose replicas kubectl reads without testing for them."""
         if self.kind in _REPLICATED:
             body.setdefault("spec", {}).setdefault("replicas", 1)
 
@@ -214,6 +215,7 @@ class BuiltinRules(Rules):
 
     @override
     def describe_unselectable(self, field: str) -> str:
+        """Return the message; the real server has another one for kinds with own fields."""
         if self.kind in _FIELDS:
             return f"field label not supported: {field}"
         return (

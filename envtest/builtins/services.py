@@ -76,9 +76,13 @@ class ServiceRules(BuiltinRules):
 
     @override
     def prepare_update(self, body: Body, old: Body) -> None:
-        """Keep addresses and node ports that the client left out; allocate missing ones."""
+        """Keep addresses and node ports that the client left out; allocate missing ones.
+
+        Node ports, and fields of the former type, are dropped if the new type does not have them.
+        """
         super().prepare_update(body, old)
         spec, old_spec = body["spec"], old.get("spec", {})
+        # A Service of type ExternalName has no cluster address.
         if spec["type"] != "ExternalName" and old_spec.get("type") != "ExternalName":
             for name in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
                 if name in old_spec:
@@ -106,12 +110,13 @@ class ServiceRules(BuiltinRules):
     def _allocate(self, body: Body) -> None:
         """Set the cluster addresses and node ports that a service lacks, in place."""
         spec = body["spec"]
+        # It stands for a DNS name, and has neither addresses nor node ports.
         if spec["type"] == "ExternalName":
             return
-        addresses, ports = self._collect_used(body)
+        used_addresses, used_ports = self._collect_used(body)
         if not spec.get("clusterIP"):
             hosts = (str(host) for host in self._network.hosts())
-            spec["clusterIP"] = next(host for host in hosts if host not in addresses)
+            spec["clusterIP"] = next(host for host in hosts if host not in used_addresses)
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
         # As in the real server, a headless service without selector accepts both families.
         accepts_both_families = spec["clusterIP"] == "None" and not spec.get("selector")
@@ -125,8 +130,10 @@ class ServiceRules(BuiltinRules):
             return
         for port in spec.get("ports", ()):
             if not port.get("nodePort"):
-                port["nodePort"] = next(number for number in NODE_PORTS if number not in ports)
-            ports.add(port["nodePort"])
+                port["nodePort"] = next(
+                    number for number in NODE_PORTS if number not in used_ports
+                )
+            used_ports.add(port["nodePort"])
 
     def _collect_used(self, body: Body) -> tuple[set[str], set[int]]:
         """Return the cluster addresses and node ports of other services."""
@@ -164,20 +171,21 @@ class ServiceRules(BuiltinRules):
             if old_address and address != old_address and spec.get("type") != "ExternalName":
                 yield invalid("spec.clusterIPs[0]", [address], "may not change once set")
         elif address not in {"", "None"}:
+            used_addresses, _ = self._collect_used(body)
             if not _is_address(address):
                 yield invalid("spec.clusterIPs[0]", address, _IP)
             elif ip_address(address) not in self._network:
                 detail = f"failed to allocate IP {address}: "
                 detail += "the provided network does not match the current range"
                 yield invalid("spec.clusterIPs", [address], detail)
-            elif address in self._collect_used(body)[0]:
+            elif address in used_addresses:
                 detail = f"failed to allocate IP {address}: provided IP is already allocated"
                 yield invalid("spec.clusterIPs", [address], detail)
 
     def _validate_node_ports(self, body: Body, old_spec: Body) -> Iterator[FieldError]:
         """Yield an error for each new node port that is out of range or used."""
         own_ports = {port.get("nodePort") for port in old_spec.get("ports", ())}
-        used_ports = self._collect_used(body)[1]
+        _, used_ports = self._collect_used(body)
         for index, port in enumerate(body.get("spec", {}).get("ports", ())):
             number, path = port.get("nodePort"), f"spec.ports[{index}].nodePort"
             if not number or number in own_ports:
@@ -220,15 +228,13 @@ def _validate_class(spec: Body, old_spec: Body) -> Iterator[FieldError]:
         if load_balancer_class is not None:
             yield forbidden(path, "may only be used when `type` is 'LoadBalancer'")
         return
-    if (
-        old_spec.get("type") == "LoadBalancer"
-        and old_spec.get("loadBalancerClass") != load_balancer_class
-    ):
+    # The class may be chosen when the Service becomes a LoadBalancer, and not later.
+    was_load_balancer = old_spec.get("type") == "LoadBalancer"
+    if was_load_balancer and old_spec.get("loadBalancerClass") != load_balancer_class:
         yield invalid(path, load_balancer_class, "may not change once set")
-    for error in (
-        qualified_name_errors(load_balancer_class) if load_balancer_class is not None else ()
-    ):
-        yield invalid(path, load_balancer_class, error)
+    if load_balancer_class is not None:
+        for error in qualified_name_errors(load_balancer_class):
+            yield invalid(path, load_balancer_class, error)
 
 
 def _validate_status(body: Body) -> Iterator[FieldError]:

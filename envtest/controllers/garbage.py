@@ -89,7 +89,7 @@ class GarbageCollector:
                 stored = table.get(key)
                 if stored is not None:
                     self._update_graph(table.place, stored)
-        api.store.listeners.append(self._notice)
+        api.store.listeners.append(self._track_change)
 
     async def run(self) -> None:
         """Process queued objects until cancelled."""
@@ -98,6 +98,7 @@ class GarbageCollector:
             if not self._queue:
                 await changed.wait()
                 continue
+            # A client may be creating an owner and then its dependents.
             await anyio.sleep(_DELAY_SECONDS)
             queued_uids, self._queue = self._queue, set()
             for uid in queued_uids:
@@ -105,8 +106,8 @@ class GarbageCollector:
                 if node is not None:
                     self._process(node)
 
-    def _notice(self, place: str, event: StoredChange) -> None:
-        """Update the graph by one change, and queue the objects that it concerns."""
+    def _track_change(self, place: str, event: StoredChange) -> None:
+        """Update the graph by one change in a table, and queue the objects that it concerns."""
         if event.type == "DELETED":
             uid = _decode(event.current.body).metadata.uid
             node = self._nodes.pop(uid, None)
@@ -114,24 +115,28 @@ class GarbageCollector:
                 for owner in node.meta.ownerReferences:
                     self._dependents.get(owner.uid, set()).discard(uid)
                     self._queue.add(owner.uid)
-            self._forget(uid)
+            self._note_deletion(uid)
             self._queue |= self._dependents.get(uid, set())
         else:
             self._update_graph(place, event.current)
 
-    def _forget(self, uid: str) -> None:
-        """Remember a deleted object, and drop the reports about it."""
+    def _note_deletion(self, uid: str) -> None:
+        """Remember the uid of a deleted object; forget which events about it were recorded."""
         self._reported_owners = {pair for pair in self._reported_owners if uid not in pair}
         self._deleted_owners[uid] = None
         if len(self._deleted_owners) > _MOST_DELETED_OWNERS:
+            # The first key is the uid that was added first.
             del self._deleted_owners[next(iter(self._deleted_owners))]
 
     def _update_graph(self, place: str, stored: Stored) -> None:
-        """Add an object to the graph, or update it; queue it and its owners."""
+        """Add an object to the graph, or update it.
+
+        Queue its owners, and the object itself if it has owners or is terminating.
+        """
         meta = _decode(stored.body).metadata
-        before = self._nodes.get(meta.uid)
-        if before is not None:
-            for owner in before.meta.ownerReferences:
+        former_node = self._nodes.get(meta.uid)
+        if former_node is not None:
+            for owner in former_node.meta.ownerReferences:
                 self._dependents.get(owner.uid, set()).discard(meta.uid)
         self._nodes[meta.uid] = _Node(place, stored.key, meta)
         for owner in meta.ownerReferences:
@@ -171,6 +176,7 @@ class GarbageCollector:
             self._break_circle(node)
             self._delete(node, "Foreground")
             return
+        # A finalizer that an earlier deletion or a client has set demands its policy.
         policies_by_finalizer = {ORPHAN: "Orphan", FOREGROUND: "Foreground"}
         policies = (
             policies_by_finalizer[finalizer]
@@ -338,10 +344,10 @@ def _record_event(
     namespace = meta.get("namespace", "default")
     name = f"{meta['name']}.{secrets.token_hex(8)}"
     now = objectmeta.timestamp()
-    own: Body = {"name": name, "namespace": namespace}
-    objectmeta.fill_in_new(own)
+    event_meta: Body = {"name": name, "namespace": namespace}
+    objectmeta.fill_in_new(event_meta)
     body: Body = {
-        "metadata": own,
+        "metadata": event_meta,
         "involvedObject": {
             "kind": resource.kind,
             "namespace": meta.get("namespace", ""),

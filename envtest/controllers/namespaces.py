@@ -50,10 +50,12 @@ class NamespaceController:
         """Delete all objects in a namespace; remove its finalizer once none remains."""
         remaining: Counter[str] = Counter()
         finalizers: Counter[str] = Counter()
+        # The versions of a kind show the same table, which is emptied once.
         for resource in {r.place: r for r in self._api.registry if r.namespaced}.values():
             table = self._api.table(resource)
             for key in list(table.scan(f"{name}/")):
                 stored = table.get(key)
+                # Objects that are terminating already are left to their finalizers.
                 if stored is not None and b'"deletionTimestamp"' not in stored.body:
                     remove(
                         self._api,
@@ -94,6 +96,7 @@ class NamespaceController:
             has_same_status = old_condition.get("status") == condition["status"]
             since = old_condition["lastTransitionTime"] if has_same_status else timestamp()
             conditions.append({**condition, "lastTransitionTime": since})
+        # Conditions of other types stay.
         conditions += old_conditions.values()
         if conditions != body["status"].get("conditions"):
             body["status"]["conditions"] = conditions

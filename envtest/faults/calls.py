@@ -61,6 +61,7 @@ def read_call(method: str, path: str, query: Mapping[str, str], body: bytes = b"
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
+    # A path may end after the resource or the name; the rest is empty then.
     resource, name, subresource = [*rest, "", ""][:3]
     return Call(
         method,
@@ -142,20 +143,21 @@ class Count:
     def __init__(self, match: Match, randomness: random.Random) -> None:
         self._match = match
         self._random = randomness
-        self._admitted = 0
-        self._struck = 0
+        self._match_count = 0
+        self._fault_count = 0
 
     def select(self, call: Call) -> bool:
         """Count a request; return whether it gets the fault."""
         match = self._match
         if not match.admits(call):
             return False
-        self._admitted += 1
-        if self._admitted < match.nth or self._struck == match.times:
+        self._match_count += 1
+        # Without a limit, `times` is None, which equals no count.
+        if self._match_count < match.nth or self._fault_count == match.times:
             return False
         if match.chance < 1.0 and self._random.random() >= match.chance:
             return False
-        self._struck += 1
+        self._fault_count += 1
         return True
 
 
@@ -167,13 +169,14 @@ class Record(Sequence[T]):
 
     def __init__(self) -> None:
         self._entries: list[T] = []
-        self._grown = anyio.Event()
+        # Set by the next entry, which also replaces it by a new event.
+        self._next_entry = anyio.Event()
 
     def add(self, entry: T) -> None:
         """Append an entry."""
         self._entries.append(entry)
-        self._grown.set()
-        self._grown = anyio.Event()
+        self._next_entry.set()
+        self._next_entry = anyio.Event()
 
     async def wait(self, count: int = 1, where: Callable[[T], bool] | None = None) -> list[T]:
         """Wait until `count` entries satisfy `where`; return all that do."""
@@ -181,7 +184,7 @@ class Record(Sequence[T]):
             entries = [entry for entry in self._entries if where is None or where(entry)]
             if len(entries) >= count:
                 return entries
-            await self._grown.wait()
+            await self._next_entry.wait()
 
     @overload
     def __getitem__(self, index: int) -> T: ...

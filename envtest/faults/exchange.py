@@ -26,7 +26,7 @@ from yarl import URL
 from envtest.certs import KeyPair, client_tls
 from envtest.faults.calls import Call
 from envtest.faults.fault import ConnectionTornError, End, Fault, Pause, Step
-from envtest.plane import RunningControlPlane, new_token
+from envtest.plane import RunningControlPlane, create_token
 
 _SKIPPED = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
 # Headers that belong to one connection and not to the message (RFC 9110, 7.6.1), and headers that
@@ -83,7 +83,7 @@ class Upstream:
             cluster, user = _parse_kubeconfig(self._plane.kubeconfig(name))
             pair = _read_key_pair(user)
             session = _create_session(_create_tls(cluster, pair)) if pair else self._anonymous
-            self._tokens[name] = new_token()
+            self._tokens[name] = create_token()
             self._users[self._tokens[name]] = _User(session, str(user.get("token") or ""))
         return self._tokens[name]
 
@@ -171,7 +171,7 @@ class Exchange:
             return await self._exchange()
         except (ConnectionTornError, ClientError, OSError):
             # A connection that the server closes is closed to the client, too.
-            reset(self._request)
+            reset_connection(self._request)
             return web.Response()
 
     async def _exchange(self) -> web.StreamResponse:
@@ -204,6 +204,7 @@ class Exchange:
         headers = _keep_end_to_end_headers(response.headers)
         if self._call.verb != "watch" or response.status != 200:
             body = await response.read()
+            # Nothing alters this answer, so it is sent with its length and not in chunks.
             if not self._faults:
                 return web.Response(status=response.status, body=body, headers=headers)
             return await self._send_pieces(response.status, headers, _SinglePiece(body))
@@ -264,7 +265,7 @@ async def _run_steps(answer: web.StreamResponse, steps: Iterator[Step]) -> bool:
     return False
 
 
-def reset(request: web.BaseRequest) -> None:
+def reset_connection(request: web.BaseRequest) -> None:
     """Reset the client's connection (RST), if it is still open."""
     transport = request.transport
     if transport is None:

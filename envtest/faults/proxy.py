@@ -24,9 +24,9 @@ from typing_extensions import override
 
 from envtest.certs import Authority
 from envtest.faults.calls import Call, Count, Match, Record, read_call
-from envtest.faults.exchange import Exchange, Upstream, reset
+from envtest.faults.exchange import Exchange, Upstream, reset_connection
 from envtest.faults.fault import Fault
-from envtest.kubeconfig import kubeconfig
+from envtest.kubeconfig import build_kubeconfig
 from envtest.plane import RunningControlPlane
 
 _HOST = "127.0.0.1"
@@ -126,7 +126,7 @@ class Proxy(RunningControlPlane):
     @override
     def kubeconfig(self, user: str = "admin") -> str:
         authority = self._authority.pair.certificate
-        return kubeconfig(self.url, authority, user, token=self._upstream.get_token(user))
+        return build_kubeconfig(self.url, authority, user, token=self._upstream.get_token(user))
 
     @override
     async def add_user(self, name: str, groups: Sequence[str] = ()) -> str:
@@ -156,6 +156,7 @@ class Proxy(RunningControlPlane):
         that does not notice.
         """
         body = await request.content.read()
+        # Indexing returns the first value of a repeated parameter.
         query = {name: request.query[name] for name in request.query}
         call = read_call(request.method, request.rel_url.raw_path, query=query, body=body)
         self.calls.add(call)
@@ -169,7 +170,7 @@ class Proxy(RunningControlPlane):
                 del self._open[scope]
                 self.done.add(call)
         # The scope was cancelled, by _end_watch or by the end of the proxy.
-        reset(request)
+        reset_connection(request)
         return web.Response()
 
     def _select_faults(self, call: Call) -> list[Fault]:

@@ -22,7 +22,7 @@ from envtest.front.connections import (
     Watchers,
     read_body,
 )
-from envtest.front.dispatch import answer, build_missing_path, check_served, has_wrong_scope
+from envtest.front.dispatch import answer_call, build_missing_path, check_verb, has_wrong_scope
 from envtest.kinds.catalogue import resources
 from envtest.server.api import Api
 from envtest.server.bodies import parse_media_type
@@ -48,7 +48,8 @@ _TARGETS = 2048
 _TARGET_LENGTH = 512
 # The largest chunk of a watch, in bytes, for which an empty buffer certainly has room.
 _PROMPT = 32 * 1024
-_BUILTIN = frozenset(name.rpartition("/")[0] for name in resources())
+# The built-in groups under /apis; the core group has no name, and its own root.
+_BUILTIN_GROUPS = frozenset(name.rpartition("/")[0] for name in resources()) - {""}
 
 
 class _Target(msgspec.Struct, frozen=True):
@@ -114,6 +115,7 @@ class Front:
         decision = self.authorizer.decide(user, target.access)
         if not decision.allowed:
             error = build_refusal(user, info, decision.reason)
+            # The real server sets this header in a refusal by authorization.
             error.headers["X-Content-Type-Options"] = "nosniff"
             raise error
         if not info.is_resource:
@@ -126,9 +128,10 @@ class Front:
                 else _render_document(request, query, document)
             )
         resource = self.api.registry.find(info.group, info.version, info.resource)
+        # `read_request` ignores repeated slashes at the beginning, but such a path does not exist.
         if resource is None or info.path.startswith("//") or has_wrong_scope(resource, info):
             return _refuse_missing_path(info.path)
-        check_served(resource, info, request.method)
+        check_verb(resource, info, request.method)
         accept = request.headers.get("Accept", "")
         form = negotiate(accept, "object", "table")
         if resource.deprecation:
@@ -146,7 +149,7 @@ class Front:
         )
         if info.verb == "watch":
             return await self._stream_watch(request, call, form)
-        result = await answer(self.api, self.reviews, accounts=self.accounts, call=call)
+        result = await answer_call(self.api, self.reviews, accounts=self.accounts, call=call)
         code, data = render(result, form, query.get("includeObject", "Metadata"))
         if _wants_pretty(request, query):
             data = msgspec.json.format(data, indent=2)
@@ -173,11 +176,11 @@ class Front:
     def _authenticate(self, request: web.BaseRequest) -> User:
         """Return the user of a request, by its client certificate or its Authorization header."""
         transport = request.transport
-        described = transport.get_extra_info("peercert") if transport else None
+        fields = transport.get_extra_info("peercert") if transport else None
         certificate = None
-        if transport and described:
+        if transport and fields:
             encoded = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
-            certificate = Certificate(described, encoded)
+            certificate = Certificate(fields, encoded)
         authorization = request.headers.get("Authorization", "")
         return self.authenticator.find_request_user(authorization, certificate)
 
@@ -286,7 +289,8 @@ def _refuse_missing_path(path: str) -> web.Response:
         StatusError: 404 for a path within a built-in group.
     """
     root, _, rest = path.removeprefix("/").rstrip("/").partition("/")
-    if (root == "api" and rest) or (root == "apis" and rest.partition("/")[0] in _BUILTIN - {""}):
+    is_in_core_group = root == "api" and rest
+    if is_in_core_group or (root == "apis" and rest.partition("/")[0] in _BUILTIN_GROUPS):
         raise build_missing_path()
     return _make_text_response(404, NOT_FOUND)
 

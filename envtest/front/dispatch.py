@@ -36,7 +36,7 @@ _VERBS: dict[str, Verb] = {
 }
 
 
-def check_served(resource: StoredResource, info: RequestInfo, method: str) -> None:
+def check_verb(resource: StoredResource, info: RequestInfo, method: str) -> None:
     """Refuse a subresource or a verb that the resource does not have.
 
     Raises:
@@ -83,13 +83,11 @@ def has_wrong_scope(resource: StoredResource, info: RequestInfo) -> bool:
     A path with a namespace does not fit a cluster-scoped resource, except for the path of a
     Namespace itself. A path without one does not fit a namespaced resource, with two exceptions:
     list and watch of custom resources, and all collections of built-in ones, whose other verbs
-    `check_served` refuses with another code.
+    `check_verb` refuses with another code.
     """
     if not resource.namespaced:
-        return bool(info.namespace) and (info.resource, info.namespace) != (
-            "namespaces",
-            info.name,
-        )
+        is_namespace_object = info.resource == "namespaces" and info.namespace == info.name
+        return bool(info.namespace) and not is_namespace_object
     if info.namespace:
         return False
     if resource.rules.custom:
@@ -104,12 +102,13 @@ def build_missing_path() -> StatusError:
     )
 
 
-async def answer(
+async def answer_call(
     api: Api, reviews: Reviews, accounts: AccountTokens, call: AuthorizedCall
 ) -> Answer:
     """Answer a request on a resource, except for watches, which are streamed."""
-    if call.info.described == "serviceaccounts/token" and not call.info.group:
+    if call.info.resource_path == "serviceaccounts/token" and not call.info.group:
         return accounts.answer(call)
+    # A custom kind of another group may have the plural of a review.
     if call.info.resource in REVIEWS and call.info.group.endswith(".k8s.io"):
         return reviews.answer(call)
     if call.info.subresource == "scale":

@@ -116,15 +116,15 @@ def build_node(body: Mapping[str, Any]) -> TypedNode:
 # in errors.
 _KEY = "\0"
 _KEYS = re.compile("\0([^\0]*)\0")
+_INDEXES = re.compile(r"\[\d+\]")
 
 
-def decode(body: dict[str, Any], node: TypedNode, *, root: str = "") -> list[str]:
+def decode(body: dict[str, Any], node: TypedNode) -> list[str]:
     """Decode an object in place: drop unknown fields and nulls, and normalize times.
 
     Args:
         body: the object.
         node: the node of its schema.
-        root: the path of the object, if it is a part of another one.
 
     Returns:
         The paths of unknown fields.
@@ -133,7 +133,7 @@ def decode(body: dict[str, Any], node: TypedNode, *, root: str = "") -> list[str
         TypedError: a value has the wrong type.
     """
     unknown: list[str] = []
-    _decode_struct(body, node, path=root, unknown=unknown)
+    _decode_struct(body, node, path="", unknown=unknown)
     return unknown
 
 
@@ -180,10 +180,11 @@ def _decode_value(value: Any, node: TypedNode, path: str, struct: str, unknown: 
         case "string", str():
             return _check_text(value, node)
         case _:
-            number = _decode_scalar(value, node)
-    if number is not None:
-        return number
-    field_path = "".join(part.partition("[")[0] for part in _KEYS.sub("", path).split("]"))
+            scalar = _decode_scalar(value, node)
+    if scalar is not None:
+        return scalar
+    # Go names the field without the keys of maps and the indexes of lists.
+    field_path = _INDEXES.sub("", _KEYS.sub("", path))
     raise TypedError(
         f"json: cannot unmarshal {_json_type(value)} into Go struct field "
         f"{struct}.{field_path} of type {node.go}"
@@ -258,7 +259,10 @@ def _build_zero(node: TypedNode) -> Any:
 
 
 def _json_type(value: object) -> str:
-    """Return Go's name of the JSON type of a value; some numbers are printed with it."""
+    """Return Go's name of the JSON type of a value.
+
+    Floats, and integers that do not fit into 32 bits, are printed with it.
+    """
     if isinstance(value, float) or (
         isinstance(value, int) and not isinstance(value, bool) and abs(value) > _INT32_MAX
     ):

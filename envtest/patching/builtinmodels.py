@@ -59,11 +59,11 @@ def builtin_model(group: str, version: str, kind: str) -> FieldModel:
     unset: dict[str, Any] = {name: {} for name in _ALWAYS_WRITTEN if name in fields}
     ignored = _IGNORED if "status" in fields else {}
     return FieldModel(
-        _definitions().node(name), {**unset, **_UNSET.get((group, kind), {})}, ignored
+        _load_definitions().node(name), {**unset, **_UNSET.get((group, kind), {})}, ignored
     )
 
 
 @functools.cache
-def _definitions() -> SchemaDefinitions:
+def _load_definitions() -> SchemaDefinitions:
     """Return the built-in definitions, whose nodes are built on first use."""
     return SchemaDefinitions(catalogue.schemas())

@@ -108,7 +108,10 @@ def _apply_orders(merged: Map, rest: Map, hints: PatchHints) -> None:
 
 
 def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
-    """Remove scalars from a list, in place, as `$deleteFromPrimitiveList` says."""
+    """Remove scalars from a list, in place, as `$deleteFromPrimitiveList` says.
+
+    A null removes the whole list. If either side is no list, nothing changes.
+    """
     if value is None:
         merged.pop(name, None)
     elif isinstance(value, list) and isinstance(merged.get(name), list):

@@ -247,8 +247,9 @@ class _ItemIndex:
 
 
 def _drop_repeated(items: Items) -> Items:
-    """Return the items without repetitions."""
-    return list({_build_identity(item): item for item in reversed(items)}.values())[::-1]
+    """Return the items without repetitions; of equal items the last one stays."""
+    last_first = {_build_identity(item): item for item in reversed(items)}
+    return list(last_first.values())[::-1]
 
 
 def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Items, Items]:

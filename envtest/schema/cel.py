@@ -137,9 +137,10 @@ def _declare_functions(*, checked: bool) -> list[Any]:
         types = [*parameters, result]
         if not checked:
             types = [_Type.STRING if cel_type in (_IP, _CIDR) else cel_type for cel_type in types]
-        number = f"{name}_{is_member}_{'_'.join(cel_type.name() for cel_type in types)}"
-        overload = cel.Overload(number, types[-1], types[:-1], is_member=is_member, impl=run)
-        overloads.setdefault(name, {})[number] = overload
+        # Unchecked, two overloads may have the same types; then the later one is enough.
+        overload_id = f"{name}_{is_member}_{'_'.join(cel_type.name() for cel_type in types)}"
+        overload = cel.Overload(overload_id, types[-1], types[:-1], is_member=is_member, impl=run)
+        overloads.setdefault(name, {})[overload_id] = overload
     return [
         cel.FunctionDecl(name, list(variants.values())) for name, variants in overloads.items()
     ]
@@ -148,7 +149,13 @@ def _declare_functions(*, checked: bool) -> list[Any]:
 def _create_environment(
     variables: Mapping[str, Any], pool: Any = None, *, checked: bool = True
 ) -> Any:
-    """Return an environment with these variables; `checked` as in `_declare_functions`."""
+    """Return an environment, in which expressions are compiled.
+
+    Args:
+        variables: the types of the variables by name.
+        pool: the protocol buffer messages that those types consist of; None for the library's own.
+        checked: whether expressions are type-checked, as in `_declare_functions`.
+    """
     extensions = [ext_optional.ExtOptional(), ext_strings.ExtStrings()]
     functions = _declare_functions(checked=checked)
     return cel.NewEnv(pool, variables=variables, extensions=extensions, functions=functions)

@@ -30,7 +30,12 @@ RESERVED: Final = frozenset(
     | {"if", "import", "let", "loop", "package", "namespace", "return", "var", "void", "while"}
 )
 _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_./-]*")
-_SIGNS: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"))
+_SIGNS: Final = (
+    ("__", "__underscores__"),
+    (".", "__dot__"),
+    ("-", "__dash__"),
+    ("/", "__slash__"),
+)
 _Field = descriptor_pb2.FieldDescriptorProto
 _ANY: Final = ".google.protobuf.Value"
 _ANY_LIST: Final = ".google.protobuf.ListValue"
@@ -60,7 +65,7 @@ def escape_name(name: str) -> str | None:
         return f"__{name}__"
     if not _IDENTIFIER.fullmatch(name):
         return None
-    for sign, word in (*_SIGNS, ("/", "__slash__")):
+    for sign, word in _SIGNS:
         name = name.replace(sign, word)
     return name
 
@@ -175,6 +180,7 @@ class Types:
                 entry = _add_map_entry(
                     message, name, value_type=value_type, value_message=value_message
                 )
+                # Without a name for its entries, the map is one value without a type.
                 value_type, value_message = _Field.TYPE_MESSAGE, entry or _ANY_MAP
                 label = _Field.LABEL_REPEATED if entry else label
         else:
@@ -184,6 +190,7 @@ class Types:
         if value_type:
             message.field.add(
                 name=name,
+                # The default JSON names of two fields may be equal, which the library refuses.
                 json_name=f"field{len(message.field)}",
                 number=len(message.field) + 1,
                 type=value_type,

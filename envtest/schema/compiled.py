@@ -135,7 +135,6 @@ class CompiledSchema:
         old: Mapping[str, Any] | None = None,
         *,
         first: Sequence[FieldError] = (),
-        also: Sequence[FieldError] = (),
         warnings: list[str] | None = None,
     ) -> list[FieldError]:
         """Return all errors of an object, in the server's order.
@@ -146,7 +145,6 @@ class CompiledSchema:
                 then no errors, and rules that read oldSelf are evaluated.
             first: errors of the caller that come first in the result. Like all others, they decide
                 whether rules are evaluated.
-            also: errors of the caller that come after those of the values.
             warnings: a list to which the messages of rules are added that an unchanged part
                 breaks.
 
@@ -156,7 +154,7 @@ class CompiledSchema:
         pair = None if old is None else Pair(self._shape, obj, old)
         errors: list[FieldError] = []
         self._values.check(obj, "", out=errors, pair=pair)
-        out = [*first, *_drop_repeated(errors), *also]
+        out = [*first, *_drop_repeated(errors)]
         if self._embedded is not None:
             self._embedded.check(obj, "", out)
         if self._lists is not None:

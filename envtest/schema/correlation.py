@@ -89,8 +89,8 @@ class Pair:
         return Pair(shape, value, self.old[name])
 
     @property
-    def has_items(self) -> bool:
-        """Whether items can have pairs: only in lists of type map."""
+    def can_pair_items(self) -> bool:
+        """Whether items can have counterparts: only in lists of type map."""
         return self._shape.map_keys is not None
 
     def pair_item(self, value: Any) -> Pair | None:

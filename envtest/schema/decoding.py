@@ -88,7 +88,8 @@ def _decode_plain(data: bytes) -> Any | None:
     the strict decoder agree about it. Most programs write such documents, and this takes a quarter
     of the time of the strict decoder.
     """
-    # The comparison would fail for text with spaces and may fail for long numbers.
+    # The comparison below would fail for a text with spaces between tokens, which has one near its
+    # beginning. It may fail for long numbers.
     if b" " in data[:16] or _LONG_NUMBER in data.translate(_DIGITS_TO_ZERO):
         return None
     # Each level takes two bytes, an opening and a closing bracket, so short text is not too deep.
@@ -131,7 +132,7 @@ def _refuse_constant(literal: str) -> float:
 
 
 def snippet(data: bytes) -> str:
-    """Return the beginning of a body that cannot be read, for messages."""
+    """Return the first 30 bytes of a body that cannot be read, for messages."""
     beginning = data[:30].decode("utf-8", "replace")
     return (beginning + (" ..." if len(data) > 30 else "")) or "<empty>"
 
@@ -211,7 +212,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("^[yYnN]$"), 
 
 
 def read_yaml(data: bytes) -> tuple[Any, list[str]]:
-    """Return the first document, and a message for each duplicate field.
+    """Return the first document (None if the body has none), and a message per duplicate field.
 
     Duplicate fields are found only in documents that are JSON, too.
 

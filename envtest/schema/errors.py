@@ -15,7 +15,7 @@ class Omitted:
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A value that is printed as given, because Go prints its fields in another order."""
+    """A value that is printed as given, because the server does not print it like others."""
 
     content: str
 
@@ -135,7 +135,10 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldErro
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """Return the error of a string of more than `limit` characters; its message says bytes."""
+    """Return the error of a string of more than `limit` characters; its message says bytes.
+
+    A negative limit, which no string keeps, is left out of the message.
+    """
     noun = "byte" if limit == 1 else "bytes"
     detail = f"may not be more than {limit} {noun}" if limit >= 0 else "value is too long"
     return FieldError("TooLong", field, value="", detail=detail)

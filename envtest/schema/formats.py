@@ -85,10 +85,11 @@ def is_date(date: str) -> bool:
 @remember_results(1024)
 def is_date_time(timestamp: str) -> bool:
     """Return whether a string is an RFC 3339 time; a leap second is not accepted."""
-    day, time_part = timestamp.lower().partition("t")[::2]
+    day, _, time_part = timestamp.lower().partition("t")
     parts = _TIME.fullmatch(time_part)
     if parts is None or not is_date(day):
         return False
+    # Hour, minute and second have two digits each, so they compare as strings.
     return parts[1] <= "23" and parts[2] <= "59" and parts[3] <= "59"
 
 
@@ -179,6 +180,9 @@ def find_check(name: Any) -> Callable[[str], bool] | None:
 
 
 def is_unrecognized(name: str, schema_type: str) -> bool:
-    """Return whether the server does not know a format for a schema type, and warns about it."""
+    """Return whether the server does not know a format for a schema type, and warns about it.
+
+    An empty name is no format, so nothing is unknown.
+    """
     known_formats = _NUMBER_FORMATS.get(schema_type, _UNCHECKED | _CHECKS.keys())
     return bool(name) and name.replace("-", "") not in known_formats

@@ -14,14 +14,12 @@ class MapKeys:
 
     Args:
         names: `x-kubernetes-list-map-keys`, in that order.
-        defaults: the default of each key field that has one.
     """
 
-    __slots__ = ("defaults", "names")
+    __slots__ = ("names",)
 
-    def __init__(self, names: Sequence[str], defaults: Mapping[str, Any]) -> None:
+    def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
-        self.defaults = defaults
 
     def key(self, item: Mapping[str, Any]) -> tuple[object, ...]:
         """Return the key of an item within its list: the values of its key fields.
@@ -69,16 +67,8 @@ class MapListIndex:
 
 
 def read_map_keys(schema: Mapping[str, Any]) -> MapKeys:
-    """Return the key fields that the schema of a list of type map names."""
-    names = schema.get("x-kubernetes-list-map-keys") or ()
-    items = schema.get("items")
-    properties = (items.get("properties") or {}) if isinstance(items, Mapping) else {}
-    defaults = {
-        name: properties[name]["default"]
-        for name in names
-        if "default" in properties.get(name, {})
-    }
-    return MapKeys(names, defaults)
+    """Return the key fields that the schema of a list names; only lists of type map have any."""
+    return MapKeys(schema.get("x-kubernetes-list-map-keys") or ())
 
 
 class MapListNode:
@@ -134,6 +124,7 @@ class MapListNode:
                 if not isinstance(item, dict):
                     detail = "must be an object for an array of list-type map"
                     out.append(invalid(f"{path}[{index}]", item, detail))
+                    # kube-apiserver compares no keys in a list with such an item.
                     break
                 key = self._map_keys.key(item)
                 error_value = {name: item[name] for name in self._map_keys.names if name in item}

@@ -61,8 +61,14 @@ def compile_path(json_path: str) -> Find:
         return lambda value: _find_at(value, names)
     if not json_path.startswith("."):
         raise JSONPathError(f"{json_path} does not begin with a dot")
-    quoted = _DOTTED.sub(lambda match: f"['{match[1].replace(chr(92), '')}']", json_path)
+    quoted = _DOTTED.sub(_quote_dotted_name, json_path)
     return _ENVIRONMENT.compile(f"${quoted}").findall
+
+
+def _quote_dotted_name(match: re.Match[str]) -> str:
+    r"""Return a match of _DOTTED in the library's dialect: `['a.b']` for `.a\.b`."""
+    name = match[1].replace("\\", "")
+    return f"['{name}']"
 
 
 def _find_at(value: Any, names: Sequence[str]) -> list[Any]:
@@ -154,7 +160,7 @@ def table_cells(
 
 
 def _format_cell(column_type: str, value: Any, now: datetime.datetime) -> Any:
-    """Return a value as a cell of a column type; `now` is for ages."""
+    """Return a value as a cell of a column type; ages are computed from `now`."""
     return _CELLS[column_type](value, now)
 
 

@@ -36,6 +36,8 @@ _JSON_TYPES: dict[type, tuple[str, str]] = {
 _RANGES: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
 _LARGEST_EXACT: Final = 2.0**53 - 1
 _FLOAT32_MAX: Final = 3.4028235677973366e38
+# As in go-openapi's swag.IsFloat64AJSONInteger.
+_QUOTIENT_TOLERANCE: Final = 1e-9
 
 
 class ValueSchema:
@@ -150,12 +152,17 @@ class ValueSchema:
         )
         if has_allowed_type:
             return
+        # From here on as go-openapi/validate does (typeValidator.Validate): a format counts as a
+        # type. For strings and lists it is left to the check of the format, unless the schema is
+        # of numbers.
         is_text_or_list = value_type is str or value_type is list
         allows_numbers = "number" in types or "integer" in types
         if self._format and not is_text_or_list and self._format != json_format:
             out.append(_build_type_error(path, self._format, json_format))
-        elif not (self._format and is_text_or_list and not allows_numbers):
-            out.append(_build_type_error(path, ",".join(types), json_type))
+            return
+        if self._format and is_text_or_list and not allows_numbers:
+            return
+        out.append(_build_type_error(path, ",".join(types), json_type))
 
     def _check_string(self, value: str, path: str, out: list[FieldError]) -> None:
         """Append the first error of length and pattern, and the error of the format."""
@@ -174,7 +181,8 @@ class ValueSchema:
     ) -> None:
         """Append the errors of a list's items, then of its size."""
         items = self._items
-        if pair is not None and not pair.has_items:
+        # Without counterparts of items, no time is spent on looking for them.
+        if pair is not None and not pair.can_pair_items:
             pair = None
         if items is not None:
             for index, item in enumerate(value):
@@ -267,7 +275,7 @@ def _is_multiple(value: float, factor: float) -> bool:
     if type(value) is int and type(factor) is int:
         return value % factor == 0
     quotient = value / factor
-    return math.isclose(quotient, round(quotient), rel_tol=1e-9)
+    return math.isclose(quotient, round(quotient), rel_tol=_QUOTIENT_TOLERANCE)
 
 
 def _build_bound_error(path: str, value: float, relation: str, bound: float) -> FieldError:
@@ -348,9 +356,9 @@ class _Branches:
         branch_errors = [_list_errors(branch, value, path) for branch in self._all_of]
         out += [error for errors in branch_errors for error in errors]
         if any(branch_errors):
-            none = ". None validated" if all(branch_errors) else ""
+            suffix = ". None validated" if all(branch_errors) else ""
             relation = "must validate all the schemas (allOf)"
-            out.append(_build_branch_error(f"{quote(path)} {relation}{none}"))
+            out.append(_build_branch_error(f"{quote(path)} {relation}{suffix}"))
 
 
 def _list_errors(branch: ValueSchema, value: Any, path: str) -> list[FieldError]:

@@ -75,6 +75,7 @@ def _service_errors(service: Mapping[str, Any], path: str) -> list[FieldError]:
 def _path_errors(url_path: str, path: str) -> list[FieldError]:
     """Return the errors of the URL path of a webhook's service."""
     out: list[FieldError] = []
+    # Both mean the root.
     if url_path in {"", "/"}:
         return out
     if not url_path.startswith("/"):

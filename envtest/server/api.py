@@ -72,8 +72,9 @@ class Api:
     # Called when an update or patch is about to create its object, with the request and the
     # object's name. It raises a StatusError if the user may update or patch, but not create.
     creation_guard: Callable[[AuthorizedCall, str], None] = _allow_creation
-    # Places of custom resources whose definition is terminating: nothing is created there.
-    ending: set[str] = field(default_factory=set)
+    # Tables (`StoredResource.place`) of custom resources whose CRD is terminating: nothing is
+    # created there, because the CRD waits until no objects remain.
+    terminating_places: set[str] = field(default_factory=set)
 
     def table(self, resource: StoredResource) -> Table:
         """Return the table that holds a resource's objects."""
@@ -97,6 +98,7 @@ class Api:
             StatusError: 404 or 403.
         """
         namespaces = self.registry.find("", "v1", "namespaces")
+        # A server that serves no namespaces accepts every namespace.
         if not resource.namespaced or namespaces is None:
             return
         stored = self.table(namespaces).get(namespace)

@@ -197,11 +197,12 @@ def fit_to_resource(resource: StoredResource, decoded: Decoded) -> None:
         StatusError: 400 when the body cannot be an object of this kind.
     """
     body = decoded.body
+    # An empty apiVersion of a custom resource stays, so that `check_version` refuses it.
     body["apiVersion"] = body.get("apiVersion", resource.api_version)
     body["kind"] = body.get("kind") or resource.kind
     if not resource.rules.custom:
         body["apiVersion"] = body["apiVersion"] or resource.api_version
-        _check_builtin(resource, body)
+        _check_builtin_kind(resource, body)
     if body.get("metadata") is None:
         body["metadata"] = {}
     try:
@@ -211,7 +212,7 @@ def fit_to_resource(resource: StoredResource, decoded: Decoded) -> None:
     decoded.complaints += [f'unknown field "{path}"' for path in unknown]
 
 
-def _check_builtin(resource: StoredResource, body: dict[str, Any]) -> None:
+def _check_builtin_kind(resource: StoredResource, body: dict[str, Any]) -> None:
     """Refuse a body of another kind, which the real server cannot decode into its Go type.
 
     Raises:

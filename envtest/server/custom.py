@@ -17,7 +17,7 @@ from envtest.schema.tables import table_cells, table_columns
 from envtest.server import objectmeta
 from envtest.server.api import Api
 from envtest.server.objectmeta import Body
-from envtest.server.resource import MAIN_VERBS, StoredResource, version_rank
+from envtest.server.resource import MAIN_VERBS, StoredResource, rank_version
 from envtest.server.rules import BuiltInColumn, Cells, Rules, keep_only
 from envtest.storage import Stored
 
@@ -46,7 +46,7 @@ class CustomRules(Rules):
         self.has_status = "status" in subresources
         self.scale: Mapping[str, Any] | None = subresources.get("scale")
         self._model = FieldModel.from_schema(schema, status_subresource=self.has_status)
-        self._fields = frozenset(
+        self._selectable_fields = frozenset(
             item["jsonPath"].removeprefix(".") for item in version.get("selectableFields") or ()
         )
         self._columns = table_columns(version)
@@ -165,6 +165,7 @@ class CustomRules(Rules):
     def list_warnings(self, body: Body, old: Body | None) -> list[str]:
         """Return a warning for each new finalizer without a domain and a path."""
         old_finalizers = (old["metadata"].get("finalizers") or ()) if old else ()
+        # A name with a dot has a domain already, so only the path is missing.
         return [
             f'metadata.finalizers: "{name}": prefer a domain-qualified finalizer name '
             f"{'including a path (/) ' if '.' in name else ''}"
@@ -175,7 +176,7 @@ class CustomRules(Rules):
 
     @override
     def is_selectable(self, field: str) -> bool:
-        return field in self._fields or super().is_selectable(field)
+        return field in self._selectable_fields or super().is_selectable(field)
 
     @override
     def columns(self) -> list[BuiltInColumn]:
@@ -218,6 +219,7 @@ def _word_for_status(problem: FieldError) -> FieldError:
     # field becomes `status`.
     if field == NO_FIELD and " value must be of type " in detail:
         return replace(problem, field="status", detail=detail.replace(" in status.", " in ", 1))
+    # Only a sentence that repeats the path of the field has a path to shorten.
     if not field.startswith("status") or f"{field} " not in detail:
         return problem
     below = field[len("status") :].lstrip(".")
@@ -313,22 +315,23 @@ class Definition:
 def _build_deprecation_warning(spec: Body, version: Body) -> str:
     """Return the warning to clients of a version; empty if the version is not deprecated.
 
-    It is the `deprecationWarning` of the version, or else one that names a newer version.
+    It is the `deprecationWarning` of the version. By default it names the newest served version
+    that is newer and not deprecated, if there is one.
     """
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning") is not None:
         return str(version["deprecationWarning"])
     group, kind = spec["group"], spec["names"]["kind"]
-    rank = version_rank(version["name"])
+    rank = rank_version(version["name"])
     newer_versions = [
         candidate["name"]
         for candidate in spec["versions"]
         if candidate["served"]
         and not candidate.get("deprecated")
-        and version_rank(candidate["name"]) < rank
+        and rank_version(candidate["name"]) < rank
     ]
     warning = f"{group}/{version['name']} {kind} is deprecated"
     if not newer_versions:
         return warning
-    return f"{warning}; use {group}/{min(newer_versions, key=version_rank)} {kind}"
+    return f"{warning}; use {group}/{min(newer_versions, key=rank_version)} {kind}"

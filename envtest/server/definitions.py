@@ -30,9 +30,9 @@ class Definitions:
     def __init__(self, api: Api) -> None:
         self._api = api
         # plural.group -> the spec and the accepted names under which a CRD is served.
-        self._served: dict[str, tuple[Body, Body]] = {}
-        # Place of objects -> the terminating CRD that waits until all of them are deleted.
-        self._waiting: dict[str, str] = {}
+        self._served_states: dict[str, tuple[Body, Body]] = {}
+        # Table of custom resources -> the terminating CRD that waits until they are deleted.
+        self._waiting_crds: dict[str, str] = {}
         # plural.group -> the revision and the brief of a CRD (see `_read_brief`).
         self._briefs: dict[str, tuple[int, Body]] = {}
         resource = api.registry.find("apiextensions.k8s.io", "v1", "customresourcedefinitions")
@@ -41,44 +41,46 @@ class Definitions:
 
     def attach(self) -> None:
         """Process the present CRDs, then each CRD as soon as it changes."""
-        self.settle()
-        self._api.store.listeners.append(self._notice)
+        self._process_all_crds()
+        self._api.store.listeners.append(self._process_change)
 
-    def _notice(self, place: str, event: StoredChange) -> None:
-        """Process the CRDs that one change concerns.
+    def _process_change(self, place: str, event: StoredChange) -> None:
+        """Process the CRDs that one change concerns; `place` is the table of the changed object.
 
         Writes by this class arrive here, too; they find nothing left to do.
         """
         if place != _PLACE:
             # The last object of a terminating CRD may be gone, so the CRD can be deleted.
-            waiting_crd = self._waiting.get(place)
+            waiting_crd = self._waiting_crds.get(place)
             if waiting_crd is not None and event.type == "DELETED":
-                self._settle_one(waiting_crd)
+                self._process_crd(waiting_crd)
             return
+        name = event.current.key
         if event.type != "DELETED":
-            self._settle_one(event.current.key)
-        elif event.current.key in self._served:
-            self._withdraw(event.current.key)
-        if event.type == "DELETED":
-            self._briefs.pop(event.current.key, None)
-            # Another CRD may wait for names that the deleted CRD had.
-            self.settle()
+            self._process_crd(name)
+            return
+        # A CRD that was not established is not served.
+        if name in self._served_states:
+            self._withdraw(name)
+        self._briefs.pop(name, None)
+        # Another CRD may wait for names that the deleted CRD had.
+        self._process_all_crds()
 
-    def settle(self) -> None:
-        """Process every CRD."""
+    def _process_all_crds(self) -> None:
+        """Take steps for every CRD, and stop serving CRDs that are no longer stored."""
         table = self._api.store.table(_PLACE)
         for key in list(table.scan()):
-            self._settle_one(key)
-        for name in [name for name in self._served if table.get(name) is None]:
+            self._process_crd(key)
+        for name in [name for name in self._served_states if table.get(name) is None]:
             self._withdraw(name)
 
-    def _settle_one(self, key: str) -> None:
+    def _process_crd(self, key: str) -> None:
         """Take steps for one CRD until it is deleted or a step writes nothing."""
         table = self._api.store.table(_PLACE)
-        while (stored := table.get(key)) is not None and self._step(stored):
+        while (stored := table.get(key)) is not None and self._take_step(stored):
             pass
 
-    def _step(self, stored: Stored) -> bool:
+    def _take_step(self, stored: Stored) -> bool:
         """Take the first step that a CRD needs; return whether the CRD was written.
 
         Steps: clean up a terminating CRD; decide about its names; set the approval and
@@ -124,7 +126,7 @@ class Definitions:
         """Put every served version into the registry, in place of the previous ones."""
         name, spec = body["metadata"]["name"], body["spec"]
         state = (spec, body["status"].get("acceptedNames") or {})
-        previous_state = self._served.get(name)
+        previous_state = self._served_states.get(name)
         if previous_state == state:
             # Only metadata or conditions changed.
             return
@@ -132,9 +134,9 @@ class Definitions:
         self._api.registry.remove(spec["group"], spec["names"]["plural"])
         for resource in definition.build_resources():
             self._api.registry.add(resource)
-        self._served[name] = state
-        # Objects may be stored under an older schema. A generation above 1 says so after a
-        # restart, when no previous state is known.
+        self._served_states[name] = state
+        # Objects may be stored under an older schema. After a restart, when no previous state is
+        # known, a generation above 1 says so: the spec was changed.
         if previous_state is not None or body["metadata"]["generation"] > 1:
             definition.convert_stored(self._api)
 
@@ -143,8 +145,8 @@ class Definitions:
         plural, _, group = name.partition(".")
         self._api.registry.remove(group, plural)
         self._api.store.drop(f"{group}/{plural}")
-        self._waiting.pop(f"{group}/{plural}", None)
-        del self._served[name]
+        self._waiting_crds.pop(f"{group}/{plural}", None)
+        del self._served_states[name]
 
     def _clean_up(self, live: Body, body: Body) -> bool:
         """Remove a terminating CRD's objects, then the CRD.
@@ -176,16 +178,16 @@ class Definitions:
             return self._finish_deletion(
                 live, body, reason="NeverEstablished", message="resource was never established"
             )
-        self._api.ending.add(place)
-        # `_notice` hears of the removals below. It must not start this step again meanwhile.
-        self._waiting.pop(place, None)
+        self._api.terminating_places.add(place)
+        # The removals below call `_process_change`, which must not start this step again.
+        self._waiting_crds.pop(place, None)
         table = self._api.store.table(place)
         for key in list(table.scan()):
             self._remove(place, key)
         if len(table):
-            self._waiting[place] = meta["name"]
+            self._waiting_crds[place] = meta["name"]
             return False
-        self._api.ending.discard(place)
+        self._api.terminating_places.discard(place)
         return self._finish_deletion(
             live, body, reason="InstanceDeletionCompleted", message="removed all instances"
         )
@@ -290,6 +292,7 @@ def accept_names(body: Body, others: Iterable[Body]) -> bool:
             accepted[field] = names[field]
         else:
             accepted.pop(field, None)
+    # Several CRDs may have the same category, so categories cannot conflict.
     accepted = {**accepted, "categories": names.get("categories")}
     accepted = {name: value for name, value in accepted.items() if value is not None}
     changed = set_condition(status, "NamesAccepted", *verdict)
@@ -370,7 +373,8 @@ def set_approval_condition(body: Body) -> bool:
     """Set the condition about API approval; return whether it changed.
 
     Only CRDs in groups of Kubernetes itself have the condition. Their annotation
-    `api-approved.kubernetes.io` names the approval.
+    `api-approved.kubernetes.io` names the approval. Validation refuses a CRD of such a group
+    without the annotation.
     """
     if not f".{body['spec']['group']}".endswith((".k8s.io", ".kubernetes.io")):
         return False

@@ -103,7 +103,9 @@ async def _delete(
     """Remove an object for a client, or mark it as terminating, once admission allows it.
 
     Raises:
-        StatusError: 404 when another request deleted it first; else the refusal of admission.
+        StatusError: 403 for an object that may never be deleted, 409 for a precondition that does
+            not hold, 404 when another request deleted the object first, or the refusal of
+            admission.
     """
     resource = call.resource
     why = _UNDELETABLE.get((resource.place, key))
@@ -115,6 +117,7 @@ async def _delete(
             call, stored, body=body, preconditions=options.get("preconditions") or {}
         )
         await api.admission.validate(call, "DELETE", new=None, old=body)
+        # Every write puts a new `Stored` into the table, so the same one means no other write.
         current = api.table(resource).get(key)
         if current is stored:
             remaining = remove(api, resource, stored=stored, options=options)
@@ -126,7 +129,10 @@ async def _delete(
 
 
 def _build_answer(resource: StoredResource, stored: Stored, remaining: Stored | None) -> Answer:
-    """Return the answer to a deletion: an object, or a Status that reports success.
+    """Return the answer to a deletion.
+
+    It is the object marked as terminating. If the object is gone, it is the deleted object for
+    kinds that return it (`Rules.returns_deleted`), and a Status of success for all others.
 
     Args:
         resource: the kind of the object.
@@ -249,7 +255,7 @@ def _set_propagation_finalizer(
 def _terminate(
     api: Api, resource: StoredResource, stored: Stored, body: dict[str, Any], *, dry: bool
 ) -> Stored:
-    """Mark an object as terminating; return it as it is then.
+    """Mark an object as terminating; return the marked object.
 
     Args:
         api: the state.

@@ -116,9 +116,11 @@ def _describe_resource(resource: StoredResource) -> list[dict[str, Any]]:
         main["shortNames"] = list(resource.short_names)
     if resource.categories:
         main["categories"] = list(resource.categories)
+    # Only kinds that are stored can be watched.
     if "watch" in resource.verbs:
         main["storageVersionHash"] = _read_storage_hash(resource)
     subresources = [
+        # Subresources are not stored, so they have no hash of their stored version.
         {
             **{key: value for key, value in entry.items() if key != "storageVersionHash"},
             "name": f"{resource.plural}/{name}",

@@ -41,6 +41,7 @@ class OpenApi:
         for group, versions in self._registry.list_groups().items():
             for version in versions:
                 name = f"apis/{group}/{version}" if group else f"api/{version}"
+                # Never None, because the registry lists only versions that are served.
                 document = self.document(group, version) or b""
                 digest = hashlib.sha512(document).hexdigest().upper()
                 paths[name] = {"serverRelativeURL": f"/openapi/v3/{name}?hash={digest}"}

@@ -127,6 +127,7 @@ def read_list_options(query: Mapping[str, str], rules: Rules, *, watch: bool) ->
     options = ListOptions(
         labels=parse_labels(query.get("labelSelector", "")),
         fields=parse_fields(query.get("fieldSelector", "")),
+        # As in kube-apiserver, a negative limit is none.
         limit=max(0, limit),
         token=query.get("continue", ""),
         version=version,

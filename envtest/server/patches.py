@@ -26,7 +26,7 @@ from envtest.server.call import AuthorizedCall, One
 from envtest.server.failures import StatusError, bad_request, build_patch_error, invalid_object
 from envtest.server.options import WriteOptions, read_write_options
 from envtest.server.resource import StoredResource
-from envtest.server.writes import check_names, create_object, update_object
+from envtest.server.writes import create_object, fit_names_to_path, update_object
 from envtest.storage import Stored
 
 JSON_PATCH = "application/json-patch+json"
@@ -87,7 +87,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
         quoted = partial(change, original) if original is live else partial(_decode, data)
         _fit_patched(call.resource, decoded, live=original, quoted=quoted)
         _enforce_on_patched(call, decoded, options=options, quoted=quoted)
-        check_names(call, decoded.body)
+        fit_names_to_path(call, decoded.body)
         try:
             return await update_object(
                 api, call, stored=stored, live=live, body=decoded.body, options=options
@@ -98,6 +98,7 @@ async def _change_existing(api: Api, call: AuthorizedCall, options: WriteOptions
             # write, such as a webhook's, would only come again.
             if error.code != 409 or pinned or not has_other_write or attempt == _TRIES - 1:
                 raise
+    # Never reached, because the last attempt returns or raises; the type checker needs it.
     raise call.resource.conflict(call.info.name)
 
 
@@ -264,7 +265,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
             resource, decoded, validation=options.field_validation, warnings=call.warnings
         )
         # After `apply`, because kube-apiserver reports conflicts before a wrong name.
-        check_names(call, body)
+        fit_names_to_path(call, body)
         if stored is None or live is None:
             _refuse_uid(call, body)
             # The version of an object that is gone; a new object must not have one.
@@ -285,6 +286,7 @@ async def _apply_patch(api: Api, call: AuthorizedCall, options: WriteOptions) ->
             # A conflict without another write, such as a webhook's, would only come again.
             if error.code != 409 or not has_other_write or attempt == _TRIES - 1:
                 raise
+    # Never reached, because the last attempt returns or raises; the type checker needs it.
     raise resource.conflict(call.info.name)
 
 

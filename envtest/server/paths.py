@@ -70,14 +70,15 @@ class Documents:
         Raises:
             StatusError: 406 if the client accepts no form of the document.
         """
-        accept, known = headers.get("Accept", ""), headers.get("If-None-Match", "")
+        accept, known_etags = headers.get("Accept", ""), headers.get("If-None-Match", "")
         answer = _answer_probe(path, verbose="verbose" in query)
         if answer is not None:
             return Document(answer, _TEXT)
         if path.startswith("/openapi/"):
-            return self._find_openapi(path, query, accept=accept, known=known)
+            return self._find_openapi(path, query, accept=accept, known_etags=known_etags)
         if path in _ROOTS:
-            return self._build_root(path.strip("/"), accept, known=known, address=address)
+            root = path.strip("/")
+            return self._build_root(root, accept, known_etags=known_etags, address=address)
         body = self._find_discovery(path)
         if body is None:
             return None
@@ -85,7 +86,7 @@ class Documents:
         negotiate(accept, "object")
         return Document(msgspec.json.encode(body), JSON)
 
-    def _build_root(self, root: str, accept: str, known: str, address: str) -> Document:
+    def _build_root(self, root: str, accept: str, known_etags: str, address: str) -> Document:
         """Return the answer to /api or /apis: the groups, or aggregated discovery if accepted."""
         if negotiate(accept, "groups", "object") == "object":
             index = (
@@ -96,7 +97,7 @@ class Documents:
             return Document(msgspec.json.encode(index), JSON)
         data = msgspec.json.encode(discovery.aggregate_groups(self._registry, core=root == "api"))
         headers = {"Vary": "Accept", "Cache-Control": "public"}
-        return _tag_document(data, _AGGREGATED, known=known, headers=headers)
+        return _tag_document(data, _AGGREGATED, known_etags=known_etags, headers=headers)
 
     def _find_discovery(self, path: str) -> Mapping[str, Any] | None:
         """Return the document of a group or group version, of /version or /; None for others."""
@@ -129,14 +130,16 @@ class Documents:
             paths |= {root, *(f"{root}/{version}" for version in versions)}
         return sorted(paths)
 
-    def _find_openapi(self, path: str, query: Query, accept: str, known: str) -> Document | None:
+    def _find_openapi(
+        self, path: str, query: Query, accept: str, known_etags: str
+    ) -> Document | None:
         """Return an OpenAPI document; None if there is none at the path.
 
         Args:
             path: the path of the request.
             query: the query of the request.
             accept: the Accept header.
-            known: the If-None-Match header: ETags of the versions that the client has.
+            known_etags: the If-None-Match header: ETags of the versions that the client has.
         """
         match path.removeprefix("/openapi/").strip("/").split("/"):
             case ["v2"]:
@@ -144,7 +147,8 @@ class Documents:
                     return Document(_SWAGGER_PROTOBUF, _SWAGGER_TYPE)
                 return Document(msgspec.json.encode(_SWAGGER), JSON)
             case ["v3"]:
-                return _tag_document(self._openapi.index(), JSON, known=known, headers={})
+                index = self._openapi.index()
+                return _tag_document(index, JSON, known_etags=known_etags, headers={})
             case ["v3", "api", version]:
                 document = self._openapi.document("", version)
             case ["v3", "apis", group, version]:
@@ -159,22 +163,24 @@ class Documents:
             expiry = datetime.now(UTC) + timedelta(days=365)
             headers["Cache-Control"] = "public, immutable"
             headers["Expires"] = format_datetime(expiry, usegmt=True)
-        return _tag_document(document, JSON, known=known, headers=headers)
+        return _tag_document(document, JSON, known_etags=known_etags, headers=headers)
 
 
-def _tag_document(data: bytes, media: str, known: str, headers: Mapping[str, str]) -> Document:
+def _tag_document(
+    data: bytes, media: str, known_etags: str, headers: Mapping[str, str]
+) -> Document:
     """Return a document with an ETag; 304 without a body if the client has this version."""
     tag = f'"{hashlib.sha512(data).hexdigest().upper()}"'
     headers = {**headers, "ETag": tag}
-    if tag in {entry.strip().removeprefix("W/") for entry in known.split(",")}:
+    if tag in {entry.strip().removeprefix("W/") for entry in known_etags.split(",")}:
         return Document(b"", code=304, headers=headers)
     return Document(data, media, headers=headers)
 
 
 def _answer_probe(path: str, *, verbose: bool = False) -> bytes | None:
-    """Return the answer of a health probe, if asked with the list of checks.
+    """Return the answer of a health probe; None if the path is no probe.
 
-    None if the path is no probe. Probes always succeed, because a server that answers is healthy.
+    Probes always succeed, because a server that answers is healthy. A verbose answer lists checks.
     """
     name = path.removeprefix("/")
     if name not in _PROBES:

@@ -79,13 +79,15 @@ async def list_(api: Api, call: AuthorizedCall) -> Many:
 
 
 async def wait_until_fresh(api: Api, version: str) -> None:
-    """Wait for a revision that does not exist yet, at most for `api.patience`.
+    """Wait for a revision that does not exist yet, at most for `api.patience` seconds.
+
+    The caller refuses a revision that still does not exist then.
 
     Args:
         api: the state.
         version: the resourceVersion of a read.
     """
-    # The caller refuses it, with a text that depends on the verb.
+    # The caller refuses a version that is no number, with a text that depends on the verb.
     if find_number_fault(version):
         return
     with anyio.move_on_after(api.patience):
@@ -130,7 +132,8 @@ def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selected:
     """
     resource, table = call.resource, api.table(call.resource)
     prefix = f"{call.info.namespace}/" if resource.namespaced and call.info.namespace else ""
-    revision, after = _starting_point(api, options, prefix)
+    revision, after = _find_start(api, options, prefix)
+    # The log of changes begins at its floor, so older states cannot be restored.
     if revision < table.log.floor:
         raise _build_too_old_error(options, after.removeprefix(prefix))
     matches = SelectionPredicate(resource, options)
@@ -151,8 +154,10 @@ def select(api: Api, call: AuthorizedCall, options: ListOptions) -> Selected:
     return Selected(items, revision)
 
 
-def _starting_point(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
-    """Return the revision that a list reads, and the key after which it begins.
+def _find_start(api: Api, options: ListOptions, prefix: str) -> tuple[int, str]:
+    """Return the revision that a list reads, and the key after which it begins (empty: the first).
+
+    `prefix` is the beginning of all keys of the list; tokens leave it out.
 
     Raises:
         StatusError: 400 for an invalid token or resourceVersion, 504 for one of the future.

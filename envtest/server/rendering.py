@@ -115,21 +115,19 @@ def _build_list_meta(answer: Many) -> dict[str, Any]:
 def _encode_list(answer: Many) -> bytes:
     """Encode a list by joining the bytes of its items; nothing is decoded.
 
-    As in kube-apiserver, the list of a custom kind has its keys in alphabetical order, `continue`
-    in any case, and apiVersion and kind in each item.
+    As in kube-apiserver, the list of a custom kind has its keys in alphabetical order, always has
+    `continue`, and has apiVersion and kind in each item.
     """
     resource, meta = answer.resource, _build_list_meta(answer)
-    names = f'"apiVersion":"{resource.api_version}"', f'"kind":"{resource.list_kind}"'
+    api_version = f'"apiVersion":"{resource.api_version}"'.encode()
+    kind = f'"kind":"{resource.list_kind}"'.encode()
     if resource.rules.custom:
         encoded_meta = msgspec.json.encode({"continue": "", **meta}, order="sorted")
-        # An item begins with a brace, and the head brings its own.
+        # `head` has the brace with which an item begins, and the item's apiVersion and kind.
         items = b",".join([resource.head + item[1:] for item in answer.items])
-        head, kind = names[0].encode(), names[1].encode()
-        return b"".join(
-            (b"{", head, b',"items":[', items, b"],", kind, b',"metadata":', encoded_meta, b"}")
-        )
+        list_end = (b"],", kind, b',"metadata":', encoded_meta, b"}")
+        return b"".join((b"{", api_version, b',"items":[', items, *list_end))
     items = b",".join(answer.items)
-    head = f"{{{names[1]},{names[0]}".encode()
-    return b"".join(
-        (head, b',"metadata":', msgspec.json.encode(meta), b',"items":[', items, b"]}")
-    )
+    encoded_meta = msgspec.json.encode(meta)
+    list_start = (b"{", kind, b",", api_version, b',"metadata":', encoded_meta)
+    return b"".join((*list_start, b',"items":[', items, b"]}"))

@@ -31,20 +31,23 @@ class RequestInfo(msgspec.Struct, frozen=True, gc=False):
     resource: str = ""
     subresource: str = ""
     name: str = ""
-    selected: str = ""
+    selected_name: str = ""
     """The name that the field selector `metadata.name=...` demands; empty without one.
 
     A role that allows an object by resourceNames also allows to list and watch it like this.
     """
 
     @property
-    def described(self) -> str:
-        """Return the resource with its subresource, such as `widgets/status`, for refusals."""
+    def resource_path(self) -> str:
+        """The resource with its subresource, such as `widgets/status`."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInfo:
-    """Return the verb, resource and object of a request; for other paths, path and method."""
+    """Return the verb, resource and object of a request.
+
+    For a path that is no resource, only the path and, as the verb, the HTTP method are set.
+    """
     parts = path.strip("/").split("/")
     if len(parts) >= 3 and parts[0] == "api":
         group, version, rest = "", parts[1], parts[2:]
@@ -54,15 +57,16 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         return RequestInfo(path, method.lower())
     verb = _VERBS.get(method, "")
     namespace, rest = _split_namespace(rest)
-    resource, name, subresource = [*rest[:3], "", "", ""][:3]
-    if len(rest) > 3:
-        subresource = "/".join(rest[2:])
+    resource, name = rest[0], rest[1] if len(rest) > 1 else ""
+    # All that follows the name, also if it is no subresource that exists: the server refuses it.
+    subresource = "/".join(rest[2:])
     if not name:
         verb = {"get": "list", "delete": "deletecollection"}.get(verb, verb)
+        # Any other value means true, as in `options.read_flag`.
         if verb == "list" and query.get("watch", "0").lower() not in {"0", "false"}:
             verb = "watch"
-    may_select_name = verb in {"list", "watch"} and not name
-    selected = _read_selected_name(query.get("fieldSelector", "")) if may_select_name else ""
+    may_select_name = verb in {"list", "watch"}
+    selected_name = _read_selected_name(query.get("fieldSelector", "")) if may_select_name else ""
     return RequestInfo(
         path,
         verb,
@@ -73,7 +77,7 @@ def read_request(method: str, path: str, query: Mapping[str, str]) -> RequestInf
         resource=resource,
         subresource=subresource,
         name=name,
-        selected=selected,
+        selected_name=selected_name,
     )
 
 
@@ -97,7 +101,7 @@ def _is_segment(name: str) -> bool:
 
 
 def _split_namespace(rest: list[str]) -> tuple[str, list[str]]:
-    """Return the namespace of a path, and the parts after it.
+    """Return the namespace of a path (empty if it has none), and the parts after it.
 
     A path of the namespace object itself keeps all its parts: its resource is `namespaces`.
     """

@@ -1,5 +1,6 @@
 """Served resources, each a kind in one version with its names and rules, and their registry."""
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -113,7 +114,7 @@ class Registry:
         versions = self._versions.setdefault(resource.group, [])
         if resource.version not in versions:
             versions.append(resource.version)
-            versions.sort(key=version_rank)
+            versions.sort(key=rank_version)
         self.generation += 1
 
     def remove(self, group: str, plural: str) -> None:
@@ -152,23 +153,19 @@ class Registry:
         return iter(list(self._resources.values()))
 
 
-def version_rank(version: str) -> tuple[int, int, int, str]:
+_KUBERNETES_VERSION = re.compile(r"v([0-9]+)(?:(beta|alpha)([0-9]+))?")
+_STAGES = (None, "beta", "alpha")
+
+
+def rank_version(version: str) -> tuple[int, int, int, str]:
     """Return a sorting key: v2 before v1 before v1beta2 before v1alpha1 before anything else.
 
     This is the order of apimachinery's CompareKubeAwareVersionStrings.
     """
-    rest = version.removeprefix("v")
-    number = "".join(char for char in rest[: _count_digits(rest)])
-    if rest == version or not number:
-        return (3, 0, 0, version)
-    stage = rest[len(number) :]
-    for rank, word in enumerate(("", "beta", "alpha")):
-        tail = stage.removeprefix(word) if word else stage
-        if (not word and not stage) or (word and stage.startswith(word) and tail.isdigit()):
-            return (rank, -int(number), -int(tail or 0), "")
-    return (3, 0, 0, version)
-
-
-def _count_digits(version: str) -> int:
-    """Return the number of digits with which a version without its `v` begins."""
-    return next((index for index, char in enumerate(version) if not char.isdigit()), len(version))
+    match = _KUBERNETES_VERSION.fullmatch(version)
+    if match is None:
+        # After all stages; among each other such versions are in alphabetical order.
+        return (len(_STAGES), 0, 0, version)
+    major, stage, minor = match.groups()
+    # Negative, because the higher number comes first.
+    return (_STAGES.index(stage), -int(major), -int(minor or 0), "")

@@ -24,7 +24,7 @@ from envtest.server.failures import (
 from envtest.server.options import read_write_options
 from envtest.server.patches import MERGE_PATCH
 from envtest.server.resource import StoredResource
-from envtest.server.writes import check_names, update_object
+from envtest.server.writes import fit_names_to_path, update_object
 
 _SCHEMA = "io.k8s.api.autoscaling.v1.Scale"
 _VERSION = "autoscaling/v1"
@@ -48,7 +48,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
         return Plain(200, present)
     scale = _read_scale(call, present)
     meta = scale.get("metadata") or {}
-    check_names(call, {**scale, "metadata": meta})
+    fit_names_to_path(call, {**scale, "metadata": meta})
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     if replicas < 0:
         detail = "must be greater than or equal to 0"
@@ -61,7 +61,8 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
     # A scale without resourceVersion applies to the state that was just read.
     body["metadata"]["resourceVersion"] = meta.get("resourceVersion") or str(stored.revision)
     written = await update_object(api, call, stored=stored, live=live, body=body, options=options)
-    return Plain(200, _build_scale(resource, read_json(written.body)[0]))
+    written_body, _ = read_json(written.body)
+    return Plain(200, _build_scale(resource, written_body))
 
 
 def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +78,8 @@ def _read_scale(call: AuthorizedCall, present: dict[str, Any]) -> dict[str, Any]
     if call.content_type != MERGE_PATCH:
         raise unsupported_media_type((MERGE_PATCH,))
     try:
-        patched = merge_patch(present, read_json(call.data)[0])
+        scale_patch, _ = read_json(call.data)
+        patched = merge_patch(present, scale_patch)
     except (MalformedJSON, PatchError) as error:
         raise bad_request(f"error decoding patch: {error}") from None
     if not isinstance(patched, dict):
@@ -100,11 +102,12 @@ def _find_paths(resource: StoredResource) -> dict[str, str]:
 
 
 def _build_scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, Any]:
-    """Return an object's Scale."""
+    """Return an object's Scale; as Go does, it leaves out a number of 0 and an empty selector."""
     paths, meta = _find_paths(resource), body["metadata"]
     fields = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
     status: dict[str, Any] = {"replicas": _get_at(body, paths["statusReplicasPath"]) or 0}
     selector = _get_at(body, paths["labelSelectorPath"])
+    # Built-in kinds have a LabelSelector; in custom resources the selector is a string.
     if isinstance(selector, dict):
         labels = selector.get("matchLabels") or {}
         selector = ",".join(f"{key}={labels[key]}" for key in sorted(labels))
@@ -121,7 +124,7 @@ def _build_scale(resource: StoredResource, body: dict[str, Any]) -> dict[str, An
 
 
 def _get_at(body: Any, path: str) -> Any:
-    """Return the value at a path such as `.spec.replicas`; None if it is absent."""
+    """Return the value at a path such as `.spec.replicas`; None if it or the path is absent."""
     for part in path.strip(".").split("."):
         body = body.get(part) if isinstance(body, dict) else None
     return body

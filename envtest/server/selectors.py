@@ -50,7 +50,8 @@ class Requirement:
 
     def _holds_comparison(self, value: str | None) -> bool:
         """Return whether a label is an integer for which `>` or `<` holds."""
-        bound = next(iter(self.values))
+        # Such a term has exactly one value, and parsing refuses one that is no integer.
+        [bound] = self.values
         if value is None or not re.fullmatch(r"[+-]?\d+", value):
             return False
         return int(value) > int(bound) if self.operator == ">" else int(value) < int(bound)
@@ -176,15 +177,14 @@ def parse_fields(selector: str) -> FieldSelector:
     terms = []
     # The real server sorts the terms, and reports the first fault in that order.
     for part in sorted(_PARTS.findall(selector)):
-        if not part:
-            continue
         match = re.fullmatch(r"(.*?)(==|!=|=)(.*)", part, re.DOTALL)
         if match is None:
             raise bad_request(f"invalid selector: '{selector}'; can't understand '{part}'")
         field, operator, escaped = match.groups()
         value = _unescape_value(escaped)
+        # As in the real server, a lone operator such as `=` demands nothing.
         if field or value:
-            terms.append(FieldTerm(field, value, operator != "!="))
+            terms.append(FieldTerm(field, value, is_equal=operator != "!="))
     return FieldSelector(tuple(terms))
 
 

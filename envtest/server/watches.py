@@ -147,6 +147,7 @@ class ServedWatch:
             if revision > self.api.store.revision:
                 yield frames.encode_error(build_too_new_error(self.api, revision))
                 return
+        # The present objects are read now, and a watch without a revision begins now.
         if wants_present or revision == 0:
             revision = self.api.store.revision
         if revision < log.floor:
@@ -154,7 +155,7 @@ class ServedWatch:
                 build_expired(f"too old resource version: {revision} ({log.floor})")
             )
             return
-        position = log.position_after(revision)
+        position = log.find_position_after(revision)
         if wants_present:
             for chunk in self._build_present(frames, revision):
                 yield chunk
@@ -206,7 +207,7 @@ class ServedWatch:
         earliest_chunk = 0.0
         with closing(Waiter(log)) as waiter:
             while (now := time.monotonic()) < deadline:
-                events = log.since(position, _BATCH)
+                events = log.list_from(position, _BATCH)
                 if events is None:
                     # The position is compacted: the client has to list again.
                     return

@@ -66,8 +66,8 @@ async def create_object(
         StatusError: the first step that refuses the object; see the module for their order.
     """
     resource, meta = call.resource, body["metadata"]
-    # Their definition is terminating: it waits until no objects remain.
-    if resource.place in api.ending:
+    # The CRD of this kind is terminating: it waits until no objects remain.
+    if resource.place in api.terminating_places:
         name = meta.get("name", "")
         raise failures.creation_while_ending(resource.plural, resource.group, name)
     _set_namespace(call, meta)
@@ -139,7 +139,7 @@ def _track_managers(
 
 
 def _validate_new(resource: StoredResource, body: dict[str, Any]) -> list[FieldError]:
-    """Return the errors of a new object: those of its kind, or else those of its metadata."""
+    """Return the errors of a new object by the rules of its kind, or else of its metadata."""
     problems = resource.rules.check(body)
     # Metadata is validated once more in general, as rest.BeforeCreate does. Here any name will
     # do that is a segment of a path, because the rules of the kind know its names better.
@@ -198,7 +198,7 @@ async def update(api: Api, call: AuthorizedCall) -> One:
     )
     check_version(resource, decoded.body)
     body = decoded.body
-    check_names(call, body)
+    fit_names_to_path(call, body)
     stored = api.table(resource).get(call.key)
     if stored is None:
         if resource.rules.create_on_update and not subresource:
@@ -225,8 +225,8 @@ async def update(api: Api, call: AuthorizedCall) -> One:
     return await update(api, call)
 
 
-def check_names(call: AuthorizedCall, body: dict[str, Any]) -> None:
-    """Refuse an object whose name or namespace is not that of the path; set a missing namespace.
+def fit_names_to_path(call: AuthorizedCall, body: dict[str, Any]) -> None:
+    """Set a missing namespace; refuse an object whose name or namespace is not that of the path.
 
     Raises:
         StatusError: 400.
@@ -290,7 +290,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
         resource.rules.default_changed(body, live)
         _track_managers(call, live, body=body, options=options, subresource=subresource)
     body = await api.admission.mutate(call, "UPDATE", new=body, old=live)
-    _check_revision(call, stored, body)
+    _check_or_set_revision(call, stored, body)
     _restore_unchangeable(resource, subresource, body=body, live=live)
     _refuse_invalid(resource, body, _validate_update(call, body, live))
     call.warnings += resource.rules.list_warnings(body, old=live)
@@ -305,10 +305,10 @@ def _is_stored_revision(revision: str) -> bool:
     return bool(revision) and find_number_fault(revision) is None and int(revision) != 0
 
 
-def _check_revision(call: AuthorizedCall, stored: Stored, body: dict[str, Any]) -> None:
+def _check_or_set_revision(call: AuthorizedCall, stored: Stored, body: dict[str, Any]) -> None:
     """Refuse an update with another resourceVersion than the stored one; set a missing one.
 
-    The versions 0 and empty are missing ones.
+    The versions 0 and empty count as missing.
 
     Raises:
         StatusError: 409 for another version, 422 if it is missing and the kind demands one, 500 if

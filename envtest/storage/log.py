@@ -16,6 +16,8 @@ import msgspec
 # The real watch cache keeps about 75 seconds. Clients in a debugger may need longer.
 KEPT_SECONDS = 300.0
 KEPT_EVENTS = 8192
+# How much older the oldest event may become, so that many events are dropped at once.
+_SLACK_SECONDS = 60.0
 # The number of newest events that keep their encoded frames, which current watches share. Older
 # events are encoded again for watches that catch up, which costs less than keeping all frames.
 SHARED_EVENTS = 512
@@ -141,18 +143,18 @@ class EventLog:
         for waiter in self.waiters:
             waiter.wake()
 
-    def position_after(self, revision: int) -> int:
+    def find_position_after(self, revision: int) -> int:
         """Return the position of the first event above a revision."""
         return self._first + bisect_right(self._revisions, revision)
 
-    def since(self, position: int, most: int = 512) -> Sequence[StoredChange] | None:
+    def list_from(self, position: int, most: int = 512) -> Sequence[StoredChange] | None:
         """Return at most `most` events from a position on; None if the position is compacted."""
         if position < self._first:
             return None
         start = position - self._first
         return self._events[start : start + most]
 
-    def after(self, revision: int) -> Sequence[StoredChange]:
+    def list_after(self, revision: int) -> Sequence[StoredChange]:
         """Return all events above a revision that are still kept."""
         return self._events[bisect_right(self._revisions, revision) :]
 
@@ -169,7 +171,7 @@ class EventLog:
         """
         if len(self._events) > KEPT_EVENTS:
             return self._drop(KEPT_EVENTS // 4)
-        if now - self._events[0].at > KEPT_SECONDS + 60:
+        if now - self._events[0].at > KEPT_SECONDS + _SLACK_SECONDS:
             return self._drop(sum(now - event.at > KEPT_SECONDS for event in self._events))
         return ()
 

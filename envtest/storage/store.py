@@ -1,5 +1,7 @@
 """The store: tables of objects under one revision counter, like etcd for an API server.
 
+A table is named by its place, such as `lab.example.com/widgets`, or `pods` in the core group.
+
 All methods are synchronous. So no other task runs between a check and the write that relies on it,
 and preconditions need no locks.
 """
@@ -58,7 +60,7 @@ class Table:
         log's floor.
         """
         former_states: dict[str, Stored | None] = {}
-        for event in self.log.after(revision):
+        for event in self.log.list_after(revision):
             # Only the first event after the revision has the state at the revision.
             former_states.setdefault(event.current.key, event.previous)
         return former_states
@@ -140,7 +142,7 @@ class Store:
         table = self._tables.pop(place, None)
         if table is not None:
             # The log itself stays for its watches, which read it to the end.
-            self._forget(place, self.revision, table.log.after(0))
+            self._forget(place, self.revision, table.log.list_after(0))
             self._floors[place] = self.revision
             table.log.close()
 
@@ -151,6 +153,8 @@ class Store:
 
     def drop_start_history(self) -> None:
         """Drop the history of a new server's start, so that clients do not see these events."""
+        # The history begins at revision 1 until it is compacted first. A server that starts again
+        # keeps its history.
         if self._compacted == 1:
             self.compact(self.revision)
 
@@ -259,8 +263,8 @@ class Store:
         """
         if not self._disk:
             return
-        replaced = [
+        replaced_states = [
             (e.current.key, e.previous.revision) for e in dropped_events if e.previous is not None
         ]
-        ended = [(e.current.key, e.revision) for e in dropped_events if e.type == "DELETED"]
-        self._disk.forget(place, floor, replaced + ended)
+        deletions = [(e.current.key, e.revision) for e in dropped_events if e.type == "DELETED"]
+        self._disk.forget(place, floor, replaced_states + deletions)

@@ -31,7 +31,11 @@ class Field(NamedTuple):
     number: int
     # The name of the field in JSON; empty if the message only wraps a list.
     name: str
+    # How the value is encoded: string, bytes, int, bool, double or message.
     kind: str
+    # `value` is left out of JSON if it is empty, and `shown` is not; `pointer` is in JSON if it is
+    # set; `list` and `map` if they have elements; the fields of `inline` are those of the message
+    # around it.
     shape: str
     # The message type of the value, if it is a message.
     message: str
@@ -46,7 +50,7 @@ def _read_messages() -> Mapping[str, Mapping[str, list[str]]]:
 
 
 @cache
-def _message_fields(name: str) -> Mapping[int, Field] | None:
+def _get_message_fields(name: str) -> Mapping[int, Field] | None:
     """Return the fields of a message by number; None if the message is not described.
 
     Args:
@@ -83,7 +87,7 @@ def read_protobuf(data: bytes, name: str) -> dict[str, Any]:
             "provided data does not appear to be a protobuf message, expected prefix "
             f"[{' '.join(map(str, MAGIC))}]"
         )
-    if _message_fields(name) is None:
+    if _get_message_fields(name) is None:
         raise ProtobufError(f"protobuf is not read for {name.rpartition('.')[2]}; send JSON")
     try:
         envelope = dict(_iterate_fields(data[len(MAGIC) :]))
@@ -112,7 +116,7 @@ def _decode_message(data: bytes, name: str, depth: int) -> Any:
     special = _SPECIAL.get(name.rpartition(".")[2])
     if special is not None:
         return special(data, depth)
-    message_fields = _message_fields(name) or {}
+    message_fields = _get_message_fields(name) or {}
     body: dict[str, Any] = {}
     for number, value in _iterate_fields(data):
         field = message_fields.get(number)
@@ -124,7 +128,8 @@ def _decode_message(data: bytes, name: str, depth: int) -> Any:
 def _store_field(body: dict[str, Any], field: Field, value: int | bytes, depth: int) -> None:
     """Store a field of a message in the JSON object `body`.
 
-    Values that Go leaves out of JSON (omitempty) are left out.
+    Values that Go leaves out of JSON (omitempty) are left out: nulls and empty bytes, and empty
+    strings, numbers and booleans of the shape `value`.
     """
     if field.shape == "map":
         # An entry of a map is a message: field 1 is the key, field 2 the value.
@@ -140,6 +145,7 @@ def _store_field(body: dict[str, Any], field: Field, value: int | bytes, depth: 
     elif field.shape == "inline":
         body.update(decoded)
     elif decoded is None or (decoded == "" and field.kind == "bytes"):
+        # A field may be sent repeatedly; the last value counts.
         body.pop(field.name, None)
     elif field.shape != "value" or field.kind == "message" or decoded not in ("", 0):
         body[field.name] = decoded

@@ -13,6 +13,7 @@ class Query(dict[str, str]):
     def __init__(self, query_string: str) -> None:
         """Parse the part of a URL after its question mark."""
         self.pairs = list(_parse_pairs(query_string))
+        # A dict keeps the last value of a name, so the reversed order keeps the first one.
         super().__init__(reversed(self.pairs))
 
     def get_all(self, name: str) -> list[str]:

@@ -28,7 +28,7 @@ from anyio.abc import Process
 from tests.bench.bench_envtest import Server
 from tests.bench.bench_envtest import server as serving
 from tests.bench.envtest_objects import PATH, allocation
-from tests.bench.processes import WAYS, free_port, peak, read_cpu_seconds, resident
+from tests.bench.processes import WAYS, choose_free_port, peak, read_cpu_seconds, resident
 from tests.bench.wire import Wire
 
 PATIENCE = 300.0
@@ -131,7 +131,7 @@ async def controller(of: Server, way: str, port: int) -> AsyncIterator[Process]:
 
 async def settle(of: Server, case: Case) -> None:
     """Have a controller serve all that there is, and end."""
-    async with controller(of, "pod", free_port()), await of.connect() as wire:
+    async with controller(of, "pod", choose_free_port()), await of.connect() as wire:
         with anyio.fail_after(PATIENCE):
             while True:
                 answer = await wire.ask("GET", f"{_GROUP}/networkpools/default-pool")
@@ -147,7 +147,7 @@ async def settle(of: Server, case: Case) -> None:
 async def measure(of: Server, case: Case, way: str) -> None:
     """Start a controller, wait until it is ready and at rest, and print what it took."""
     await settle(of, case)
-    port = free_port()
+    port = choose_free_port()
     begun = perf_counter()
     async with controller(of, way, port) as process:
         await _until_ready(process, port)

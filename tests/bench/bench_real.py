@@ -43,7 +43,7 @@ from reconcilers.api import names
 from tests.bench.bare import measure_bare
 from tests.bench.comparison import Start, measure
 from tests.bench.places import REAL, ROOT, Open, places
-from tests.bench.processes import Command, Reachable, as_a_pod, free_port, write_credentials
+from tests.bench.processes import Command, Reachable, as_a_pod, choose_free_port, write_credentials
 from tests.bench.tables import show, show_bare
 
 PEER = "bench/peer"
@@ -59,8 +59,8 @@ def ours(of: Reachable, folder: Path) -> Command:
     command, environment = as_a_pod(of, folder)
     flags = [
         "--leader-elect",
-        f"--health-probe-bind-address=127.0.0.1:{free_port()}",
-        f"--metrics-bind-address=127.0.0.1:{free_port()}",
+        f"--health-probe-bind-address=127.0.0.1:{choose_free_port()}",
+        f"--metrics-bind-address=127.0.0.1:{choose_free_port()}",
         "--metrics-secure",
         "--log-format=json",
         f"--orphans-resync={NEVER}",

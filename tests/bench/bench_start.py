@@ -41,7 +41,7 @@ from tests.bench.processes import (
     Command,
     Reachable,
     as_a_pod,
-    free_port,
+    choose_free_port,
     read_cpu_seconds,
     running,
     write_credentials,
@@ -153,8 +153,8 @@ def measuring_command(of: Reachable, folder: Path, result: Path) -> Command:
     program_text = "from tests.bench.looptimes import main\nmain()\n"
     flags = [
         "--leader-elect",
-        f"--health-probe-bind-address=127.0.0.1:{free_port()}",
-        f"--metrics-bind-address=127.0.0.1:{free_port()}",
+        f"--health-probe-bind-address=127.0.0.1:{choose_free_port()}",
+        f"--metrics-bind-address=127.0.0.1:{choose_free_port()}",
         "--metrics-secure",
         "--log-format=json",
         f"--orphans-resync={NEVER}",

@@ -66,7 +66,7 @@ async def main(data: Path | None) -> None:
 
     async with serve(data=data) as server:
         authority = server.authority.pair.certificate.decode()
-        token = server.credentials("admin")
+        token = server.get_or_create_token("admin")
         say({"url": server.url, "authority": authority, "token": token, **cost()})
         while line := await to_thread.run_sync(sys.stdin.readline, abandon_on_cancel=True):
             command, _, argument = line.strip().partition(" ")

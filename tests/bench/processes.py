@@ -78,7 +78,7 @@ def program(name: str, among: Iterable[int]) -> int:
     return children[0]
 
 
-def free_port() -> int:
+def choose_free_port() -> int:
     """Return a port that no server listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

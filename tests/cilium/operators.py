@@ -6,7 +6,7 @@ import subprocess
 from math import inf
 from pathlib import Path
 
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from envtest.settings import read_settings
 from tests.freezing import freeze, thaw
 from tests.polling import make_awaitable, until
@@ -63,7 +63,7 @@ class Operator:
         self.is_whole = is_whole(program)
         """Whether it is a whole operator, which can define its kinds by itself."""
         if self.is_whole:
-            api = f"--operator-api-serve-addr=127.0.0.1:{free_port('127.0.0.1')}"
+            api = f"--operator-api-serve-addr=127.0.0.1:{choose_free_port('127.0.0.1')}"
             self._command += [api, *QUIET, f"--k8s-namespace={LEASE_NAMESPACE}"]
             self._command.append(f"--skip-crd-creation={str(not defines_kinds).lower()}")
         elif elects:

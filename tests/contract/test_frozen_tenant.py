@@ -26,7 +26,7 @@ from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_incidents import _platform, _status, metric
 from tests.contract.test_static_flow import Site, _cluster, site
 from tests.freezing import freeze, thaw
-from tests.manifests.test_running import free_port
+from tests.manifests.test_running import choose_free_port
 from tests.polling import until
 from tests.reconcilers.cli.commands import start
 
@@ -95,7 +95,7 @@ async def test_a_tenant_whose_api_server_is_frozen_is_red_until_it_goes_on(
     site: Site, plane: Plane, tmp_path: Path
 ) -> None:
     await _platform(site, "10.40.0.0/24")
-    admin, port = plane.write_kubeconfig(tmp_path / "admin"), free_port()
+    admin, port = plane.write_kubeconfig(tmp_path / "admin"), choose_free_port()
     async with _tenant(plane, tmp_path) as (tenant, pid), site.controllers(managers=0):
         await _install_metallb(tenant)
         content = await anyio.Path(tenant).read_text()

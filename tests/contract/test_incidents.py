@@ -23,7 +23,7 @@ from reconcilers.cli.local.objects import delete
 from reconcilers.ui.watched import READ_EVENTS
 from tests.contract.test_static_flow import HOME, SETTINGS, Site, _cluster, site
 from tests.edits import edit
-from tests.manifests.test_running import free_port
+from tests.manifests.test_running import choose_free_port
 from tests.polling import until
 from tests.reconcilers.cli.commands import start
 
@@ -176,7 +176,7 @@ async def test_a_pool_full_but_for_one_address_is_red_for_a_request_for_more(
     site: Site, plane: Plane, tmp_path: Path
 ) -> None:
     await _platform(site, "10.40.0.0/28")
-    admin, port = plane.write_kubeconfig(tmp_path / "admin"), free_port()
+    admin, port = plane.write_kubeconfig(tmp_path / "admin"), choose_free_port()
     flags = (
         f"--kubeconfig={admin}",
         f"--metrics-bind-address=127.0.0.1:{port}",

@@ -15,7 +15,7 @@ async def start_server(data: Path | None = None) -> AsyncIterator[httpx.AsyncCli
     """Start a server; yield its administrator's client."""
     async with serve(data=data) as server:
         trust = client_tls(server.authority.pair.certificate, None)
-        token = {"Authorization": f"Bearer {server.credentials('admin')}"}
+        token = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
         async with httpx.AsyncClient(
             base_url=server.url, verify=trust, headers=token, timeout=30
         ) as http:

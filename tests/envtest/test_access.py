@@ -215,6 +215,6 @@ def test_every_user_has_the_rules_of_the_bindings_that_name_it(
         if home in {"", namespace} and any(is_one_of(user, subject, home) for subject in subjects):
             expected.append((bool(home), role))
 
-    verbs = [rule["verbs"][0] for rule in Authorizer(store).rules(user, namespace)]
+    verbs = [rule["verbs"][0] for rule in Authorizer(store).iterate_rules(user, namespace)]
 
     assert verbs == [role for _, role in sorted(expected)]

@@ -26,7 +26,7 @@ def tls(server: EmbeddedServer) -> ssl.SSLContext:
 
 def head(server: EmbeddedServer, method: str, path: str, *headers: str) -> bytes:
     """Return the head of a request of the administrator, without its last empty line."""
-    token = f"Authorization: Bearer {server.credentials('admin')}"
+    token = f"Authorization: Bearer {server.get_or_create_token('admin')}"
     lines = (f"{method} {path} HTTP/1.1", "Host: localhost", token, *headers)
     return "".join(f"{line}\r\n" for line in lines).encode()
 
@@ -71,7 +71,7 @@ async def read_head(stream: ByteStream) -> bytes:
 
 @asynccontextmanager
 async def client(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
-    headers = {"Authorization": f"Bearer {server.credentials('admin')}"}
+    headers = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
     async with httpx.AsyncClient(
         base_url=server.url, verify=tls(server), headers=headers, timeout=30
     ) as http:

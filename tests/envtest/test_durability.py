@@ -215,11 +215,14 @@ async def test_certificates_users_and_objects_are_the_same_after_a_restart(
 ) -> None:
     async with serve(data=tmp_path) as first:
         authority = first.authority.pair.certificate
-        tokens = (first.credentials("admin"), first.credentials("joe", ("readers",)))
+        tokens = (
+            first.get_or_create_token("admin"),
+            first.get_or_create_token("joe", ("readers",)),
+        )
         uid = first.api.store.table("namespaces").get("default")
     async with serve(data=tmp_path) as second:
         assert second.authority.pair.certificate == authority
-        assert (second.credentials("admin"), second.credentials("joe")) == tokens
+        assert (second.get_or_create_token("admin"), second.get_or_create_token("joe")) == tokens
         assert second.authenticator.find_request_user(f"Bearer {tokens[1]}", None) == User(
             "joe", ("readers", "system:authenticated"), "joe"
         )
@@ -301,7 +304,7 @@ async def test_a_damaged_file_is_named_and_the_folder_unlocked(
     tmp_path: Path, name: str, seconds_left: float
 ) -> None:
     async with serve(data=tmp_path) as server:
-        server.credentials("admin")
+        server.get_or_create_token("admin")
     file = tmp_path / name
     whole = file.read_bytes()
     damaged = whole[: int(len(whole) * seconds_left)]

@@ -28,7 +28,7 @@ async def server() -> AsyncIterator[EmbeddedServer]:
 
 @pytest.fixture
 async def http(server: EmbeddedServer) -> AsyncIterator[httpx.AsyncClient]:
-    token = {"Authorization": f"Bearer {server.credentials('admin')}"}
+    token = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
     async with httpx.AsyncClient(base_url=server.url, verify=False, headers=token) as client:
         await client.post(MAPS, json={"metadata": {"name": "a"}})
         yield client

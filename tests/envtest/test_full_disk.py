@@ -39,7 +39,7 @@ from envtest import serve
 async def main():
     async with serve(data=Path(sys.argv[1])) as server:
         tls = ssl.create_default_context(cadata=server.authority.pair.certificate.decode())
-        headers = {"Authorization": f"Bearer {server.credentials('admin')}"}
+        headers = {"Authorization": f"Bearer {server.get_or_create_token('admin')}"}
         async with httpx.AsyncClient(base_url=server.url, verify=tls, headers=headers) as http:
             path = "/api/v1/namespaces/default/configmaps"
             resource.setrlimit(resource.RLIMIT_FSIZE, (1_000, resource.RLIM_INFINITY))

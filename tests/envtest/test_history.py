@@ -79,7 +79,7 @@ def list_events(table: Table, revision: int) -> list[tuple[str, str, int]]:
     """Return the events after a revision."""
     return [
         (event.type, event.current.key, event.current.revision)
-        for event in table.log.after(revision)
+        for event in table.log.list_after(revision)
     ]
 
 
@@ -213,7 +213,7 @@ def test_an_event_of_before_a_restart_carries_what_it_replaced(tmp_path: Path) -
     store.close()
 
     again = Store(Disk(tmp_path))
-    (event,) = again.table("things").log.after(0)
+    (event,) = again.table("things").log.list_after(0)
     assert isinstance(event, StoredChange)
     assert event.previous is not None
     assert event.previous.revision == first

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 
 
 @pytest.fixture
@@ -30,19 +30,19 @@ def test_a_port_that_another_plane_has_just_drawn_is_passed_over(
 ) -> None:
     same_port += [4001, 4001, 4001, 4002]
 
-    assert [free_port("127.0.0.1", tmp_path) for _ in range(2)] == [4001, 4002]
+    assert [choose_free_port("127.0.0.1", tmp_path) for _ in range(2)] == [4001, 4002]
 
 
 def test_a_port_may_be_given_out_again_after_a_while(tmp_path: Path, same_port: list[int]) -> None:
     same_port += [4001, 4001]
-    free_port("127.0.0.1", tmp_path)
+    choose_free_port("127.0.0.1", tmp_path)
     long_ago = time.time() - 3600
     os.utime(tmp_path / "4001", (long_ago, long_ago))
 
-    assert free_port("127.0.0.1", tmp_path) == 4001
+    assert choose_free_port("127.0.0.1", tmp_path) == 4001
 
 
 def test_no_process_listens_on_a_port_that_was_given_out(tmp_path: Path) -> None:
     with socket.socket() as listener:
-        listener.bind(("127.0.0.1", free_port("127.0.0.1", tmp_path)))
+        listener.bind(("127.0.0.1", choose_free_port("127.0.0.1", tmp_path)))
         listener.listen()

@@ -41,7 +41,7 @@ def test_a_watch_from_any_revision_arrives_at_the_present(steps: list[tuple[str,
     past = play(store, steps)
     for revision, was in past:
         seen = dict(was)
-        for event in table.log.since(table.log.position_after(revision), most=1000) or ():
+        for event in table.log.list_from(table.log.find_position_after(revision), most=1000) or ():
             if event.type == "DELETED":
                 del seen[event.current.key]
             else:
@@ -54,7 +54,7 @@ def test_revisions_rise_by_one_with_every_write(steps: list[tuple[str, bool]]) -
     store = Store()
     start = store.revision
     play(store, steps)
-    revisions = [event.revision for event in store.table("things").log.after(0)]
+    revisions = [event.revision for event in store.table("things").log.list_after(0)]
 
     assert revisions == list(range(start + 1, store.revision + 1))
 
@@ -82,20 +82,20 @@ def test_a_log_forgets_its_oldest_entries_when_it_is_full() -> None:
     for revision in range(1, KEPT_EVENTS + 2):
         log.append(event(revision))
 
-    assert log.since(0) is None
+    assert log.list_from(0) is None
     assert log.floor == KEPT_EVENTS // 4
-    assert [event.revision for event in log.after(KEPT_EVENTS)] == [KEPT_EVENTS + 1]
+    assert [event.revision for event in log.list_after(KEPT_EVENTS)] == [KEPT_EVENTS + 1]
 
 
 def test_only_recent_events_keep_their_bytes_for_the_wire() -> None:
     store = Store()
     for _ in range(SHARED_EVENTS + 10):
         store.write("things", "a", {"metadata": {"name": "a"}})
-        newest = store.table("things").log.after(store.revision - 1)[0]
+        newest = store.table("things").log.list_after(store.revision - 1)[0]
         assert store.is_recent(newest)
         newest.frames["form"] = b"bytes"
 
-    kept = [event for event in store.table("things").log.after(0) if event.frames]
+    kept = [event for event in store.table("things").log.list_after(0) if event.frames]
     assert len(kept) == SHARED_EVENTS
     assert all(store.is_recent(event) for event in kept)
 
@@ -106,4 +106,4 @@ def test_a_log_forgets_what_is_old() -> None:
     log.append(event(2, at=KEPT_SECONDS))
     log.append(event(3, at=KEPT_SECONDS + 100))
 
-    assert (log.floor, [event.revision for event in log.after(0)]) == (1, [2, 3])
+    assert (log.floor, [event.revision for event in log.list_after(0)]) == (1, [2, 3])

@@ -34,7 +34,7 @@ async def server() -> AsyncIterator[EmbeddedServer]:
 
 def client(server: EmbeddedServer, authorization: str = "") -> httpx.AsyncClient:
     """Return a client; the administrator's unless it is said what to send."""
-    said = authorization or f"Bearer {server.credentials('admin')}"
+    said = authorization or f"Bearer {server.get_or_create_token('admin')}"
     trust = client_tls(server.authority.pair.certificate, None)
     return httpx.AsyncClient(base_url=server.url, verify=trust, headers={"Authorization": said})
 

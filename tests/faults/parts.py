@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from envtest.binaries import RealControlPlane
 from envtest.plane import RunningControlPlane as Plane
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from envtest.processes import Child, Children
 from envtest.settings import read_settings
 from tests.faults.pipes import HOST, Pipe, Place
@@ -153,7 +153,7 @@ class Parts:
             flags: that differ from those of the first; `_` stands for `-`.
         """
         async with Pipe.before(place(self.etcd_url)) as pipe:
-            port = free_port(HOST)
+            port = choose_free_port(HOST)
             plane = Elsewhere(self.plane, f"https://{HOST}:{port}")
             changed = {"etcd-servers": f"http://{HOST}:{pipe.port}", "secure-port": str(port)}
             changed |= {name.replace("_", "-"): value for name, value in flags.items()}

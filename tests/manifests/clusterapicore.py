@@ -19,7 +19,7 @@ import httpx
 from envtest.certs import Authority
 from tests.manifests.clusterctl import program
 from tests.manifests.clusters import Cluster
-from tests.manifests.test_running import free_port
+from tests.manifests.test_running import choose_free_port
 from tests.polling import until
 from tests.servers import program as tool
 
@@ -41,7 +41,7 @@ async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
     """Run the core's controllers on a cluster that they were installed on."""
     folder = anyio.Path(cluster.folder / "core")
     await folder.mkdir()
-    authority, webhooks, health = Authority.create(), free_port(), free_port()
+    authority, webhooks, health = Authority.create(), choose_free_port(), choose_free_port()
     authority.sign_server("127.0.0.1").write(Path(folder), "tls")
     await _call_here(cluster, webhooks, authority.pair.certificate)
     command = [
@@ -51,7 +51,7 @@ async def core_controllers(cluster: Cluster) -> AsyncIterator[None]:
         "--webhook-cert-name=tls.crt",
         "--webhook-key-name=tls.key",
         f"--health-addr=127.0.0.1:{health}",
-        f"--diagnostics-address=127.0.0.1:{free_port()}",
+        f"--diagnostics-address=127.0.0.1:{choose_free_port()}",
         "--insecure-diagnostics=true",
     ]
     environ = {

@@ -20,7 +20,7 @@ from reconcilers.api import crd
 from tests.manifests.clusters import HOME, Cluster, write_manifests
 from tests.manifests.guide import lines, type_line
 from tests.manifests.test_helm_hooks import play_kubelet
-from tests.manifests.test_running import HOOKS, controller, free_port, webhooks_refuse
+from tests.manifests.test_running import HOOKS, choose_free_port, controller, webhooks_refuse
 from tests.reconcilers.cli.commands import Running
 from tests.servers import program
 from tests.yamls import read_all_yaml
@@ -48,7 +48,7 @@ class Operator:
     def __init__(self, cluster: Cluster, desk: Path) -> None:
         self.cluster = cluster
         self.desk = desk
-        self.port = free_port()
+        self.port = choose_free_port()
         self.documents = list(read_all_yaml(rendering.INSTALL.read_text()))
         self.before: dict[str, Step] = {}
         """What is done before the first line that begins so."""

@@ -16,7 +16,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from tests.manifests.clusterctl import Clusterctl
 from tests.manifests.clusters import HOME, Cluster, write_manifests
-from tests.manifests.test_running import call_here, free_port
+from tests.manifests.test_running import call_here, choose_free_port
 from tests.manifests.test_running import controller as under_its_account
 from tests.polling import until
 from tests.reconcilers.cli.commands import start
@@ -98,7 +98,7 @@ async def check_owners(cluster: Cluster, name: str, pool: Json) -> None:
 @asynccontextmanager
 async def run_deployed(cluster: Cluster, clusterctl: Clusterctl) -> AsyncIterator[None]:
     """Run what was installed: under its account and its roles, and with its webhooks."""
-    port, documents = free_port(), deepcopy(clusterctl.components)
+    port, documents = choose_free_port(), deepcopy(clusterctl.components)
     configuration = call_here(documents, port)
     await cluster.kubectl("replace", "-f", "-", stdin=write_manifests(configuration))
     async with under_its_account(cluster, documents, port) as running:

@@ -47,7 +47,7 @@ STRADDLES = {
 HEADS = ("CIDR", "AVAILABLE", "ALLOCATED", "TOTAL", "USED", "%", "READY", "AGE")
 
 
-def free_port() -> int:
+def choose_free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -80,7 +80,7 @@ def arguments(documents: list[dict[str, Any]], port: int) -> list[str]:
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     here = {
         "--namespace": HOME,
-        "--health-probe-bind-address": f"127.0.0.1:{free_port()}",
+        "--health-probe-bind-address": f"127.0.0.1:{choose_free_port()}",
         "--metrics-bind-address": "127.0.0.1:0",
         "--webhook-port": str(port),
     }
@@ -195,7 +195,7 @@ async def installed_names(cluster: Cluster) -> list[str]:
 async def test_what_is_installed_serves_the_samples_and_leaves_nothing_behind(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = choose_free_port()
     documents = list_installed(port)
     await cluster.apply("-f", "-", stdin=write_manifests(*documents))
     await cluster.wait_until_established(*(kind.crd_name for kind in crd.KINDS))

@@ -14,8 +14,8 @@ from tests.manifests.test_running import (
     ACCOUNT,
     SAMPLES,
     called_here,
+    choose_free_port,
     controller,
-    free_port,
     refusal,
     wait_until_allocated,
     webhooks_refuse,
@@ -39,7 +39,7 @@ async def holders(cluster: Cluster) -> dict[str, str]:
 async def test_replicas_share_the_work_with_the_rights_that_the_component_gives(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    port = free_port()
+    port = choose_free_port()
     overlay = with_components(tmp_path / "tree", "shards", "ui")
     documents = called_here(await cluster.kubectl("kustomize", overlay), port)
     await cluster.apply("-f", "-", stdin=write_manifests(*documents))

@@ -9,7 +9,7 @@ import pytest
 from controller.conditions import find
 from controller.meta import Key, ObjectMeta
 from controller.resource import Resource
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.cli.local.objects import delete
 from tests.metallb.site import Site, site
@@ -39,7 +39,7 @@ NAME = "ipaddresspoolvalidationwebhook.metallb.io"
 
 def _body() -> dict[str, Any]:
     """Return a webhook for MetalLB's pools behind a port on which no server listens."""
-    port = free_port("127.0.0.1")
+    port = choose_free_port("127.0.0.1")
     rule = {
         "apiGroups": ["metallb.io"],
         "apiVersions": ["v1beta1"],

@@ -1,7 +1,8 @@
 """Defaults, validation and warnings of a whole CustomResourceDefinition.
 
-If a field is equal in all versions, the server keeps it once at the top of the spec. Its messages
-then say `spec.validation`, `spec.subresources` and so on, instead of naming a version.
+If a field is equal in all versions, the server keeps it once at the top of the spec (it is
+hoisted). Its messages then say `spec.validation`, `spec.subresources` and so on, instead of naming
+a version.
 """
 
 from __future__ import annotations
@@ -156,6 +157,7 @@ def _versions_errors(versions: Any) -> list[FieldError]:
     if sum(1 for version in entries if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
         out.append(invalid("spec.versions", versions, detail))
+    # The server sets the old field `spec.version` to the first version, and validates it as well.
     if names and names[0] and (errors := label_1035_errors(names[0])):
         out.append(invalid("spec.version", names[0], ",".join(errors)))
     return out

@@ -80,6 +80,7 @@ def _check_node(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[Fie
         detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
         out.append(forbidden(f"{walk.path}.uniqueItems", detail))
     additional = schema.get("additionalProperties")
+    # As in the server, `true` beside properties is allowed.
     if additional not in (None, True) and schema.get("properties"):
         detail = "additionalProperties and properties are mutual exclusive"
         out.append(forbidden(f"{walk.path}.additionalProperties", detail))
@@ -102,13 +103,18 @@ def _check_node(schema: _Schema, walk: Walk) -> tuple[list[FieldError], list[Fie
 def _list_children(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
     """Yield the schemas one level below a node, each with its place."""
     additional = schema.get("additionalProperties")
-    atomic = walk.path if schema.get("x-kubernetes-map-type") == "atomic" else walk.uncorrelatable
+    # An atomic map is replaced as a whole, so its fields have no old values.
+    is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    fields_uncorrelatable = walk.path if is_atomic else walk.uncorrelatable
     if isinstance(additional, Mapping):
         reason = "inside additionalProperties applying to object metadata"
         changes = {"no_defaults": reason} if walk.inside_meta else {}
-        yield additional, walk.below(".additionalProperties", uncorrelatable=atomic, **changes)
+        yield (
+            additional,
+            walk.below(".additionalProperties", uncorrelatable=fields_uncorrelatable, **changes),
+        )
     for name, child in (schema.get("properties") or {}).items():
-        child_walk = walk.below(f".properties[{name}]", uncorrelatable=atomic)
+        child_walk = walk.below(f".properties[{name}]", uncorrelatable=fields_uncorrelatable)
         # The type and metadata of whole and embedded objects; others are fields of that name.
         if name in _META and (walk.root or schema.get("x-kubernetes-embedded-resource")):
             child_walk = replace(child_walk, inside_meta=True)
@@ -120,8 +126,8 @@ def _list_children(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]
     if isinstance(items, Mapping):
         # Only the items of lists of type map correspond to old items, by their keys.
         is_map = schema.get("x-kubernetes-list-type") == "map"
-        uncorrelatable_path = walk.uncorrelatable if is_map else walk.uncorrelatable or walk.path
-        yield items, walk.below(".items", uncorrelatable=uncorrelatable_path)
+        items_uncorrelatable = walk.uncorrelatable or ("" if is_map else walk.path)
+        yield items, walk.below(".items", uncorrelatable=items_uncorrelatable)
 
 
 def _list_branches(schema: _Schema, walk: Walk) -> Iterator[tuple[_Schema, Walk]]:
@@ -221,16 +227,17 @@ def _validate_set_items(schema: _Schema, path: str) -> list[FieldError]:
     items = schema.get("items")
     if not isinstance(items, Mapping):
         return []
-    schema_type = items.get("type")
-    collection = {"array": "list", "object": "map"}.get(schema_type or "")
-    name = f"x-kubernetes-{collection}-type"
     # By default a list is atomic, and an object is not.
-    if (
-        collection is None
-        or items.get(name, "atomic" if schema_type == "array" else None) == "atomic"
-    ):
+    if items.get("type") == "array":
+        name, default = "x-kubernetes-list-type", "atomic"
+    elif items.get("type") == "object":
+        name, default = "x-kubernetes-map-type", "granular"
+    else:
+        return []
+    if items.get(name, default) == "atomic":
         return []
     detail = "must be atomic as item of a list with x-kubernetes-list-type=set"
+    # The server prints the list type for both.
     return [invalid(f"{path}.items.{name}", items.get("x-kubernetes-list-type"), detail)]
 
 

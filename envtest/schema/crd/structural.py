@@ -169,14 +169,19 @@ def _has_only_names(metadata: _Schema) -> bool:
 def _check_branches(schema: _Schema, path: str, out: list[FieldError]) -> None:
     """Append the errors of anyOf, allOf, oneOf and not, and of the pattern."""
     any_of = schema.get("anyOf") or []
+    # The anyOf of an int-or-string is the only one that may set types. It stands at the node, or
+    # in the first branch of allOf.
     if any_of != _INT_OR_STRING:
         for index, branch in enumerate(any_of):
             _check_branch(branch, f"{path}.anyOf[{index}]", out)
     for index, branch in enumerate(schema.get("allOf") or ()):
-        # The first branch may be the anyOf of an int-or-string.
-        skipped = index == 0 and branch.get("anyOf") == _INT_OR_STRING
-        bare = {k: v for k, v in branch.items() if k != "anyOf"} if skipped else branch
-        _check_branch(bare, f"{path}.allOf[{index}]", out)
+        is_int_or_string = index == 0 and branch.get("anyOf") == _INT_OR_STRING
+        checked_part = (
+            {name: value for name, value in branch.items() if name != "anyOf"}
+            if is_int_or_string
+            else branch
+        )
+        _check_branch(checked_part, f"{path}.allOf[{index}]", out)
     for index, branch in enumerate(schema.get("oneOf") or ()):
         _check_branch(branch, f"{path}.oneOf[{index}]", out)
     if schema.get("not") is not None:
@@ -211,9 +216,9 @@ def _check_branch(schema: _Schema, path: str, out: list[FieldError]) -> None:
 def default_errors(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of the defaults of a structural schema."""
     out: list[FieldError] = []
-    _check_defaults(
-        {**schema, "x-kubernetes-embedded-resource": True}, path, out, inside_meta=False
-    )
+    # Like an embedded object, the root has apiVersion, kind and metadata.
+    root = {**schema, "x-kubernetes-embedded-resource": True}
+    _check_defaults(root, path, out, inside_meta=False)
     return out
 
 
@@ -230,6 +235,7 @@ def _check_defaults(
     """
     embedded = bool(schema.get("x-kubernetes-embedded-resource"))
     if embedded:
+        # An object begins here; only its own apiVersion, kind and metadata count.
         inside_meta = False
     if schema.get("default") is not None:
         out += _validate_default(schema, f"{path}.default", inside_meta=inside_meta)
@@ -244,7 +250,8 @@ def _check_defaults(
 def _validate_default(schema: _Schema, path: str, *, inside_meta: bool) -> list[FieldError]:
     """Return the errors of the default of one node: unknown fields, then the first failing check.
 
-    In metadata, unknown fields and embedded objects are not checked.
+    In metadata, unknown fields and embedded objects are not checked, because the schema of
+    metadata does not list all its fields.
     """
     value = schema["default"]
     errors: list[FieldError] = []

@@ -1,6 +1,7 @@
 """Validation of the versions of a CRD.
 
-It covers the schema, subresources, printer columns, selectable fields and deprecation.
+It covers the schema, subresources, printer columns, selectable fields and deprecation. A field
+that is equal in all versions is hoisted: validated once, with a path at the top of the spec.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _COLUMN_FORMATS: Final = (
     "int64",
     "password",
 )
-_SELECTABLE_FIELDS: Final = 8
+_MAX_SELECTABLE_FIELDS: Final = 8
 # Field of a version -> its path in messages if it is equal in all versions.
 _TOP: Final = {
     "schema": "spec.validation",
@@ -129,6 +130,7 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     if not version.get("deprecated"):
         return [invalid(path, warning, "can only be set for deprecated versions")]
     out: list[FieldError] = []
+    # Go counts bytes, although the message says characters.
     if len(warning.encode()) > 256:
         out.append(invalid(path, warning, "must be <= 256 characters long"))
     if not warning:
@@ -137,6 +139,7 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
     if unprintable is not None:
         at = len(warning[: warning.index(unprintable)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
+        # The server escapes this value as in JSON.
         out.append(invalid(path, Verbatim(json_text(warning)), f"{detail} index {at}"))
     return out
 
@@ -203,12 +206,14 @@ def _scale_errors(scale: _Body, path: str) -> list[FieldError]:
         elif not json_path.startswith(f"{root}."):
             out.append(invalid(where, json_path, f"should be a json path under {root}"))
     json_path, where = scale.get("labelSelectorPath") or "", f"{path}.labelSelectorPath"
-    if json_path and not (errors := _simple_path_errors(json_path, where)):
-        if not json_path.startswith((".spec.", ".status.")):
-            detail = "should be a json path under either .spec or .status"
-            out.append(invalid(where, json_path, detail))
-    elif json_path:
+    # Unlike the paths of replicas, this path is optional.
+    if not json_path:
+        return out
+    if errors := _simple_path_errors(json_path, where):
         out += errors
+    elif not json_path.startswith((".spec.", ".status.")):
+        detail = "should be a json path under either .spec or .status"
+        out.append(invalid(where, json_path, detail))
     return out
 
 
@@ -255,8 +260,8 @@ def _selectable_errors(fields: Sequence[_Body], schema: _Body, path: str) -> lis
         if field is not None and json_path in seen:
             out.append(duplicate(where, json_path))
         seen.add(json_path)
-    if len(seen) > _SELECTABLE_FIELDS:
-        out.append(too_many(path, len(seen), _SELECTABLE_FIELDS))
+    if len(seen) > _MAX_SELECTABLE_FIELDS:
+        out.append(too_many(path, len(seen), _MAX_SELECTABLE_FIELDS))
     return out
 
 

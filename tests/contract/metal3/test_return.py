@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from tests.contract.metal3.lab import (
     ADDRESS_KINDS,
     CLAIM_KINDS,
@@ -201,7 +201,7 @@ async def test_metal3s_manager_would_renumber_nobody_and_go_on_with_what_was_beg
 @asynccontextmanager
 async def block_answers(server: Server, lab: Metal3Lab) -> AsyncIterator[str]:
     """Leave metal3's webhooks registered, as they are when its Deployment is scaled to 0."""
-    url = f"https://127.0.0.1:{free_port('127.0.0.1')}/validate"
+    url = f"https://127.0.0.1:{choose_free_port('127.0.0.1')}/validate"
     rule = {
         "apiGroups": [METAL3],
         "apiVersions": ["v1alpha1"],

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from envtest import ControlPlane
-from envtest.ports import free_port
+from envtest.ports import choose_free_port
 from reconcilers.api import crd
 from reconcilers.configuration.integrationnames import CLUSTER_API, KUBERMATIC, VITISTACK
 from reconcilers.integrations.clusterapi import crds
@@ -33,7 +33,7 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[http
         for platform in ("clusterapi", "kubermatic", "vitistack"):
             await plane.install_crds(DATA / platform / "crds.yaml")
         folder = tmp_path_factory.mktemp("overlaps")
-        port = free_port(HOST)
+        port = choose_free_port(HOST)
         await admin.post("/api/v1/namespaces", json={"metadata": {"name": HOME}})
         await configure(admin, port)
         flags = [
