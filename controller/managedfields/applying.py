@@ -30,7 +30,7 @@ KUBECTL = "kubectl"
 _MAX_ANNOTATIONS = 256 * 1024  # bytes, all keys and values together
 
 
-def _annotations(obj: dict[str, Any]) -> dict[str, Any]:
+def _get_annotations(obj: dict[str, Any]) -> dict[str, Any]:
     """Return the annotations of an object; empty if they are absent or malformed."""
     metadata = obj.get("metadata")
     annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
@@ -45,7 +45,7 @@ def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
     """
     root = write.model.root
     try:
-        last_applied = json.loads(_annotations(live).get(ANNOTATION) or "null")
+        last_applied = json.loads(_get_annotations(live).get(ANNOTATION) or "null")
         if (
             not isinstance(last_applied, dict)
             or last_applied.get("apiVersion") != write.api_version
@@ -55,6 +55,7 @@ def read_annotation(write: TrackedWrite, live: dict[str, Any]) -> Fields | None:
         check(root, last_applied)
     except (ValueError, ModelError):
         return None
+    # From the annotation to the live object: fields that were written or removed differ.
     change = write.compare(last_applied, live)
     fields = fieldset.difference(list_claims(root, last_applied), change.list_written())
     return fieldset.difference(fields, change.removed)
@@ -66,17 +67,20 @@ def renew_annotation(obj: dict[str, Any], applied: dict[str, Any], manager: str)
     An object without the annotation, or applied by another manager, is returned unchanged. The
     annotation is removed if the annotations would become larger than the server allows.
     """
-    present = _annotations(obj)
+    present = _get_annotations(obj)
     if manager != KUBECTL or not present.get(ANNOTATION):
         return obj
     metadata = dict(applied.get("metadata") or {})
     if "annotations" in metadata:
         # An annotation that contained itself would grow with each apply.
-        applied_annotations = _annotations(applied)
-        metadata["annotations"] = {k: v for k, v in applied_annotations.items() if k != ANNOTATION}
+        applied_annotations = _get_annotations(applied)
+        metadata["annotations"] = {
+            name: value for name, value in applied_annotations.items() if name != ANNOTATION
+        }
     encoded = gotext.json_text({**applied, "metadata": metadata}) + "\n"
     annotations = {**present, ANNOTATION: encoded}
-    if sum(len(k.encode()) + len(v.encode()) for k, v in annotations.items()) > _MAX_ANNOTATIONS:
+    size = sum(len(name.encode()) + len(value.encode()) for name, value in annotations.items())
+    if size > _MAX_ANNOTATIONS:
         del annotations[ANNOTATION]  # validation rejects an object with annotations of this size
     return {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}
 
@@ -88,21 +92,21 @@ class Conflicts(Exception):
         super().__init__("conflicts")
         self.lost = lost
 
-    def refusal(self) -> ApplyConflict:
+    def create_refusal(self) -> ApplyConflict:
         """Return the 409 answer: owners in the order of their identifiers, fields in tree order.
 
         The real server sorts its message in the same way, but lists the causes of several owners
         in random order.
         """
-        owners = sorted(self.lost, key=EntryManager.text)
-        causes_by_manager = {
-            manager: [fieldset.path_text(path) for path in fieldset.paths(self.lost[manager])]
+        owners = sorted(self.lost, key=EntryManager.format_identifier)
+        fields_by_manager = {
+            manager: [fieldset.display_path(path) for path in fieldset.paths(self.lost[manager])]
             for manager in owners
         }
         causes = [
-            FieldCause("FieldManagerConflict", f"conflict with {manager.description()}", field)
+            FieldCause("FieldManagerConflict", f"conflict with {manager.describe()}", field)
             for manager in owners
-            for field in causes_by_manager[manager]
+            for field in fields_by_manager[manager]
         ]
         if len(causes) == 1:
             message = f"1 conflict: {causes[0].message}: {causes[0].field}"
@@ -110,8 +114,8 @@ class Conflicts(Exception):
             lines = [
                 "\n".join(
                     [
-                        f"conflicts with {manager.description()}:",
-                        *(f"- {f}" for f in causes_by_manager[manager]),
+                        f"conflicts with {manager.describe()}:",
+                        *(f"- {field}" for field in fields_by_manager[manager]),
                     ]
                 )
                 for manager in owners
@@ -163,7 +167,9 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         ApplyConflict: fields belong to others.
         PatchError: 400 or 500 if the applied object is not one of this type.
     """
-    version_and_kind = _read_kind(applied, kind or (_kind_of(live) if live else None))
+    version_and_kind = _check_version_and_kind(
+        applied, kind or (_read_version_and_kind(live) if live else None)
+    )
     # An object that is created is merged into the JSON of its empty Go struct (FieldModel.zero).
     base = (
         live
@@ -174,7 +180,7 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         managed = entries.decode_entries((base.get("metadata") or {}).get("managedFields"))
     except ValueError as error:
         raise internal(f"failed to decode managed fields: {error}") from None
-    act = _Act(
+    request = _ApplyRequest(
         TrackedWrite(fields, version_and_kind[0], subresource=subresource, versions=versions),
         base,
         applied,
@@ -184,31 +190,33 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
     )
     if not managed:
         # Without entries, nobody owns the present fields, and an apply would never conflict.
-        managed = act.first(
+        managed = request.create_first_entries(
             entries.manager(
                 FIRST, UPDATE, api_version=version_and_kind[0], subresource=subresource
             ),
             now,
         )
     try:
-        result = act.run(managed, owner, now, force=force)
+        result = request.run(managed, owner, now, force=force)
     except Conflicts as conflicts:
-        act.require_forcible(conflicts, manager)
-        result = act.run(managed, owner, now, force=True)
+        request.require_forcible(conflicts, manager)
+        result = request.run(managed, owner, now, force=True)  # all conflicts may be forced
     return _finish(result, applied, manager)
 
 
-def _read_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tuple[str, str]:
+def _check_version_and_kind(
+    applied: dict[str, Any], expected: tuple[str, str] | None
+) -> tuple[str, str]:
     """Return apiVersion and kind of an applied object.
 
     Raises:
         PatchError: one of them is empty or is not `expected`, or the object has a list of
             managedFields, even an empty one. (`managedFields: null` is allowed.)
     """
-    version_and_kind = _kind_of(applied)
-    if version_and_kind != (expected or version_and_kind) or not all(version_and_kind):
-        version = version_and_kind[0] if "/" in version_and_kind[0] else "/" + version_and_kind[0]
-        raise bad_request(f"invalid object type: {version}, Kind={version_and_kind[1]}")
+    version_and_kind = _read_version_and_kind(applied)
+    is_other_kind = expected is not None and version_and_kind != expected
+    if is_other_kind or not all(version_and_kind):
+        raise bad_request(f"invalid object type: {_format_kind(*version_and_kind)}")
     metadata = applied.get("metadata")
     managed = metadata.get("managedFields") if isinstance(metadata, dict) else None
     # A value of another type is left to the check of the object against the model.
@@ -217,12 +225,18 @@ def _read_kind(applied: dict[str, Any], expected: tuple[str, str] | None) -> tup
     return version_and_kind
 
 
-def _kind_of(obj: dict[str, Any]) -> tuple[str, str]:
+def _read_version_and_kind(obj: dict[str, Any]) -> tuple[str, str]:
     """Return apiVersion and kind; each is empty if it is absent or not a string."""
-    return _text(obj.get("apiVersion")), _text(obj.get("kind"))
+    return _get_text(obj.get("apiVersion")), _get_text(obj.get("kind"))
 
 
-def _text(value: Any) -> str:
+def _format_kind(api_version: str, kind: str) -> str:
+    """Return apiVersion and kind as Go prints them; the core group is an empty text: `/v1`."""
+    version = api_version if "/" in api_version else "/" + api_version
+    return f"{version}, Kind={kind}"
+
+
+def _get_text(value: Any) -> str:
     """Return the value if it is a string, otherwise an empty string."""
     return value if isinstance(value, str) else ""
 
@@ -237,7 +251,7 @@ def _finish(result: _Applied, applied: dict[str, Any], manager: str) -> dict[str
     return {**obj, "metadata": metadata}
 
 
-class _Act:
+class _ApplyRequest:
     """One apply: the live object, and the object that is merged into it.
 
     Both are in the version of the write. `apply` calls `run` a second time, with force, if all
@@ -249,7 +263,7 @@ class _Act:
         self._live = live
         self._applied = applied
 
-    def first(self, manager: entries.EntryManager, now: str) -> Managed:
+    def create_first_entries(self, manager: entries.EntryManager, now: str) -> Managed:
         """Return entries in which `manager` owns all fields of the live object.
 
         This manager stands for all earlier writers of an object without managedFields. To get all
@@ -284,12 +298,13 @@ class _Act:
         remaining = conflicts.lost
         if allowed is not None:
             remaining = {
-                manager: fieldset.difference(f, allowed) for manager, f in conflicts.lost.items()
+                owner: fieldset.difference(fields, allowed)
+                for owner, fields in conflicts.lost.items()
             }
         if any(remaining.values()):
             raise Conflicts(
-                {manager: fields for manager, fields in remaining.items() if fields}
-            ).refusal()
+                {owner: fields for owner, fields in remaining.items() if fields}
+            ).create_refusal()
 
     def run(
         self, before: Managed, manager: entries.EntryManager, now: str, *, force: bool
@@ -310,20 +325,19 @@ class _Act:
             PatchError: the applied object does not fit the model.
         """
         write, live = self._write, self._live
-        self._check()
+        self._check_applied()
         try:
             managed = write.reconcile(before)
         except ModelError as error:
             raise internal(str(error)) from None
         merged = merge(write.model.root, live, self._applied)
         previous_entry = managed.get(manager)
+        previous_time = previous_entry.time if previous_entry else None
         claims = list_claims(write.model.root, self._applied)
         claims = fieldset.without_trees(claims, write.ignored)
         # `prune` and `subtract` read the new claims, so they are entered before those calls. The
         # end of this method replaces the entry by the fields that the manager really owns.
-        managed[manager] = Owned(
-            claims, write.api_version, previous_entry.time if previous_entry else None
-        )
+        managed[manager] = Owned(claims, write.api_version, previous_time)
         new = (
             prune(write, merged, managed=managed, last=previous_entry)
             if previous_entry and previous_entry.fields
@@ -340,13 +354,13 @@ class _Act:
         managed.pop(manager, None)
         if owned_fields:
             # An apply that changes nothing keeps the time of the manager's previous apply.
-            time = now if changed else previous_entry.time if previous_entry else None
+            time = now if changed else previous_time
             managed[manager] = Owned(
                 fieldset.order_elements(owned_fields), write.api_version, time
             )
         return _Applied(new if changed else live, managed)
 
-    def _check(self) -> None:
+    def _check_applied(self) -> None:
         """Check that the applied object fits the model.
 
         Raises:
@@ -357,11 +371,12 @@ class _Act:
         except ModelError as error:
             metadata = self._applied.get("metadata")
             metadata_map = metadata if isinstance(metadata, dict) else {}
-            version, kind = _kind_of(self._applied)
-            version = version if "/" in version else "/" + version
-            name = f"{_text(metadata_map.get('namespace'))}/{_text(metadata_map.get('name'))}"
+            kind = _format_kind(*_read_version_and_kind(self._applied))
+            name = (
+                f"{_get_text(metadata_map.get('namespace'))}/{_get_text(metadata_map.get('name'))}"
+            )
             raise internal(
-                f"failed to create typed patch object ({name}; {version}, Kind={kind}): {error}"
+                f"failed to create typed patch object ({name}; {kind}): {error}"
             ) from None
 
 

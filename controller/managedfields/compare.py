@@ -12,7 +12,7 @@ from typing import Any
 from controller.managedfields import fieldset
 from controller.managedfields.errors import ModelError, TypeMismatchError
 from controller.managedfields.fieldset import SELF, Fields
-from controller.managedfields.model import FLAT, ListNode, MapNode, Node, item_element
+from controller.managedfields.model import FLAT, ListNode, MapNode, Node, compute_item_element
 
 
 @dataclass(slots=True)
@@ -33,13 +33,13 @@ class Comparison:
             self.added[element] = inner.added
 
     def join(self, other: "Comparison") -> None:
-        """Merge the result of another comparison of the same two values."""
+        """Add the result of another comparison of the same two values to this comparison."""
         self.removed = fieldset.union(self.removed, other.removed)
         self.modified = fieldset.union(self.modified, other.modified)
         self.added = fieldset.union(self.added, other.added)
 
-    def without(self, ignored: Fields) -> None:
-        """Drop the differences at or below the ignored fields."""
+    def drop_ignored(self, ignored: Fields) -> None:
+        """Drop the differences at or below the ignored fields, in place."""
         if ignored:
             self.removed = fieldset.without_trees(self.removed, ignored)
             self.modified = fieldset.without_trees(self.modified, ignored)
@@ -66,7 +66,7 @@ def compare(node: Node, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
     return _compare(node.atom_for(new), old, new) or Comparison()
 
 
-def _enter(
+def _add_differences(
     result: Comparison,
     element: str,
     node: Node,
@@ -127,19 +127,21 @@ def _compare_members(atom: MapNode, old: dict[str, Any], new: dict[str, Any]) ->
         if new_value is old_value:
             continue  # writes share unchanged parts with the live object: equal without comparing
         if new_value is _ABSENT:
-            result.removed["f:" + name] = everything(atom.child(name), old_value)
+            result.removed["f:" + name] = list_all_fields(atom.child(name), old_value)
             removed_count += 1
         elif type(old_value) in FLAT and type(new_value) is type(old_value):
             # The usual leaf. Scalars of one type compare the same whatever the schema says.
             if old_value != new_value:
                 result.modified["f:" + name] = {}
         else:
-            _enter(result, "f:" + name, node=atom.child(name), old=old_value, new=new_value)
+            _add_differences(
+                result, "f:" + name, node=atom.child(name), old=old_value, new=new_value
+            )
     # The members of `old` that were not removed are in `new`. A larger `new` has added members.
     if len(new) > len(old) - removed_count:
         for name, new_value in new.items():
             if name not in old:
-                result.added["f:" + name] = everything(atom.child(name), new_value)
+                result.added["f:" + name] = list_all_fields(atom.child(name), new_value)
     return result
 
 
@@ -149,31 +151,31 @@ def _compare_items(atom: ListNode, old: list[Any], new: list[Any]) -> Comparison
     Items that occur several times share a path element, so they are compared and owned together,
     as one leaf. An element that changes between one and several items is removed and added.
     """
-    old_by_element, new_by_element = by_element(atom, old), by_element(atom, new)
+    old_by_element, new_by_element = group_by_element(atom, old), group_by_element(atom, new)
     result = Comparison()
     for element, old_items in old_by_element.items():
         new_items = new_by_element.get(element, [])
         if len(old_items) == 1 and len(new_items) == 1:
-            _enter(result, element, node=atom.item, old=old_items[0], new=new_items[0])
+            _add_differences(result, element, node=atom.item, old=old_items[0], new=new_items[0])
         elif len(old_items) > 1 and len(new_items) > 1:
             if not equal(old_items, new_items):
                 result.modified[element] = {}
         elif len(old_items) > 1:
             result.removed[element] = {}
             if new_items:
-                result.added[element] = everything(atom.item, new_items[0])
+                result.added[element] = list_all_fields(atom.item, new_items[0])
         else:
-            result.removed[element] = everything(atom.item, old_items[0])
+            result.removed[element] = list_all_fields(atom.item, old_items[0])
             if new_items:
                 result.added[element] = {}
     for element, new_items in new_by_element.items():
         if element not in old_by_element:
             is_single = len(new_items) == 1
-            result.added[element] = everything(atom.item, new_items[0]) if is_single else {}
+            result.added[element] = list_all_fields(atom.item, new_items[0]) if is_single else {}
     return result
 
 
-def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
+def group_by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
     """Group the items of a list by their path elements.
 
     Raises:
@@ -182,14 +184,14 @@ def by_element(atom: ListNode, items: list[Any]) -> dict[str, list[Any]]:
     elements: dict[str, list[Any]] = {}
     for index, item in enumerate(items):
         try:
-            element = item_element(atom, item)
+            element = compute_item_element(atom, item)
         except TypeMismatchError as error:
             raise ModelError([f"element {index}: {error}"]) from None
         elements.setdefault(element, []).append(item)
     return elements
 
 
-def everything(node: Node, value: Any) -> Fields:
+def list_all_fields(node: Node, value: Any) -> Fields:
     """Return all fields of a value that was added or removed as a whole, containers included.
 
     Return {} for a leaf or an empty container.
@@ -200,12 +202,12 @@ def everything(node: Node, value: Any) -> Fields:
             out: Fields = {SELF: {}}
             for name, inner in value.items():
                 is_leaf = type(inner) in FLAT
-                out["f:" + name] = {} if is_leaf else everything(atom.child(name), inner)
+                out["f:" + name] = {} if is_leaf else list_all_fields(atom.child(name), inner)
             return out
     elif isinstance(atom, ListNode) and not atom.atomic and value and isinstance(value, list):
         out = {SELF: {}}
-        for element, items in by_element(atom, value).items():
-            out[element] = everything(atom.item, items[0]) if len(items) == 1 else {}
+        for element, items in group_by_element(atom, value).items():
+            out[element] = list_all_fields(atom.item, items[0]) if len(items) == 1 else {}
         return out
     return {}
 
@@ -213,13 +215,14 @@ def everything(node: Node, value: Any) -> Fields:
 def list_claims(node: Node, value: Any) -> Fields:
     """Return the fields that the applier of an object claims to own.
 
-    `everything` includes each container. Here a container is claimed only if its own existence
-    matters: an item of a list, a member that the schema does not name, an empty object, or null.
+    `list_all_fields` includes each container. Here a container is claimed only if its own
+    existence matters: an item of a list, a member that the schema does not name, an empty object,
+    or null.
     """
-    return _claimed_fields(node, value) or {}
+    return _list_claimed_fields(node, value) or {}
 
 
-def _claimed_fields(node: Node, value: Any) -> Fields | None:
+def _list_claimed_fields(node: Node, value: Any) -> Fields | None:
     """Return the fields that the applier owns at a value and below it, a subtree of fieldsV1.
 
     It is {} if the value is owned as a whole, and None if the value is a container with nothing
@@ -227,17 +230,17 @@ def _claimed_fields(node: Node, value: Any) -> Fields | None:
     """
     atom = node.atom_for(value)
     if isinstance(atom, MapNode):
-        return {} if atom.atomic else _claimed_members(atom, value)
+        return {} if atom.atomic else _list_claimed_members(atom, value)
     if isinstance(atom, ListNode):
-        return {} if atom.atomic else _claimed_items(atom, value)
+        return {} if atom.atomic else _list_claimed_items(atom, value)
     return {}
 
 
-def _claimed_members(atom: MapNode, value: Any) -> Fields | None:
+def _list_claimed_members(atom: MapNode, value: Any) -> Fields | None:
     """Return the applier's fields of an object whose members have owners of their own."""
     out: Fields = {}
     for name, inner in value.items() if isinstance(value, dict) else ():
-        claimed = _claimed_fields(atom.child(name), inner)
+        claimed = _list_claimed_fields(atom.child(name), inner)
         if inner is None or inner == {} or name not in atom.fields:
             # The member itself is claimed: it is empty, or its name is data of a free-form map.
             claimed = {SELF: {}, **claimed} if claimed else {}
@@ -246,12 +249,12 @@ def _claimed_members(atom: MapNode, value: Any) -> Fields | None:
     return out or None
 
 
-def _claimed_items(atom: ListNode, value: Any) -> Fields | None:
+def _list_claimed_items(atom: ListNode, value: Any) -> Fields | None:
     """Return the applier's fields of a list whose items have owners of their own."""
     out: Fields = {}
-    for element, items in by_element(atom, value if isinstance(value, list) else []).items():
+    for element, items in group_by_element(atom, value if isinstance(value, list) else []).items():
         # Items that occur several times are owned together, as a whole.
-        claimed = _claimed_fields(atom.item, items[0]) if len(items) == 1 else None
+        claimed = _list_claimed_fields(atom.item, items[0]) if len(items) == 1 else None
         out[element] = {SELF: {}, **claimed} if claimed else {}
     return out or None
 

@@ -15,7 +15,7 @@ from controller.managedfields.fieldset import Fields
 
 APPLY = "Apply"
 UPDATE = "Update"
-# The manager of the entries into which `cap` merges the oldest update entries.
+# The manager of the entries into which `merge_oldest` merges the oldest update entries.
 ANCIENT = "ancient-changes"
 MAX_UPDATERS = 10
 
@@ -49,7 +49,7 @@ class EntryManager(NamedTuple):
     api_version: str
     subresource: str
 
-    def text(self) -> str:
+    def format_identifier(self) -> str:
         """Return the identifier by which the real server sorts managers: JSON in field order."""
         parts = {
             "manager": self.name,
@@ -60,7 +60,7 @@ class EntryManager(NamedTuple):
         inner = (f'"{key}":{gotext.json_text(value)}' for key, value in parts.items() if value)
         return "{" + ",".join(inner) + "}"
 
-    def description(self) -> str:
+    def describe(self) -> str:
         """Return the manager as conflict messages print it."""
         description = gotext.quote(self.name)
         if self.subresource:
@@ -86,13 +86,17 @@ Managed = dict[EntryManager, Owned]
 
 
 def manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
-    """Return the identity of the manager that makes a request; "unknown" if it has no name."""
-    return _manager(name or "unknown", operation, api_version=api_version, subresource=subresource)
+    """Return the manager that makes a request; one without a name is called "unknown"."""
+    return _get_cached_manager(
+        name or "unknown", operation, api_version=api_version, subresource=subresource
+    )
 
 
 @functools.lru_cache(maxsize=1024)
-def _manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
-    """Return the identity of a manager; cached, because few managers write all objects."""
+def _get_cached_manager(
+    name: str, operation: str, api_version: str, subresource: str
+) -> EntryManager:
+    """Return a manager; cached, because few managers write all objects."""
     return EntryManager(
         name,
         operation,
@@ -109,13 +113,13 @@ def read_trusted(entries: list[dict[str, Any]]) -> Managed:
     managed: Managed = {}
     for entry in entries:
         fields = entry.get("fieldsV1") or {}
-        managed[identity(entry)] = Owned(fields, entry["apiVersion"], entry.get("time"))
+        managed[read_manager(entry)] = Owned(fields, entry["apiVersion"], entry.get("time"))
     return managed
 
 
-def identity(entry: dict[str, Any]) -> EntryManager:
-    """Return the identity of the manager that an entry belongs to."""
-    return _manager(
+def read_manager(entry: dict[str, Any]) -> EntryManager:
+    """Return the manager that an entry belongs to."""
+    return _get_cached_manager(
         entry.get("manager", ""),
         entry["operation"],
         api_version=entry["apiVersion"],
@@ -173,10 +177,12 @@ def _normalise_time(timestamp: Any) -> str:
 
 def encode_entries(managed: Managed) -> list[dict[str, Any]]:
     """Return JSON entries in the server's order: appliers first, then by time, name, version."""
-    return sorted((_entry(manager, owned) for manager, owned in managed.items()), key=rank)
+    return sorted(
+        (_encode_entry(manager, owned) for manager, owned in managed.items()), key=get_sort_key
+    )
 
 
-def rank(entry: dict[str, Any]) -> tuple[str, ...]:
+def get_sort_key(entry: dict[str, Any]) -> tuple[str, ...]:
     """Return the sort key of an entry; "Apply" sorts before "Update", so appliers come first."""
     return (
         entry["operation"],
@@ -187,7 +193,7 @@ def rank(entry: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def _entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
+def _encode_entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
     """Return one entry as JSON; an empty name or subresource, or a time of None, is left out."""
     entry: dict[str, Any] = {
         "apiVersion": owned.api_version,
@@ -204,7 +210,7 @@ def _entry(manager: EntryManager, owned: Owned) -> dict[str, Any]:
     return entry
 
 
-def cap(managed: Managed) -> None:
+def merge_oldest(managed: Managed) -> None:
     """Merge the oldest update entries, by version, until ten update entries are left.
 
     The entries of one version are merged into the entry of the manager "ancient-changes". An entry
@@ -217,7 +223,7 @@ def cap(managed: Managed) -> None:
     excess = len(updaters) - MAX_UPDATERS
     if excess <= 0:
         return
-    updaters.sort(key=lambda manager: (managed[manager].time or "", manager.text()))
+    updaters.sort(key=lambda manager: (managed[manager].time or "", manager.format_identifier()))
     first_by_version: dict[str, EntryManager] = {}
     for updater in updaters:
         if excess <= 0:
@@ -261,7 +267,7 @@ def check_manager(name: str, field: str = "fieldManager") -> list[FieldCause]:
     """Return the errors in the name of a manager, as causes of a 422 answer."""
     causes: list[FieldCause] = []
     if _is_plain(name):
-        return causes  # spares the loop over the characters
+        return causes  # the usual name: it spares the loop over the characters
     if len(name.encode("utf-8", "replace")) > MAX_NAME:
         message = f"Too long: may not be more than {MAX_NAME} bytes"
         causes.append(FieldCause("FieldValueTooLong", message, field))

@@ -44,22 +44,22 @@ class SchemaDefinitions:
             _RAW: UNKNOWN_ATOMIC,
         }
 
-    def node(self, name: str) -> Node:
-        """Return the node of a named schema."""
+    def get_node(self, name: str) -> Node:
+        """Return the node of a named schema, created at the first call for that name."""
         node = self._nodes.get(name)
         if node is None:
             # Entered before it is filled: a schema that contains itself finds this node.
             node = self._nodes[name] = Node()
-            _fill(node, self._schemas[name], self, preserve=False)
+            _fill_node(node, self._schemas[name], self, preserve=False)
         return node
 
-    def refer(self, schema: Schema, name: str) -> Node:
+    def get_referred_node(self, schema: Schema, name: str) -> Node:
         """Return the node of the named schema to which `schema` refers.
 
         The referring schema may have its own x-kubernetes-map-type. Then the node is a copy with
         that map type.
         """
-        node = self.node(name)
+        node = self.get_node(name)
         map_type = schema.get("x-kubernetes-map-type")
         if map_type is None or node.members is None:
             return node
@@ -70,7 +70,9 @@ class SchemaDefinitions:
         return Node(node.scalar, node.items, members=members, strict=node.strict)
 
 
-def custom_resource(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> Node:
+def create_custom_resource_node(
+    schema: Schema, definitions: SchemaDefinitions, *, preserve: bool
+) -> Node:
     """Return the root node of a custom resource.
 
     A CRD's schema need not declare apiVersion, kind, metadata and `type: object`: they are added
@@ -82,30 +84,33 @@ def custom_resource(schema: Schema, definitions: SchemaDefinitions, *, preserve:
         preserve: the old `spec.preserveUnknownFields` of the CRD.
     """
     root = {**schema, "x-kubernetes-embedded-resource": True, "type": "object"}
-    return _node(root, definitions, preserve=preserve)
+    return _create_node(root, definitions, preserve=preserve)
 
 
-def _node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> Node:
+def _create_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> Node:
     """Return the node of a schema, which may be a reference."""
-    name = _reference(schema)
+    name = _get_reference(schema)
     if name:
-        return definitions.refer(schema, name)
+        return definitions.get_referred_node(schema, name)
     node = Node()
-    _fill(node, schema, definitions, preserve=preserve)
+    _fill_node(node, schema, definitions, preserve=preserve)
     return node
 
 
-def _reference(schema: Schema) -> str:
+def _get_reference(schema: Schema) -> str:
     """Return the name of the schema to which a `$ref` refers; empty if there is no `$ref`.
 
     kube-apiserver wraps a `$ref` with siblings, such as a default, into an `allOf` of one entry.
     """
     wrapped = schema.get("allOf", ())
-    pointer = schema.get("$ref") or (wrapped[0].get("$ref") if len(wrapped) == 1 else None) or ""
-    return str(pointer).rpartition("/")[2]
+    referring = wrapped[0] if len(wrapped) == 1 and "$ref" not in schema else schema
+    pointer = str(referring.get("$ref") or "")
+    return pointer.rpartition("/")[2]
 
 
-def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> None:
+def _fill_node(
+    node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserve: bool
+) -> None:
     """Set on a node which JSON types its schema allows, and how their parts are owned.
 
     A schema without `type` allows all JSON types.
@@ -113,12 +118,12 @@ def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserv
     preserve = preserve or schema.get("x-kubernetes-preserve-unknown-fields") is True
     json_type = schema.get("type", "")
     if json_type in {"object", ""}:
-        node.members = _map_node(schema, definitions, preserve=preserve)
+        node.members = _create_map_node(schema, definitions, preserve=preserve)
     if json_type in {"array", ""}:
-        node.items = _list_node(schema, definitions, preserve=preserve)
+        node.items = _create_list_node(schema, definitions, preserve=preserve)
     if json_type not in {"object", "array"}:
-        node.scalar = _scalar(json_type, schema.get("format", ""))
-    children = _child_nodes(node, json_type)
+        node.scalar = _choose_scalar(json_type, schema.get("format", ""))
+    children = _list_child_nodes(node, json_type)
     if children is not None:
         # A type that contains itself is neither strict nor granular: among its children is a node
         # that is not filled yet, whose two flags are still False.
@@ -127,7 +132,7 @@ def _fill(node: Node, schema: Schema, definitions: SchemaDefinitions, *, preserv
         node.granular = not (atom and atom.atomic) and all(child.granular for child in children)
 
 
-def _scalar(json_type: str, string_format: str) -> Scalar:
+def _choose_scalar(json_type: str, string_format: str) -> Scalar:
     """Return the scalar of a JSON type and format.
 
     As in the real server, a string with a format other than "byte" is untyped.
@@ -137,7 +142,7 @@ def _scalar(json_type: str, string_format: str) -> Scalar:
     return _SCALARS.get(json_type, Scalar.UNTYPED)
 
 
-def _child_nodes(node: Node, json_type: str) -> list[Node] | None:
+def _list_child_nodes(node: Node, json_type: str) -> list[Node] | None:
     """Return the nodes of the parts of a value that can only have the type `json_type`.
 
     Return an empty list for a scalar, which has no parts, and None if the schema does not restrict
@@ -148,24 +153,25 @@ def _child_nodes(node: Node, json_type: str) -> list[Node] | None:
         return [*members.fields.values(), *([members.other] if members.other else [])]
     if json_type == "array" and node.items is not None:
         return [node.items.item]
-    # A string with a format counts as a scalar without parts, too. `_scalar` calls it untyped, but
-    # validation rejects any other value than a string there.
+    # A string with a format counts as a scalar without parts, too. `_choose_scalar` calls it
+    # untyped, but validation rejects any other value than a string there.
     return [] if json_type in _SCALARS else None
 
 
-def _map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> MapNode:
+def _create_map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> MapNode:
     """Return how the members of an object are owned."""
     properties: Mapping[str, Schema] = schema.get("properties") or {}
     atom = MapNode(atomic=schema.get("x-kubernetes-map-type") == "atomic")
     for name, member in properties.items():
-        atom.fields[name] = _node(member, definitions, preserve=preserve)
+        atom.fields[name] = _create_node(member, definitions, preserve=preserve)
+        # Defaults of key fields identify the items of a list that omit these fields.
         if member.get("default") is not None:
             atom.defaults[name] = member["default"]
     if schema.get("x-kubernetes-embedded-resource") is True:
         atom.fields |= {
             "apiVersion": _TEXT,
             "kind": _TEXT,
-            "metadata": definitions.node(OBJECT_META),
+            "metadata": definitions.get_node(OBJECT_META),
         }
     # additionalProperties is absent, a schema, or a boolean.
     other = schema.get("additionalProperties")
@@ -173,20 +179,22 @@ def _map_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool)
         # An object without any declared property is free-form.
         atom.other = UNKNOWN if preserve or not atom.fields else None
     elif isinstance(other, Mapping):
-        atom.other = _node(other, definitions, preserve=preserve)
+        atom.other = _create_node(other, definitions, preserve=preserve)
     else:
         atom.other = UNKNOWN if other else None
     return atom
 
 
-def _list_node(schema: Schema, definitions: SchemaDefinitions, *, preserve: bool) -> ListNode:
+def _create_list_node(
+    schema: Schema, definitions: SchemaDefinitions, *, preserve: bool
+) -> ListNode:
     """Return how the items of a list are owned.
 
     x-kubernetes-list-type decides. Without it, the patch strategy "merge" of strategic merge
     patches decides; without both, the list is atomic.
     """
     items = schema.get("items")
-    node = _node(items, definitions, preserve=preserve) if items else UNKNOWN_ATOMIC
+    node = _create_node(items, definitions, preserve=preserve) if items else UNKNOWN_ATOMIC
     list_type = schema.get("x-kubernetes-list-type")
     if list_type == "set":
         return ListNode(node, atomic=False)
@@ -239,12 +247,14 @@ class FieldModel:
             reset = {"": {"f:status": {}}, "status": {"f:metadata": {}, "f:spec": {}}}
         if open_api_v3 is None:
             return cls(UNKNOWN, {}, reset, is_custom=True)
-        root = custom_resource(open_api_v3, _definitions(), preserve=preserve_unknown)
+        root = create_custom_resource_node(
+            open_api_v3, _get_definitions(), preserve=preserve_unknown
+        )
         return cls(root, {}, reset, is_custom=True)
 
 
 @functools.cache
-def _definitions() -> SchemaDefinitions:
+def _get_definitions() -> SchemaDefinitions:
     """Return the definitions of ObjectMeta, which all custom resources share; cached."""
     return SchemaDefinitions(SCHEMAS)
 

@@ -22,12 +22,12 @@ SELF = "."
 _ORDER = {".": 0, "f": 1, "k": 2, "v": 3, "i": 4}
 
 
-def of_key(keys: dict[str, Any]) -> str:
+def encode_key(keys: dict[str, Any]) -> str:
     """Return the path element of an item of a keyed list, from the values of its key fields."""
     if len(keys) == 1:
         ((name, value),) = keys.items()
         if isinstance(value, str):
-            return of_text_key(name, value)
+            return encode_text_key(name, value)
     inner = ",".join(
         f"{gotext.json_text(name)}:{gotext.json_text(keys[name])}" for name in sorted(keys)
     )
@@ -35,7 +35,7 @@ def of_key(keys: dict[str, Any]) -> str:
 
 
 @functools.lru_cache(maxsize=4096)
-def of_text_key(name: str, value: str) -> str:
+def encode_text_key(name: str, value: str) -> str:
     """Return the path element of an item with one key field that is a string; cached.
 
     Most items have such a key.
@@ -43,7 +43,7 @@ def of_text_key(name: str, value: str) -> str:
     return f"k:{{{gotext.json_text(name)}:{gotext.json_text(value)}}}"
 
 
-def of_value(value: Any) -> str:
+def encode_value(value: Any) -> str:
     """Return the path element of a member of a set."""
     return "v:" + gotext.json_text(value)
 
@@ -66,12 +66,12 @@ def normalise(element: str) -> str | None:
     if kind == "i":
         return f"i:{int(name)}"
     if kind == "v":
-        return of_value(json.loads(name))
+        return encode_value(json.loads(name))
     if kind == "k":
         keys = json.loads(name)
         if not isinstance(keys, dict):
             raise TypeMismatchError(f"not an object: {name}")
-        return of_key(keys)
+        return encode_key(keys)
     return None
 
 
@@ -98,7 +98,7 @@ def _value_key(value: Any) -> tuple[int, Any]:
 
 
 @functools.lru_cache(maxsize=4096)
-def shown_element(element: str) -> str:
+def display_element(element: str) -> str:
     """Return a path element as conflict messages print it."""
     kind, rest = element[0], element[2:]
     if kind == "f":
@@ -107,20 +107,20 @@ def shown_element(element: str) -> str:
         return f"[{rest}]"
     value = json.loads(rest)
     if kind == "v":
-        return f"[={_shown_value(value)}]"
-    return "[" + ",".join(f"{name}={_shown_value(value[name])}" for name in sorted(value)) + "]"
+        return f"[={_display_value(value)}]"
+    return "[" + ",".join(f"{name}={_display_value(value[name])}" for name in sorted(value)) + "]"
 
 
-def _shown_value(value: Any) -> str:
+def _display_value(value: Any) -> str:
     """Return a value of a key field or set member as conflict messages print it."""
     if value is None:
         return "null"
     if isinstance(value, str):
         return gotext.quote(value)
     if isinstance(value, list):
-        return "[" + ",".join(map(_shown_value, value)) + "]"
+        return "[" + ",".join(map(_display_value, value)) + "]"
     if isinstance(value, dict):
-        return "".join(f"{name}={_shown_value(value[name])}" for name in sorted(value))
+        return "".join(f"{name}={_display_value(value[name])}" for name in sorted(value))
     return gotext.json_text(value)
 
 
@@ -163,7 +163,9 @@ def difference(first: Fields, second: Fields) -> Fields:
     Removing a path keeps the paths below it. `first` itself is returned if it loses nothing, so
     that callers can compare by identity.
     """
-    return _difference(first, second) or {} if first and second else first
+    if not first or not second:
+        return first  # an empty root is the empty set
+    return _difference(first, second) or {}
 
 
 def _difference(first: Fields, second: Fields) -> Fields | None:
@@ -174,9 +176,12 @@ def _difference(first: Fields, second: Fields) -> Fields | None:
     if not first:  # only the path itself is in the set
         return None if is_member(second) else first
     if not second:  # only the path itself is subtracted
-        return _tidy({e: n for e, n in first.items() if e != SELF}) if SELF in first else first
+        if SELF not in first:
+            return first
+        return _tidy({element: node for element, node in first.items() if element != SELF})
     out = first
-    for element in first if len(first) < len(second) else second:  # the fewer look-ups
+    fewer = first if len(first) < len(second) else second  # only common elements lose paths
+    for element in fewer:
         node, subtracted = first.get(element), second.get(element)
         if node is None or subtracted is None:
             continue
@@ -220,18 +225,21 @@ def without_trees(first: Fields, second: Fields) -> Fields:
         removed = second.get(element)
         if removed is None:
             out[element] = node
-        elif not is_member(removed):
-            rest = without_trees(node, removed) if node else node
-            # An empty `node` is itself a path of the set. But if a node with children has an empty
-            # rest, all its paths were removed.
-            if not node or rest:
-                out[element] = {} if len(rest) == 1 and SELF in rest else rest
+        elif is_member(removed):
+            continue  # the path is removed with all paths below it
+        elif not node:
+            out[element] = node  # the path itself, while `second` has only paths below it
+        elif rest := without_trees(node, removed):
+            # {} and {".": {}} mean the same; {} is the canonical form.
+            out[element] = {} if len(rest) == 1 and SELF in rest else rest
     return out
 
 
 def intersection(first: Fields, second: Fields) -> Fields:
     """Return the paths that are in both sets."""
-    return _intersection(first, second) or {} if first and second else {}
+    if not first or not second:
+        return {}  # an empty root is the empty set
+    return _intersection(first, second) or {}
 
 
 def _intersection(first: Fields, second: Fields) -> Fields | None:
@@ -258,7 +266,7 @@ def order_elements(node: Fields) -> Fields:
     # ("k:…", "v:…", "i:…") need the sort key.
     if names[-1][0] > "f":
         names.sort(key=sort_key)
-    return {name: node[name] and order_elements(node[name]) for name in names}
+    return {name: order_elements(node[name]) for name in names}
 
 
 def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -266,7 +274,7 @@ def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, .
 
     The real server has this order, too.
     """
-    names = sorted((e for e in fields if e != SELF), key=sort_key)
+    names = sorted((element for element in fields if element != SELF), key=sort_key)
     for element in names:
         if is_member(fields[element]):
             yield (*prefix, element)
@@ -274,12 +282,12 @@ def paths(fields: Fields, prefix: tuple[str, ...] = ()) -> Iterator[tuple[str, .
         yield from paths(fields[element], (*prefix, element))
 
 
-def path_text(path: tuple[str, ...]) -> str:
+def display_path(path: tuple[str, ...]) -> str:
     """Return a path as messages print it: `.spec.ports[port=80,protocol="TCP"].name`."""
-    return "".join(map(shown_element, path))
+    return "".join(map(display_element, path))
 
 
-def has(fields: Fields, path: tuple[str, ...]) -> bool:
+def contains_path(fields: Fields, path: tuple[str, ...]) -> bool:
     """Return whether a path is in the set."""
     node = fields
     for element in path:
@@ -287,7 +295,7 @@ def has(fields: Fields, path: tuple[str, ...]) -> bool:
         if child is None:
             return False
         node = child
-    return bool(path) and is_member(node)
+    return bool(path) and is_member(node)  # the empty path is the root, which has no owner
 
 
 def read_fields(raw: Any, *, depth: int = 0) -> Fields:

@@ -9,7 +9,7 @@ from typing import Any
 
 from controller.managedfields import fieldset, gotext
 from controller.managedfields.errors import ModelError, TypeMismatchError
-from controller.managedfields.model import ListNode, MapNode, Node, Scalar, item_element
+from controller.managedfields.model import ListNode, MapNode, Node, Scalar, compute_item_element
 
 
 def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> None:
@@ -23,7 +23,7 @@ def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> Non
     Raises:
         ModelError: with one line for each misfit, fields in alphabetical order.
     """
-    problems = list(_problems(node, value, duplicates=duplicates))
+    problems = list(_find_problems(node, value, duplicates=duplicates))
     if problems:
         raise ModelError([f"{path}: {message}" if path else message for path, message in problems])
 
@@ -31,7 +31,7 @@ def check(node: Node, value: dict[str, Any], *, duplicates: bool = False) -> Non
 _Problem = tuple[str, str]
 
 
-def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
+def _find_problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
     """Return the problems of a value and of values below it; their paths begin at the value."""
     atom = node.atom_for(value)
     if value is None:
@@ -39,17 +39,16 @@ def _problems(node: Node, value: Any, *, duplicates: bool) -> list[_Problem]:
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
             return [("", f"expected map, got {gotext.json_text(value)}")]
-        return _member_problems(atom, value, duplicates=duplicates)
+        return _find_member_problems(atom, value, duplicates=duplicates)
     if isinstance(atom, ListNode):
         if not isinstance(value, list):
             return [("", f"expected list, got {gotext.json_text(value)}")]
-        return _item_problems(atom, value, duplicates=duplicates)
-    return _scalar_problems(atom, value)
+        return _find_item_problems(atom, value, duplicates=duplicates)
+    return _find_scalar_problems(atom, value)
 
 
-def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
+def _find_scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
     """Return the problem of a value that does not fit its scalar; empty if it fits."""
-    is_scalar = isinstance(value, bool | int | float | str)
     if kind is Scalar.NUMERIC:
         if not isinstance(value, int | float) or isinstance(value, bool):
             return [("", f"expected numeric (int or float), got {gotext.json_kind(value)}")]
@@ -59,41 +58,49 @@ def _scalar_problems(kind: Scalar, value: Any) -> list[_Problem]:
     elif kind is Scalar.BOOLEAN:
         if not isinstance(value, bool):
             return [("", f"expected boolean, got {gotext.json_text(value)}")]
-    elif not is_scalar:
+    elif not isinstance(value, bool | int | float | str):  # untyped: any scalar fits
         return [("", f"expected any scalar, got {gotext.json_text(value)}")]
     return []
 
 
-def _member_problems(atom: MapNode, value: dict[str, Any], *, duplicates: bool) -> list[_Problem]:
-    """Return the problems of an object's members; the search ends at the first unknown member."""
+def _find_member_problems(
+    atom: MapNode, value: dict[str, Any], *, duplicates: bool
+) -> list[_Problem]:
+    """Return the problems of an object's members.
+
+    The search ends at the first unknown member, as in the real server.
+    """
     problems: list[_Problem] = []
     for name in sorted(value):
         child = atom.fields.get(name) or atom.other
         if child is None:
             problems.append((f".{name}", "field not declared in schema"))
             break
-        inner = _problems(child, value[name], duplicates=duplicates)
+        inner = _find_problems(child, value[name], duplicates=duplicates)
         problems += [(f".{name}{path}", message) for path, message in inner]
     return problems
 
 
-def _item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
-    """Return the problems of a list's items; the search ends at an item without path element."""
+def _find_item_problems(atom: ListNode, value: list[Any], *, duplicates: bool) -> list[_Problem]:
+    """Return the problems of a list's items.
+
+    The search ends at the first item without a path element, as in the real server.
+    """
     problems: list[_Problem] = []
     earlier_elements: set[str] = set()
     for index, item in enumerate(value):
         place = f"[{index}]"
         if not atom.atomic:
             try:
-                element = item_element(atom, item)
+                element = compute_item_element(atom, item)
             except TypeMismatchError as error:
                 problems.append(("", f"element {index}: {error}"))
                 break
-            place = fieldset.shown_element(element)
+            place = fieldset.display_element(element)
             if element in earlier_elements and not duplicates:
                 problems.append(("", f"duplicate entries for key {place}"))
             earlier_elements.add(element)
-        inner = _problems(atom.item, item, duplicates=duplicates)
+        inner = _find_problems(atom.item, item, duplicates=duplicates)
         problems += [(place + path, message) for path, message in inner]
     return problems
 
@@ -109,7 +116,7 @@ def merge(node: Node, live: dict[str, Any], applied: dict[str, Any]) -> dict[str
         ModelError: an item of a set or keyed list has no path element.
     """
     merged: dict[str, Any] = _merge(node, live, applied)
-    return {} if merged is _ABSENT else merged
+    return merged
 
 
 def _merge(node: Node, live: Any, applied: Any) -> Any:
@@ -127,17 +134,17 @@ def _merge(node: Node, live: Any, applied: Any) -> Any:
         applied_members = applied if isinstance(applied, dict) else {}
         # Without members to merge, the applied null or {} stays as it is.
         if not atom.atomic and (live_members or applied_members):
-            return _members(atom, live_members, applied_members)
+            return _merge_members(atom, live_members, applied_members)
     elif isinstance(atom, ListNode):
         live_items = live if isinstance(live, list) else []
         applied_items = applied if isinstance(applied, list) else []
         # Without items to merge, the applied null or [] stays as it is.
         if not atom.atomic and (live_items or applied_items):
-            return _Items(atom, live_items, applied_items)()
+            return _ListMerge(atom, live_items, applied_items).run()
     return applied
 
 
-def _members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
+def _merge_members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> dict[str, Any]:
     """Return two objects merged member by member; members that are not applied stay."""
     merged = dict(live)
     for name, value in applied.items():
@@ -145,8 +152,8 @@ def _members(atom: MapNode, live: dict[str, Any], applied: dict[str, Any]) -> di
     return merged
 
 
-class _Items:
-    """One merge of two lists whose items have owners of their own; a call returns the result.
+class _ListMerge:
+    """One merge of two lists whose items have owners of their own.
 
     Items in both lists are in the applied order. The other items keep their places between them,
     live items before applied ones. `_left` and `_right` are the positions in the live and in the
@@ -161,33 +168,34 @@ class _Items:
         """
         self._atom = atom
         self._live = live
-        self._live_elements = _elements(atom, live)
-        self._elements = _elements(atom, applied)
-        self._applied = dict(zip(self._elements, applied, strict=True))
+        self._live_elements = _list_elements(atom, live)
+        self._applied_elements = _list_elements(atom, applied)
+        self._applied = dict(zip(self._applied_elements, applied, strict=True))
         self._live_by_element: dict[str, Any] = {}
         for element, item in zip(self._live_elements, live, strict=True):
             is_repeated = element in self._live_by_element
             self._live_by_element[element] = None if is_repeated else item
         # Elements in both lists that are not merged yet, in the applied order.
         self._shared = deque(
-            element for element in self._elements if element in self._live_by_element
+            element for element in self._applied_elements if element in self._live_by_element
         )
         # The elements of the applied items that are in the result already.
         self._merged: set[str] = set()
-        self._out: list[Any] = []
+        self._result: list[Any] = []
         self._left = self._right = 0
 
-    def __call__(self) -> list[Any]:
+    def run(self) -> list[Any]:
         """Return the merged list, after a walk through both lists to their ends."""
-        lefts, rights = len(self._live_elements), len(self._elements)
-        while self._left < lefts or self._right < rights:
-            if self._left < lefts and self._right < rights and self._step_both():
+        live_count, applied_count = len(self._live_elements), len(self._applied_elements)
+        while self._left < live_count or self._right < applied_count:
+            have_heads = self._left < live_count and self._right < applied_count
+            if have_heads and self._step_both():
                 continue
-            if self._left < lefts and self._step_left():
+            if self._left < live_count and self._step_left():
                 continue
-            if self._right < rights:
+            if self._right < applied_count:
                 self._step_right()
-        return self._out
+        return self._result
 
     def _step_both(self) -> bool:
         """Merge the heads if they are one item, or pass over a live item that is applied later.
@@ -195,12 +203,12 @@ class _Items:
         Return False if neither is the case.
         """
         element = self._live_elements[self._left]
-        if element == self._elements[self._right]:
+        if element == self._applied_elements[self._right]:
             self._take(element)
             self._left += 1
             self._right += 1
             if self._shared:
-                self._shared.popleft()
+                self._shared.popleft()  # the element is merged now
             return True
         if element in self._applied and self._shared and self._shared[0] != element:
             # Another shared item is due first: this one is merged at its applied place.
@@ -216,7 +224,7 @@ class _Items:
         """
         element = self._live_elements[self._left]
         if element not in self._applied:
-            self._out.append(self._live[self._left])
+            self._result.append(self._live[self._left])
             self._left += 1
             return True
         if element in self._merged:
@@ -224,8 +232,8 @@ class _Items:
         return False
 
     def _step_right(self) -> None:
-        """Take the next applied item."""
-        element = self._elements[self._right]
+        """Append the next applied item, merged with its live item if there is one."""
+        element = self._applied_elements[self._right]
         self._take(element)
         self._right += 1
         if self._shared and self._shared[0] == element:
@@ -235,10 +243,10 @@ class _Items:
         """Append an applied item to the result, merged with the live item of the same element."""
         self._merged.add(element)
         live = self._live_by_element.get(element, _ABSENT)
-        self._out.append(_merge(self._atom.item, live, self._applied[element]))
+        self._result.append(_merge(self._atom.item, live, self._applied[element]))
 
 
-def _elements(atom: ListNode, items: list[Any]) -> list[str]:
+def _list_elements(atom: ListNode, items: list[Any]) -> list[str]:
     """Return the path elements of the items.
 
     Raises:
@@ -247,7 +255,7 @@ def _elements(atom: ListNode, items: list[Any]) -> list[str]:
     elements = []
     for index, item in enumerate(items):
         try:
-            elements.append(item_element(atom, item))
+            elements.append(compute_item_element(atom, item))
         except TypeMismatchError as error:
             raise ModelError([f"element {index}: {error}"]) from None
     return elements

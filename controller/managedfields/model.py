@@ -34,8 +34,8 @@ class MapNode:
     """An object: named fields, and the node of all other members (None: none are allowed).
 
     Attributes:
-        coarse: a cache for `_coarse_elements`: the path elements and atoms of the coarse named
-            fields. None before its first call, and if `other` is coarse.
+        coarse: a cache for `_list_coarse_elements`: the path elements and atoms of the coarse
+            named fields. None before its first call, and if `other` is coarse.
     """
 
     fields: "dict[str, Node]" = field(default_factory=dict)
@@ -92,7 +92,7 @@ class Node:
         return self.members or self.scalar or self.items or Scalar.UNTYPED
 
 
-def untyped_atomic_node() -> Node:
+def create_untyped_atomic_node() -> Node:
     """Return the node for untyped values in an atomic field: maps and lists are atomic."""
     node = Node(scalar=Scalar.UNTYPED)
     node.items = ListNode(node)
@@ -100,33 +100,33 @@ def untyped_atomic_node() -> Node:
     return node
 
 
-def untyped_node() -> Node:
+def create_untyped_node() -> Node:
     """Return the node for values without a schema: maps merge by key, lists are atomic."""
     node = Node(scalar=Scalar.UNTYPED, items=ListNode(UNKNOWN_ATOMIC))
     node.members = MapNode(other=node)
     return node
 
 
-UNKNOWN_ATOMIC = untyped_atomic_node()
-UNKNOWN = untyped_node()
+UNKNOWN_ATOMIC = create_untyped_atomic_node()
+UNKNOWN = create_untyped_node()
 
 
-def item_element(items: ListNode, item: Any) -> str:
+def compute_item_element(items: ListNode, item: Any) -> str:
     """Return the path element of an item in a list that is not atomic.
 
     Raises:
         TypeMismatchError: the item cannot be in such a list; the text is the server's.
     """
     if not items.keys:
-        return _member_element(item)
+        return _compute_set_element(item)
     if len(items.keys) == 1 and isinstance(item, dict):
         value = item.get(items.keys[0])
         if isinstance(value, str):  # most items have one text as key: its path element is cached
-            return fieldset.of_text_key(items.keys[0], value)
-    return fieldset.of_key(_keys(items, item))
+            return fieldset.encode_text_key(items.keys[0], value)
+    return fieldset.encode_key(_read_key_fields(items, item))
 
 
-def _keys(items: ListNode, item: Any) -> dict[str, Any]:
+def _read_key_fields(items: ListNode, item: Any) -> dict[str, Any]:
     """Return the key fields that identify an item, with defaults from the schema.
 
     Raises:
@@ -158,8 +158,8 @@ def _keys(items: ListNode, item: Any) -> dict[str, Any]:
     return keys
 
 
-def _member_element(item: Any) -> str:
-    """Return the path element of a member of a set.
+def _compute_set_element(item: Any) -> str:
+    """Return the path element of an item of a list that is a set.
 
     Raises:
         TypeMismatchError: the item is not a scalar; the message is the real server's.
@@ -172,7 +172,7 @@ def _member_element(item: Any) -> str:
         raise TypeMismatchError(
             "associative list without keys has an element that's an explicit null"
         )
-    return fieldset.of_value(item)
+    return fieldset.encode_value(item)
 
 
 def reconcile(node: Node, fields: Fields) -> Fields:
@@ -181,11 +181,12 @@ def reconcile(node: Node, fields: Fields) -> Fields:
     If a list or map became atomic, an owner of fields below it now owns the whole list or map.
     Return `fields` itself if nothing changes.
     """
+    # There is no value to choose the atom by: the first is taken, as in the real server.
     atom = node.members or node.scalar or node.items
-    return in_line(atom, fields) if isinstance(atom, MapNode | ListNode) else fields
+    return reconcile_below(atom, fields) if isinstance(atom, MapNode | ListNode) else fields
 
 
-def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
+def reconcile_below(atom: MapNode | ListNode, fields: Fields) -> Fields:
     """Return the owned fields below an object or a list, adapted as in `reconcile`.
 
     A subtree below an atomic child becomes {}: the child is owned as a whole. Return `fields`
@@ -193,17 +194,17 @@ def in_line(atom: MapNode | ListNode, fields: Fields) -> Fields:
     """
     changed_fields: Fields | None = None
     cached = atom.coarse if isinstance(atom, MapNode) else None
-    for element, child in _coarse_elements(atom, fields) if cached is None else cached:
+    for element, child in _list_coarse_elements(atom, fields) if cached is None else cached:
         below = fields.get(element)
-        if below:
-            inner = {} if child.atomic else in_line(child, below)
+        if below:  # not if nothing is owned there, or if the child itself is the owned field
+            inner = {} if child.atomic else reconcile_below(child, below)
             if inner is not below:
                 changed_fields = dict(fields) if changed_fields is None else changed_fields
                 changed_fields[element] = inner
     return fields if changed_fields is None else changed_fields
 
 
-def _coarse_elements(
+def _list_coarse_elements(
     atom: MapNode | ListNode, fields: Fields
 ) -> Collection[tuple[str, MapNode | ListNode]]:
     """Return the path elements of the coarse members or items, each with its map or list.
@@ -213,30 +214,37 @@ def _coarse_elements(
     may have path elements that are not in `fields`.
     """
     if isinstance(atom, ListNode):
-        item = _coarse(atom.item)
+        item = _get_coarse_atom(atom.item)
         return [(element, item) for element in fields] if item else ()
-    if _coarse(atom.other):
+    if _get_coarse_atom(atom.other):
         # Any name may occur, so only the elements in `fields` can be listed.
-        members = [(element, _coarse(_member(atom, element))) for element in fields]
+        members = [
+            (element, _get_coarse_atom(_get_member_node(atom, element))) for element in fields
+        ]
         return [(element, child) for element, child in members if child]
-    by_name = [("f:" + name, _coarse(child)) for name, child in atom.fields.items()]
+    by_name = [("f:" + name, _get_coarse_atom(child)) for name, child in atom.fields.items()]
     atom.coarse = tuple((element, child) for element, child in by_name if child)
     return atom.coarse
 
 
-def _coarse(node: Node | None) -> MapNode | ListNode | None:
+def _get_coarse_atom(node: Node | None) -> MapNode | ListNode | None:
     """Return the map or list of a coarse node; None if the node is granular or a scalar."""
     if node is None or node.granular:
         return None
-    atom = node.members or node.scalar or node.items
+    atom = node.members or node.scalar or node.items  # chosen as in `reconcile`
     if isinstance(atom, MapNode):
         # Without a schema for the members, no change of the schema can have made one atomic.
         return None if _is_free_form(atom) else atom
     return atom if isinstance(atom, ListNode) else None
 
 
-def _member(atom: MapNode, element: str) -> Node | None:
-    """Return the node of a member, named or not; None if the object may not have the member."""
+def _get_member_node(atom: MapNode, element: str) -> Node | None:
+    """Return the node of a member, named or not; None if the object may not have the member.
+
+    Args:
+        atom: the node of the object.
+        element: the path element of the member, `f:` and its name.
+    """
     field = atom.fields.get(element[2:]) if element[0] == "f" else None
     return field or atom.other
 

@@ -12,7 +12,7 @@ from controller.managedfields import fieldset
 from controller.managedfields.compare import list_claims
 from controller.managedfields.entries import Managed, Owned
 from controller.managedfields.fieldset import SELF, Fields, is_member
-from controller.managedfields.model import ListNode, MapNode, Node, item_element
+from controller.managedfields.model import ListNode, MapNode, Node, compute_item_element
 from controller.managedfields.tracking import TrackedWrite
 
 
@@ -20,8 +20,8 @@ def remove(node: Node, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
     """Return the object without the given fields; unchanged parts are shared, not copied."""
     if not fields or not value:
         return value
-    remainder: dict[str, Any] | None = _remove(node, value, fields)
-    return remainder or {}
+    remainder: dict[str, Any] = _remove(node, value, fields)
+    return remainder
 
 
 def _remove(node: Node, value: Any, fields: Fields) -> Any:
@@ -34,15 +34,15 @@ def _remove(node: Node, value: Any, fields: Fields) -> Any:
     if isinstance(atom, MapNode):
         if not isinstance(value, dict):
             return None
-        return {} if atom.atomic else _from_members(atom, value, fields)
+        return {} if atom.atomic else _remove_from_members(atom, value, fields)
     if isinstance(atom, ListNode):
         if not isinstance(value, list):
             return None
-        return [] if atom.atomic else _from_items(atom, value, fields)
+        return [] if atom.atomic else _remove_from_items(atom, value, fields)
     return value
 
 
-def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
+def _remove_from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[str, Any]:
     """Return an object without its members whose paths are in the set `fields`.
 
     A member that is not in the set, but has deeper paths in it, loses the fields at these paths.
@@ -57,14 +57,14 @@ def _from_members(atom: MapNode, value: dict[str, Any], fields: Fields) -> dict[
     return remainder
 
 
-def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
+def _remove_from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
     """Return a list without its items whose paths are in the set `fields`.
 
     An item that is not in the set, but has deeper paths in it, loses the fields at these paths.
     """
     remainder = []
     for item in value:
-        below = fields.get(item_element(atom, item))
+        below = fields.get(compute_item_element(atom, item))
         if below is None:
             remainder.append(item)
         elif not is_member(below):
@@ -72,7 +72,7 @@ def _from_items(atom: ListNode, value: list[Any], fields: Fields) -> list[Any]:
     return remainder
 
 
-def with_named(node: Node, fields: Fields) -> Fields:
+def add_named_fields(node: Node, fields: Fields) -> Fields:
     """Return the set with each named field added that has a path of the set below it.
 
     A set with `spec.replicas` alone gets `spec`, too. Go's struct `spec` exists because one of its
@@ -84,13 +84,13 @@ def with_named(node: Node, fields: Fields) -> Fields:
         if not below:
             out[element] = below
             continue
-        child, is_named = _step(node, element)
-        inner = with_named(child, below) if child is not None else below
+        child, is_named = _find_child(node, element)
+        inner = add_named_fields(child, below) if child is not None else below
         out[element] = {SELF: {}, **inner} if is_named else inner
     return out
 
 
-def _step(node: Node, element: str) -> tuple[Node | None, bool]:
+def _find_child(node: Node, element: str) -> tuple[Node | None, bool]:
     """Return the node that a path element leads to, and whether it is a declared field.
 
     The node is None if the model does not know it, and for a member of a set, which has no parts.
@@ -119,20 +119,23 @@ def prune(
         managed: the owned fields by manager; for the applier, its new claims.
         last: the fields that the applier owned before this request.
     """
-    model = write.model_of(last.api_version)
+    model = write.get_model(last.api_version)
     if model is None:
         return merged  # the version no longer exists, so its fields cannot be found
     root = model.root
     whole = write.convert(merged, last.api_version)
-    pruned = remove(root, whole, with_named(root, last.fields))
-    pruned = _with_owned(write, whole, pruned=pruned, managed=managed, first=last.api_version)
+    pruned = remove(root, whole, add_named_fields(root, last.fields))
+    pruned = _put_back_owned(write, whole, pruned=pruned, managed=managed, first=last.api_version)
     pruned = write.convert(pruned, last.api_version)
-    removed = fieldset.difference(_list_named(root, whole), _list_named(root, pruned))
-    dropped = fieldset.intersection(removed, with_named(root, last.fields))
+    removed = fieldset.difference(
+        _list_claims_and_named(root, whole), _list_claims_and_named(root, pruned)
+    )
+    # Only fields that this applier owned may go, whatever other managers' versions lack.
+    dropped = fieldset.intersection(removed, add_named_fields(root, last.fields))
     return write.convert(remove(root, whole, dropped), write.api_version)
 
 
-def _with_owned(
+def _put_back_owned(
     write: TrackedWrite,
     whole: dict[str, Any],
     pruned: dict[str, Any],
@@ -151,16 +154,20 @@ def _with_owned(
         fields = fieldset.union(owned_by_version.get(entry.api_version, {}), entry.fields)
         owned_by_version[entry.api_version] = fields
     for version, fields in owned_by_version.items():
-        model = write.model_of(version)
+        model = write.get_model(version)
         if model is None or not fields:
             continue
         root = model.root
         whole, pruned = write.convert(whole, version), write.convert(pruned, version)
-        retained = fieldset.union(_list_named(root, pruned), with_named(root, fields))
-        pruned = remove(root, whole, fieldset.difference(_list_named(root, whole), retained))
+        retained = fieldset.union(
+            _list_claims_and_named(root, pruned), add_named_fields(root, fields)
+        )
+        pruned = remove(
+            root, whole, fieldset.difference(_list_claims_and_named(root, whole), retained)
+        )
     return pruned
 
 
-def _list_named(root: Node, obj: dict[str, Any]) -> Fields:
+def _list_claims_and_named(root: Node, obj: dict[str, Any]) -> Fields:
     """Return the fields of an object together with the named fields that lead to them."""
-    return with_named(root, list_claims(root, obj))
+    return add_named_fields(root, list_claims(root, obj))

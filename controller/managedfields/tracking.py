@@ -34,7 +34,7 @@ class TrackedWrite:
         self.ignored: Fields = model.reset.get(subresource, {})
         self._versions = versions
 
-    def model_of(self, api_version: str) -> FieldModel | None:
+    def get_model(self, api_version: str) -> FieldModel | None:
         """Return the model of a version, None if a built-in kind has no such version.
 
         Raises:
@@ -61,14 +61,14 @@ class TrackedWrite:
     def compare(self, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
         """Compare two objects in the version of the request, without the ignored fields."""
         comparison = compare(self.model.root, old, new)
-        comparison.without(self.ignored)
+        comparison.drop_ignored(self.ignored)
         return comparison
 
     def compare_in(
         self, api_version: str, old: dict[str, Any], new: dict[str, Any]
     ) -> Comparison | None:
         """Compare two objects in another version; None if that version does not exist."""
-        model = self.model_of(api_version)
+        model = self.get_model(api_version)
         if model is None:
             return None
         converted_old = self.convert(old, api_version)
@@ -82,7 +82,7 @@ class TrackedWrite:
         """
         reconciled: Managed = {}
         for manager, owned in managed.items():
-            model = self.model_of(owned.api_version)
+            model = self.get_model(owned.api_version)
             if model is not None:
                 fields = reconcile(model.root, owned.fields)
                 if fields is not owned.fields:
@@ -199,7 +199,8 @@ def _choose_entries(live: Any, sent: Any, *, is_subresource: bool) -> Managed:
         live: metadata.managedFields of the stored object; None on create.
         sent: metadata.managedFields in the request.
     """
-    if not is_subresource and sent is not live and sent is not None and sent != live:
+    # Most clients send no entries, or the live ones, which `is` tells without comparing them.
+    if not is_subresource and sent is not None and sent is not live and sent != live:
         if _is_reset(sent):
             return {}
         try:
@@ -226,11 +227,12 @@ def _is_reset(sent: Any) -> bool:
         return False
     entry = sent[0] if sent else None
     return entry is None or (
-        isinstance(entry, dict) and all(value in {"", None} for value in _scalars(entry))
+        isinstance(entry, dict)
+        and all(value in {"", None} for value in _list_hashable_values(entry))
     )
 
 
-def _scalars(entry: dict[str, Any]) -> list[Any]:
+def _list_hashable_values(entry: dict[str, Any]) -> list[Any]:
     """Return the values of an entry with True in place of objects and lists.
 
     The caller looks the values up in a set of empty values, and objects and lists have no hash.
@@ -270,5 +272,5 @@ def update(
     if written:
         fields = _add_fields(managed.get(manager), written)
         managed[manager] = Owned(fields, write.api_version, now)
-    entries.cap(managed)
+    entries.merge_oldest(managed)
     return managed

@@ -59,7 +59,7 @@ def builtin_model(group: str, version: str, kind: str) -> FieldModel:
     unset: dict[str, Any] = {name: {} for name in _ALWAYS_WRITTEN if name in fields}
     ignored = _IGNORED if "status" in fields else {}
     return FieldModel(
-        _load_definitions().node(name), {**unset, **_UNSET.get((group, kind), {})}, ignored
+        _load_definitions().get_node(name), {**unset, **_UNSET.get((group, kind), {})}, ignored
     )
 
 

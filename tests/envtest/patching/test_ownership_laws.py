@@ -41,7 +41,7 @@ def test_a_set_holds_the_paths_that_were_put_in(paths: frozenset[Path]) -> None:
     assert _paths(fields) == paths
     assert fs.read_fields(fields) == fields
     assert fs.order_elements(fields) == fields
-    assert all(fs.has(fields, path) for path in paths)
+    assert all(fs.contains_path(fields, path) for path in paths)
 
 
 @LAW
@@ -199,7 +199,7 @@ def test_a_conflict_names_just_what_force_would_take(
     with pytest.raises(ApplyConflict) as refused:
         _apply(created, second, "b", force=False)
     fields = [cause.field for cause in refused.value.causes]
-    assert fields == [fs.path_text(path) for path in fs.paths(difference)]
+    assert fields == [fs.display_path(path) for path in fs.paths(difference)]
 
 
 @LAW
