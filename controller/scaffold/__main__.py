@@ -77,14 +77,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.path.insert(0, str(Path.cwd()))
     try:
         # All are made before the first is printed: `kubectl apply -f -` must get no half of them.
-        manifests = list(_manifests(_load(chosen.module, chosen.namespace), chosen))
+        manifests = list(
+            _create_manifests(_import_module(chosen.module, chosen.namespace), chosen)
+        )
     except ConfigurationError as error:
         parser.exit(1, f"{chosen.module}: {error}\n")
     for manifest in manifests:
-        sys.stdout.write("---\n" + yaml.safe_dump(_plain(manifest), sort_keys=False))
+        sys.stdout.write("---\n" + yaml.safe_dump(_unshare_parts(manifest), sort_keys=False))
 
 
-def _load(name: str, namespace: str) -> ModuleType:
+def _import_module(name: str, namespace: str) -> ModuleType:
     """Import the module of an operator, with the POD_NAMESPACE that its Pod has.
 
     Args:
@@ -95,22 +97,24 @@ def _load(name: str, namespace: str) -> ModuleType:
         ConfigurationError: there is no such module. Errors inside the module are raised as they
             are.
     """
-    before = os.environ.get("POD_NAMESPACE")
+    own_namespace = os.environ.get("POD_NAMESPACE")
     if namespace:
         os.environ["POD_NAMESPACE"] = namespace
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+        is_named = error.name is not None and f"{name}.".startswith(f"{error.name}.")
+        if not is_named:  # neither the module nor a package around it is missing
             raise  # the module is there, and imports another one that is missing
         raise ConfigurationError(
             f"there is no module {error.name} in {Path.cwd()} or in the environment; write"
             " package.module, without .py"
         ) from error
     finally:
+        # Only the import sees the Pod's namespace.
         os.environ.pop("POD_NAMESPACE", None)
-        if before is not None:
-            os.environ["POD_NAMESPACE"] = before
+        if own_namespace is not None:
+            os.environ["POD_NAMESPACE"] = own_namespace
 
 
 def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
@@ -139,7 +143,9 @@ def _choose_namespace(namespace: str, options: ManagerOptions) -> str:
     return next(iter(namespaces.values()), "default")
 
 
-def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mapping[str, Any]]:
+def _create_manifests(
+    module: ModuleType, chosen: argparse.Namespace
+) -> Iterator[Mapping[str, Any]]:
     """Yield the manifests of an operator, and name on standard error what they leave out.
 
     Args:
@@ -156,6 +162,7 @@ def _manifests(module: ModuleType, chosen: argparse.Namespace) -> Iterator[Mappi
     name = chosen.name or module.__name__.rsplit(".", 1)[-1].replace("_", "-")
     namespace = _choose_namespace(chosen.namespace, options)
     kinds = getattr(module, "KINDS", ())
+    # Each cluster has the namespace `default`.
     if chosen.only is None and namespace != "default":
         yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     if chosen.only in {None, "crds"}:
@@ -201,7 +208,7 @@ def _list_omissions(
             )
 
 
-def _plain(manifest: Mapping[str, Any]) -> Any:
+def _unshare_parts(manifest: Mapping[str, Any]) -> Any:
     """Return a manifest without shared parts, which YAML would write as anchors."""
     return json.loads(json.dumps(manifest))
 

@@ -101,9 +101,10 @@ def define(
         TypeError, ImportError: as for `structural_schema`.
     """
     resource = kind.resource
-    for other in older:
-        if (other.resource.full_name, other.resource.kind) != (resource.full_name, resource.kind):
-            raise ValueError(f"{other.resource.kind} is not a version of {resource.kind}")
+    for older_version in older:
+        older_kind = older_version.resource
+        if (older_kind.full_name, older_kind.kind) != (resource.full_name, resource.kind):
+            raise ValueError(f"{older_kind.kind} is not a version of {resource.kind}")
     versions = [version.resource.version for version in (kind, *older)]
     if len(set(versions)) < len(versions):
         raise ValueError(f"{resource.kind} has a version twice: {', '.join(versions)}")
@@ -146,10 +147,11 @@ def _define_version(version: CustomKind, stored: CustomKind) -> Schema:
     schema = structural_schema(version.resource.type)
     required = dict.fromkeys((*schema.get("required", ()), *version.required))
     if required:
-        # Rebuilt in the order of keys of a type that has `required`: before `properties`.
+        # Rebuilt in the order in which `structural_schema` writes these keys, because the order is
+        # that of the printed manifest.
         parts = {"type": "object", "required": list(required), "properties": schema["properties"]}
         schema = {name: schema[name] for name in schema if name == "description"} | parts | schema
-        schema["required"] = list(required)
+        schema["required"] = list(required)  # not the shorter list, which `schema` had
     definition: Schema = {
         "name": version.resource.version,
         "served": version.is_served,

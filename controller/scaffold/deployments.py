@@ -58,10 +58,11 @@ def deploy(deploying: Deploying, options: ManagerOptions) -> Json:
             f"{deploying.replicas} replicas need leader_elect in ManagerOptions: without it each"
             " reconciles all keys"
         )
-    ports = _ports(options)
+    ports = _list_ports(options)
     if "probes" not in ports:
         raise ConfigurationError("set health_bind in ManagerOptions, for example to ':8081'")
     labels = {"app.kubernetes.io/name": deploying.name}
+    # POD_NAMESPACE is for modules that take the namespace of the lease from it.
     container: Json = {
         "name": "manager",
         "image": deploying.image,
@@ -117,7 +118,7 @@ def deploy(deploying: Deploying, options: ManagerOptions) -> Json:
     }
 
 
-def _ports(options: ManagerOptions) -> dict[str, int]:
+def _list_ports(options: ManagerOptions) -> dict[str, int]:
     """Return the ports that a manager serves, by name: `probes`, `metrics` and `webhooks`.
 
     An address that is switched off has no port.

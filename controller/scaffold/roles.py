@@ -89,14 +89,16 @@ def grant(
     account: Json = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta}
     spaces = _WatchedNamespaces(manager, tuple(watched))
     permissions = [
-        *_reads(manager, spaces),
-        *_writes(spaces, writes),
-        *_parts(manager, namespace, spaces),
+        *_list_read_permissions(manager, spaces),
+        *_list_write_permissions(spaces, writes),
+        *_list_own_permissions(manager, namespace, spaces),
     ]
     objects: list[Json] = [account]
     for where in sorted({permission.namespace for permission in permissions}):
-        rules = _merge(permission for permission in permissions if permission.namespace == where)
-        objects += _bind(name, where, home=namespace, rules=rules)
+        rules = _create_rules(
+            permission for permission in permissions if permission.namespace == where
+        )
+        objects += _create_role_and_binding(name, where, home=namespace, rules=rules)
     return objects
 
 
@@ -109,7 +111,7 @@ def list_unwatched(manager: Manager, watched: Iterable[str] = ()) -> list[str]:
     """
     spaces = _WatchedNamespaces(manager, tuple(watched))
     names = {informer.resource.full_name for informer in manager.informers}
-    return sorted(name for name in names if not spaces.of_kind(name))
+    return sorted(name for name in names if not spaces.find_for_kind(name))
 
 
 class _WatchedNamespaces:
@@ -124,23 +126,24 @@ class _WatchedNamespaces:
         self._manager = manager
         self._watched = watched
 
-    def of_informer(self, informer: AnyInformer) -> frozenset[str]:
+    def find_for_informer(self, informer: AnyInformer) -> frozenset[str]:
         """Return the namespaces that an informer watches, and those that its set will get."""
-        more = self._watched if isinstance(informer, NamespacesInformer) else ()
-        return frozenset((*informer.namespace_names, *more))
+        # Only an informer of a NamespaceSet can get further namespaces.
+        later = self._watched if isinstance(informer, NamespacesInformer) else ()
+        return frozenset((*informer.namespace_names, *later))
 
-    def of_kind(self, full_name: str) -> frozenset[str]:
+    def find_for_kind(self, full_name: str) -> frozenset[str]:
         """Return the namespaces in which a kind is watched; empty if it is not watched."""
         spaces: frozenset[str] = frozenset().union(
             *(
-                self.of_informer(informer)
+                self.find_for_informer(informer)
                 for informer in self._manager.informers
                 if informer.resource.full_name == full_name
             )
         )
         return _ALL if "" in spaces else spaces
 
-    def of_unwatched_kind(self, *, namespaced: bool) -> frozenset[str]:
+    def find_for_unwatched_kind(self, *, namespaced: bool) -> frozenset[str]:
         """Return the namespaces in which objects of a kind without an informer may be written.
 
         No informer says where these objects are. Children and events are written where the
@@ -155,7 +158,7 @@ class _WatchedNamespaces:
         ]
         if not namespaced or not informers:
             return _ALL
-        spaces: frozenset[str] = frozenset().union(*map(self.of_informer, informers))
+        spaces: frozenset[str] = frozenset().union(*map(self.find_for_informer, informers))
         return _ALL if "" in spaces else spaces
 
     def is_watched(self, full_name: str) -> bool:
@@ -165,28 +168,30 @@ class _WatchedNamespaces:
         )
 
 
-def _reads(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
+def _list_read_permissions(manager: Manager, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
     """Yield the permissions to read the kinds of the informers, in the watched namespaces."""
     for informer in manager.informers:
         kind = informer.resource
-        for space in spaces.of_informer(informer):
+        for space in spaces.find_for_informer(informer):
             yield _Permission(space, kind.group, resource=kind.plural, verbs=READS)
 
 
-def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_Permission]:
+def _list_write_permissions(
+    spaces: _WatchedNamespaces, writes: Iterable[Writes]
+) -> Iterator[_Permission]:
     """Yield the permissions for declared writes, in the namespaces where the kind is watched.
 
-    `of_unwatched_kind` tells the namespaces of a kind that is not watched.
+    `find_for_unwatched_kind` tells the namespaces of a kind that is not watched.
     """
     for write in writes:
         kind = write.resource
         is_watched = spaces.is_watched(kind.full_name)
-        of_kind = (
-            spaces.of_kind(kind.full_name)
+        namespaces = (
+            spaces.find_for_kind(kind.full_name)
             if is_watched
-            else spaces.of_unwatched_kind(namespaced=kind.namespaced)
+            else spaces.find_for_unwatched_kind(namespaced=kind.namespaced)
         )
-        for space in of_kind:
+        for space in namespaces:
             if write.verbs:
                 yield _Permission(space, kind.group, resource=kind.plural, verbs=write.verbs)
             if write.status:
@@ -199,7 +204,9 @@ def _writes(spaces: _WatchedNamespaces, writes: Iterable[Writes]) -> Iterator[_P
                 )
 
 
-def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iterator[_Permission]:
+def _list_own_permissions(
+    manager: Manager, namespace: str, spaces: _WatchedNamespaces
+) -> Iterator[_Permission]:
     """Yield the permissions of the manager itself: for events, leases, reviews, certificates.
 
     Args:
@@ -209,7 +216,7 @@ def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iter
     """
     options = manager.options
     if manager.has_recorders:
-        for space in spaces.of_unwatched_kind(namespaced=True):
+        for space in spaces.find_for_unwatched_kind(namespaced=True):
             yield _Permission(space, "events.k8s.io", resource="events", verbs=("create", "patch"))
     if options.leader_elect:
         space = options.lease_namespace or namespace
@@ -222,6 +229,7 @@ def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iter
         )
     signed = options.webhook_self_signed
     if signed is not None:
+        # RBAC cannot limit a create to a name, which may not be known when it is authorized.
         yield _Permission(signed.namespace, "", resource="secrets", verbs=("create",))
         verbs, admission = ("list", "watch", "patch"), "admissionregistration.k8s.io"
         yield _Permission(
@@ -236,12 +244,15 @@ def _parts(manager: Manager, namespace: str, spaces: _WatchedNamespaces) -> Iter
                 yield _Permission("", group, resource=plural, verbs=verbs, names=tuple(names))
 
 
-def _merge(permissions: Iterable[_Permission]) -> list[Json]:
-    """Return the rules of a role: one for each resource and its names, with all their verbs."""
+def _create_rules(permissions: Iterable[_Permission]) -> list[Json]:
+    """Return the rules of a role: one for each resource and its names, with all their verbs.
+
+    The verbs keep their order, so that the printed manifest does.
+    """
     verbs: dict[tuple[str, str, tuple[str, ...]], dict[str, None]] = {}
     for permission in permissions:
-        place = (permission.group, permission.resource, permission.names)
-        verbs.setdefault(place, {}).update(dict.fromkeys(permission.verbs))
+        subject = (permission.group, permission.resource, permission.names)
+        verbs.setdefault(subject, {}).update(dict.fromkeys(permission.verbs))
     return [
         {"apiGroups": [group], "resources": [resource]}
         | ({"resourceNames": list(names)} if names else {})
@@ -250,7 +261,9 @@ def _merge(permissions: Iterable[_Permission]) -> list[Json]:
     ]
 
 
-def _bind(name: str, where: str, home: str, rules: list[Json]) -> Iterator[Json]:
+def _create_role_and_binding(
+    name: str, where: str, home: str, rules: list[Json]
+) -> Iterator[Json]:
     """Yield a role and its binding; a ClusterRole and its binding if `where` is empty.
 
     Args:

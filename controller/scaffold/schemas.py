@@ -41,17 +41,17 @@ def structural_schema(model: type) -> Schema:
         TypeError: a field has a type that no structural schema can describe.
         ConfigurationError: pydantic is missing, and the type is no msgspec.Struct.
     """
-    schema: Schema = msgspec.json.decode(_encoded_schema(model))
+    schema: Schema = msgspec.json.decode(_encode_schema(model))
     return schema
 
 
-def plain_schema(model: type) -> Schema:
+def create_plain_schema(model: type) -> Schema:
     """Return the schema of any type with references written out, as `structural_schema` does."""
-    whole = _json_schema(model)
-    return _structural(whole, whole.pop("$defs", {}), model.__name__)
+    whole = _create_json_schema(model)
+    return _make_structural(whole, whole.pop("$defs", {}), model.__name__)
 
 
-def _json_schema(model: type) -> Schema:
+def _create_json_schema(model: type) -> Schema:
     """Return the JSON schema of a type, by msgspec for plain Structs and by pydantic for others.
 
     Raises:
@@ -72,15 +72,15 @@ def _json_schema(model: type) -> Schema:
 
 
 @cache
-def _encoded_schema(model: type) -> bytes:
+def _encode_schema(model: type) -> bytes:
     """Return the schema of a kind's type as JSON; bytes, so that no caller changes what is cached.
 
     `status` gets no defaults and is not required: objects are created without it, and the server
     must not write one.
     """
-    whole = plain_schema(model)
+    whole = create_plain_schema(model)
     parts = {
-        name: _without_defaults(part) if name == "status" else part
+        name: _drop_defaults(part) if name == "status" else part
         for name, part in whole["properties"].items()
         if name not in _ENVELOPE
     }
@@ -108,7 +108,7 @@ def _summarize(model: type) -> str:
     return _FOR_READERS_OF_CODE.sub("", docstring)
 
 
-def _structural(
+def _make_structural(
     schema: Mapping[str, Any],
     definitions: Mapping[str, Schema],
     path: str,
@@ -122,38 +122,43 @@ def _structural(
         path: of the field, for messages.
         parents: the references that lead to the field.
     """
-    merged, parents = _write_out(schema, definitions, path=path, parents=parents)
+    merged, parents = _resolve_references(schema, definitions, path=path, parents=parents)
     result = {key: value for key, value in merged.items() if key not in {"title", "default"}}
     if "description" in result:
         result["description"] = _FOR_READERS_OF_CODE.sub("", result["description"]).rstrip()
-    _limit(result, path)
+    _restore_limits(result, path)
     default = merged.get("default")
     # Only scalars, and no empty text: no default may materialise an empty value.
     if isinstance(default, bool | int | float) or (isinstance(default, str) and default):
         result["default"] = default
     if "properties" in result:
         result["properties"] = {
-            name: _structural(part, definitions, path=f"{path}.{name}", parents=parents)
+            name: _make_structural(part, definitions, path=f"{path}.{name}", parents=parents)
             for name, part in result["properties"].items()
         }
-        _key_conditions(result["properties"])
+        _set_key_of_conditions(result["properties"])
     if "prefixItems" in result:
         raise TypeError(f"{path}: a tuple of a fixed length has no structural schema; use a list")
     for inner in ("items", "additionalProperties"):
+        # An empty schema, true or false is left to `_preserve_unknown_fields`.
         if isinstance(result.get(inner), Mapping) and result[inner]:
-            result[inner] = _structural(
+            result[inner] = _make_structural(
                 result[inner], definitions, path=f"{path}[]", parents=parents
             )
+    # A structural schema may not have uniqueItems; a type with a list type keeps its own.
     if result.pop("uniqueItems", False):
         result.setdefault("x-kubernetes-list-type", "set")
     for bound, plain in _BOUNDS.items():  # a number in JSON schema, a flag in OpenAPI v3.0
         if bound in result:
             result |= {plain: result[bound], bound: True}
-    return _preserve_anything(result)
+    return _preserve_unknown_fields(result)
 
 
-def _limit(schema: Schema, path: str) -> None:
-    """Add the limits of FieldSchema that pydantic dropped.
+def _restore_limits(schema: Schema, path: str) -> None:
+    """Add the limits of FieldSchema that pydantic dropped, in place.
+
+    pydantic drops a limit that it cannot write for the field's type. Only a pattern of a text can
+    be added; every other dropped limit is a mistake in the type.
 
     Raises:
         TypeError: a limit does not apply to the field's type.
@@ -166,7 +171,7 @@ def _limit(schema: Schema, path: str) -> None:
     is_text = is_either or (schema.get("type") == "string" and "format" not in schema)
     for name, limit in limits.items():
         if any(keyword in schema for keyword in LIMIT_KEYWORDS.get(name, ())):
-            continue
+            continue  # pydantic has written the limit
         if name != "pattern" or not is_text:
             kind = "int | str" if is_either else schema.get("format") or schema.get("type", "Any")
             raise TypeError(
@@ -176,7 +181,7 @@ def _limit(schema: Schema, path: str) -> None:
         schema["pattern"] = limit
 
 
-def _key_conditions(properties: dict[str, Schema]) -> None:
+def _set_key_of_conditions(properties: dict[str, Schema]) -> None:
     """Make a list `conditions` a map whose key is `type`, as the API conventions want.
 
     This applies only if the entries require `type` and `status`, and the list has no list type.
@@ -188,7 +193,7 @@ def _key_conditions(properties: dict[str, Schema]) -> None:
         conditions.update(list_map("type"))
 
 
-def _preserve_anything(schema: Schema) -> Schema:
+def _preserve_unknown_fields(schema: Schema) -> Schema:
     """Return the schema with x-kubernetes-preserve-unknown-fields where its type allows anything.
 
     The API server drops each field that a structural schema does not describe, so without that
@@ -211,13 +216,15 @@ def _preserve_anything(schema: Schema) -> Schema:
     return result
 
 
-def _write_out(
+def _resolve_references(
     schema: Mapping[str, Any],
     definitions: Mapping[str, Schema],
     path: str,
     parents: tuple[str, ...],
 ) -> tuple[Schema, tuple[str, ...]]:
-    """Return a schema without `anyOf`, `$ref` and `const`, and the references that lead to it.
+    """Return a schema without `anyOf`, `$ref` and `const`, and its `parents`.
+
+    The returned parents are the argument and the references that were resolved here.
 
     A structural schema has none of the three. What stands beside a reference, a description for
     example, overrides what the referenced schema says.
@@ -237,7 +244,7 @@ def _write_out(
         name = reference.rsplit("/", 1)[-1]
         if name in parents:
             raise TypeError(f"{path}: {name} contains itself, which no structural schema can say")
-        target, parents = _write_out(
+        target, parents = _resolve_references(
             definitions[name], definitions, path=path, parents=(*parents, name)
         )
         result = {**target, **result}
@@ -273,10 +280,10 @@ def _merge_choices(schema: Mapping[str, Any], path: str) -> Schema:
     return {**(choices[0] if choices else {}), **rest}
 
 
-def _without_defaults(schema: Any) -> Any:
+def _drop_defaults(schema: Any) -> Any:
     """Return a schema without the defaults of its fields, at all depths."""
     if isinstance(schema, Mapping):
-        return {key: _without_defaults(part) for key, part in schema.items() if key != "default"}
+        return {key: _drop_defaults(part) for key, part in schema.items() if key != "default"}
     if isinstance(schema, list):
-        return [_without_defaults(item) for item in schema]
+        return [_drop_defaults(item) for item in schema]
     return schema

@@ -67,7 +67,7 @@ def register_webhooks(
             if (matching := _select_by_type(resources, webhook.type))
         ]
         if not entries:
-            continue
+            continue  # no webhook of this sort is for a known kind
         names: Sequence[str] = getattr(signed, setting) if signed else (name,)
         if not names:
             raise ConfigurationError(

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from controller.errors import Conflict, ControllerError, NotFound
 from controller.markers import with_config
 from controller.meta import Version
-from controller.scaffold.schemas import plain_schema
+from controller.scaffold.schemas import create_plain_schema
 from reconcilers.addressmap.audit import REVIEWED, Finding, Subject
 from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.cli import output
@@ -58,7 +58,7 @@ def read_report(path: Path) -> RepairReport:
 
     findings = Findings()
     manifests = [*read_objects([str(path)], findings, recursive=False)]
-    validations = [Validation(plain_schema(RepairReport), raw.body) for raw in manifests]
+    validations = [Validation(create_plain_schema(RepairReport), raw.body) for raw in manifests]
     for raw, validation in zip(manifests, validations, strict=True):
         unknown = ((field, f"this field is unknown{hint}") for field, hint in validation.unknown)
         for field, fault in [*validation.faults, *unknown]:
