@@ -117,7 +117,7 @@ def difference(before: Any, after: Any, path: str = "") -> Iterator[dict[str, An
         path: the JSON pointer (RFC 6901) of both values in the whole document.
     """
     if isinstance(before, dict) and isinstance(after, dict):
-        yield from _field_differences(before, after, path)
+        yield from _compare_fields(before, after, path)
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (old, new) in enumerate(zip(before, after, strict=True)):
             yield from difference(old, new, f"{path}/{index}")
@@ -126,10 +126,14 @@ def difference(before: Any, after: Any, path: str = "") -> Iterator[dict[str, An
         yield {"op": "replace", "path": path, "value": after}
 
 
-def _field_differences(
+def _compare_fields(
     before: dict[str, Any], after: dict[str, Any], path: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield the operations that change an object at `path`, field by field."""
+    """Yield the operations that change an object at `path`, field by field.
+
+    Fields are removed first; then the fields of `after` are changed or added, in their order.
+    """
+    # A JSON pointer writes ~ as ~0 and / as ~1.
     pointers = {
         name: f"{path}/{name.replace('~', '~0').replace('/', '~1')}"
         for name in {**before, **after}

@@ -35,6 +35,9 @@ SLACK = timedelta(minutes=5)
 """Certificates are valid so much earlier, because clocks differ."""
 
 _COMMON_NAME_LENGTH = 64
+"""The most characters of a common name (RFC 5280, ub-common-name)."""
+_LEAST_SECONDS = 60.0
+"""The shortest delay before material is looked at again, so that no loop is busy."""
 
 
 def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: datetime) -> KeyMaterial:
@@ -46,37 +49,37 @@ def renew_if_due(material: KeyMaterial | None, names: Sequence[str], now: dateti
         now: the time.
     """
     try:
-        parts = None if material is None else _parse(material, now)
+        parts = None if material is None else _parse_material(material, now)
     except ValueError:
         parts = None  # broken or expired material is replaced, like material that is missing
-    if material is None or parts is None:
-        return _sign(_new_authority(names, now), names, now)
+    if material is None or parts is None:  # nothing that can be used is stored
+        return _sign_serving_certificate(_create_authority(names, now), names, now)
     if parts.authorities[0].not_valid_after_utc - now <= AUTHORITY_RENEWAL:
-        newer = _new_authority(names, now)
+        newer = _create_authority(names, now)
         authorities = (*newer.authorities, *parts.authorities)
-        bundle = _pem(*authorities)
+        bundle = _encode_certificates(*authorities)
         if parts.serves(names, now):
             # Keep the serving certificate: API servers do not trust the new authority yet.
             return KeyMaterial(
-                bundle, _key_pem(newer.key), certificate=material.certificate, key=material.key
+                bundle, _encode_key(newer.key), certificate=material.certificate, key=material.key
             )
         # No API server accepts the serving certificate, so nothing is lost by signing at once.
-        return _sign(_Parts(authorities, newer.key, None), names, now)
-    if parts.serves(names, now) and not parts.serving_due(now):
+        return _sign_serving_certificate(_Parts(authorities, newer.key, None), names, now)
+    if parts.serves(names, now) and not parts.is_serving_due(now):
         return material
-    return _sign(parts, names, now)
+    return _sign_serving_certificate(parts, names, now)
 
 
-def seconds_until_due(material: KeyMaterial, now: datetime) -> float:
-    """Return the seconds until `renew_if_due` may renew this material; at least 60."""
-    parts = _parse(material, now)
+def compute_seconds_until_due(material: KeyMaterial, now: datetime) -> float:
+    """Return the seconds until `renew_if_due` may renew this material, at least _LEAST_SECONDS."""
+    parts = _parse_material(material, now)
     newest = parts.authorities[0]
     times = [newest.not_valid_after_utc - AUTHORITY_RENEWAL]
     if parts.certificate is not None:
         times.append(parts.certificate.not_valid_after_utc - SERVING_RENEWAL)
-        if not parts.signed_by_newest():
+        if not parts.is_signed_by_newest():
             times.append(newest.not_valid_before_utc + SLACK + PROPAGATION)
-    return max(60.0, (min(times) - now).total_seconds())
+    return max(_LEAST_SECONDS, (min(times) - now).total_seconds())
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +100,30 @@ class _Parts:
         """Return whether the serving certificate has these names, is valid, and is trusted."""
         return (
             self.certificate is not None
-            and _names_of(self.certificate) == sorted(set(names))
+            and _read_names(self.certificate) == sorted(set(names))
             and self.certificate.not_valid_after_utc > now
-            and any(_signed_by(self.certificate, authority) for authority in self.authorities)
+            and any(_is_signed_by(self.certificate, authority) for authority in self.authorities)
         )
 
-    def serving_due(self, now: datetime) -> bool:
+    def is_serving_due(self, now: datetime) -> bool:
         """Return whether the newest authority has to sign a new serving certificate now.
 
         There must be a serving certificate.
         """
         assert self.certificate is not None
-        if not self.signed_by_newest():
+        if not self.is_signed_by_newest():
             # The newest authority signs only when API servers have had time to learn of it.
             return now >= self.authorities[0].not_valid_before_utc + SLACK + PROPAGATION
         return self.certificate.not_valid_after_utc - now <= SERVING_RENEWAL
 
-    def signed_by_newest(self) -> bool:
+    def is_signed_by_newest(self) -> bool:
         """Return whether the newest authority signed the serving certificate."""
-        return self.certificate is not None and _signed_by(self.certificate, self.authorities[0])
+        return self.certificate is not None and _is_signed_by(
+            self.certificate, self.authorities[0]
+        )
 
 
-def _parse(material: KeyMaterial, now: datetime) -> _Parts:
+def _parse_material(material: KeyMaterial, now: datetime) -> _Parts:
     """Return the parsed material.
 
     Raises:
@@ -138,37 +143,45 @@ def _parse(material: KeyMaterial, now: datetime) -> _Parts:
     if authorities[0].not_valid_after_utc <= now:
         raise ValueError("the authority has expired")
     valid = tuple(authority for authority in authorities if authority.not_valid_after_utc > now)
+    # No TLS server can use a certificate with another key than its own.
     fits = certificate.public_key() == serving.public_key()
     return _Parts(valid, key, certificate if fits else None)
 
 
-def _new_authority(names: Sequence[str], now: datetime) -> _Parts:
+def _create_authority(names: Sequence[str], now: datetime) -> _Parts:
     """Return a new authority with its key, and without a serving certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
     # The time makes the names of a service's authorities differ, for people who read the bundle.
-    name = _name(f"{names[0]}-ca-{now:%Y%m%d%H%M%S}")
+    name = _create_common_name(f"{names[0]}-ca-{now:%Y%m%d%H%M%S}")
     certificate = (
-        _builder(name, name, key=key.public_key(), now=now, until=now + AUTHORITY_LIFETIME)
+        _create_builder(name, name, key=key.public_key(), now=now, until=now + AUTHORITY_LIFETIME)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .add_extension(_create_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .sign(key, hashes.SHA256())
     )
     return _Parts((certificate,), key, None)
 
 
-def _sign(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
+def _sign_serving_certificate(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
     """Return the material with a new serving certificate, signed by the newest authority."""
     authority, key = parts.authorities[0], ec.generate_private_key(ec.SECP256R1())
     # A certificate is worth nothing after its authority has expired.
     until = min(now + SERVING_LIFETIME, authority.not_valid_after_utc)
     certificate = (
-        _builder(_name(names[0]), authority.subject, key=key.public_key(), now=now, until=until)
+        _create_builder(
+            _create_common_name(names[0]),
+            authority.subject,
+            key=key.public_key(),
+            now=now,
+            until=until,
+        )
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(_create_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(
-            x509.SubjectAlternativeName([_general_name(name) for name in names]), critical=False
+            x509.SubjectAlternativeName([_create_general_name(name) for name in names]),
+            critical=False,
         )
         .add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_public_key(parts.key.public_key()),
@@ -177,14 +190,14 @@ def _sign(parts: _Parts, names: Sequence[str], now: datetime) -> KeyMaterial:
         .sign(parts.key, hashes.SHA256())
     )
     return KeyMaterial(
-        _pem(*parts.authorities),
-        _key_pem(parts.key),
-        certificate=_pem(certificate),
-        key=_key_pem(key),
+        _encode_certificates(*parts.authorities),
+        _encode_key(parts.key),
+        certificate=_encode_certificates(certificate),
+        key=_encode_key(key),
     )
 
 
-def _builder(
+def _create_builder(
     subject: x509.Name,
     issuer: x509.Name,
     key: ec.EllipticCurvePublicKey,
@@ -203,7 +216,7 @@ def _builder(
     )
 
 
-def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _create_key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     """Return the uses of a key: that of an authority signs certificates and revocation lists."""
     return x509.KeyUsage(
         digital_signature=True,
@@ -218,13 +231,16 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _name(common_name: str) -> x509.Name:
-    """Return a common name for a certificate; only the end of one that is too long."""
+def _create_common_name(common_name: str) -> x509.Name:
+    """Return a common name for a certificate; only the end of a text that is too long.
+
+    The ends of the names of authorities differ: there is the time.
+    """
     short = common_name[-_COMMON_NAME_LENGTH:]
     return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, short)])
 
 
-def _general_name(name: str) -> x509.GeneralName:
+def _create_general_name(name: str) -> x509.GeneralName:
     """Return a name for a certificate as an IP address if it is one, else as a DNS name."""
     try:
         return x509.IPAddress(ipaddress.ip_address(name))
@@ -232,7 +248,7 @@ def _general_name(name: str) -> x509.GeneralName:
         return x509.DNSName(name)
 
 
-def _names_of(certificate: x509.Certificate) -> list[str]:
+def _read_names(certificate: x509.Certificate) -> list[str]:
     """Return the DNS names and addresses in a certificate, sorted."""
     try:
         extension = certificate.extensions.get_extension_for_class(
@@ -244,7 +260,7 @@ def _names_of(certificate: x509.Certificate) -> list[str]:
     return sorted({*extension.get_values_for_type(x509.DNSName), *addresses})
 
 
-def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+def _is_signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
     """Return whether an authority signed a certificate."""
     try:
         certificate.verify_directly_issued_by(authority)
@@ -254,14 +270,14 @@ def _signed_by(certificate: x509.Certificate, authority: x509.Certificate) -> bo
     return True
 
 
-def _pem(*certificates: x509.Certificate) -> bytes:
+def _encode_certificates(*certificates: x509.Certificate) -> bytes:
     """Return certificates as one PEM text, in the given order."""
     return b"".join(
         certificate.public_bytes(serialization.Encoding.PEM) for certificate in certificates
     )
 
 
-def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+def _encode_key(key: ec.EllipticCurvePrivateKey) -> bytes:
     """Return a private key as PEM, without a password."""
     return key.private_bytes(
         serialization.Encoding.PEM,

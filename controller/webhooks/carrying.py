@@ -55,10 +55,10 @@ def carry_over(
         # A type need not name the metadata. Then both get the source's, so it does not change.
         metadata = {"metadata": source.get("metadata")}
         known, result = {**known, **metadata}, {**result, **metadata}
-    return dict(_fields(source, known, result=result, path=""))
+    return dict(_carry_fields(source, known, result=result, path=""))
 
 
-def _fields(
+def _carry_fields(
     source: Mapping[str, Json], known: Mapping[str, Json], result: Mapping[str, Json], path: str
 ) -> Iterator[tuple[str, Json]]:
     """Yield the fields of the converted object at `path`, with their values.
@@ -71,9 +71,9 @@ def _fields(
         passed, returned = known.get(name), result.get(name)
         if source.get(name) is not None and name not in known:
             # The source's type does not name the field: the function did not see it.
-            _refuse_another(source[name], returned, field_path)
+            _refuse_other_value(source[name], returned, field_path)
             yield name, source[name]
-        elif _same(passed, returned):
+        elif _are_same(passed, returned):
             # Both are the default of their types if the source does not have the field.
             if name in source:
                 yield name, source[name]
@@ -82,7 +82,8 @@ def _fields(
             and isinstance(passed, Mapping)
             and isinstance(returned, Mapping)
         ):
-            inner = dict(_fields(sent, passed, result=returned, path=field_path))
+            # Objects on all sides: the rules hold for each of their fields.
+            inner = dict(_carry_fields(sent, passed, result=returned, path=field_path))
             if inner or name in source:
                 yield name, inner
         else:
@@ -91,16 +92,16 @@ def _fields(
             if name in source:
                 _refuse_unnamed(source[name], passed, field_path)
             if returned is not None:
-                yield name, _without_nulls(returned)
+                yield name, _drop_nulls(returned)
 
 
-def _refuse_another(value: Json, returned: Json, path: str) -> None:
+def _refuse_other_value(value: Json, returned: Json, path: str) -> None:
     """Refuse another value for a field that the function did not see.
 
     Raises:
         UnfitResult: the function returned another value than the object has.
     """
-    if returned is not None and not _same(value, returned):
+    if returned is not None and not _are_same(value, returned):
         raise UnfitResult(
             f"{path}: the function returned another value than the object has, and cannot know"
             " that: name the field in the types of both versions"
@@ -135,20 +136,18 @@ def _list_unnamed(value: Json, known: Json, path: str) -> Iterator[str]:
             yield from _list_unnamed(member, known_member, f"{path}[{index}]")
 
 
-def _without_nulls(value: Json) -> Json:
+def _drop_nulls(value: Json) -> Json:
     """Return a value without fields that are None, at any depth; list entries stay."""
     if isinstance(value, Mapping):
-        return {
-            name: _without_nulls(member) for name, member in value.items() if member is not None
-        }
-    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+        return {name: _drop_nulls(member) for name, member in value.items() if member is not None}
+    return [_drop_nulls(member) for member in value] if isinstance(value, list) else value
 
 
-def _same(first: Json, other: Json) -> bool:
+def _are_same(first: Json, other: Json) -> bool:
     """Return whether two values are the same JSON; in Python, True would equal 1."""
-    return _text(first) == _text(other)
+    return _encode_sorted(first) == _encode_sorted(other)
 
 
-def _text(value: Json) -> bytes:
+def _encode_sorted(value: Json) -> bytes:
     """Return a value as JSON with the fields of objects sorted, for comparisons."""
     return msgspec.json.encode(value, order="deterministic")

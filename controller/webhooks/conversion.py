@@ -131,12 +131,12 @@ class Conversion(Generic[H]):
         type: type[H],  # noqa: A002 - as in Resource
         *spokes: Spoke[Any, H],
     ) -> None:
-        if not path.startswith("/") or len(path) < 2:
+        if not path.startswith("/") or path == "/":
             raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
         self.path = path
         self.resource = hub
         self._type = type
-        self._spokes = {self._api_version(spoke.version): spoke for spoke in spokes}
+        self._spokes = {self._format_api_version(spoke.version): spoke for spoke in spokes}
         names = [hub.version, *(spoke.version for spoke in spokes)]
         # Too few distinct names: two versions have the same name, or there is no spoke.
         if len(set(names)) < max(len(names), 2):
@@ -145,7 +145,7 @@ class Conversion(Generic[H]):
         if Untyped in types:
             # It has the metadata twice, as a field and in its body, and they could differ.
             raise ValueError("Untyped is not converted: use dict, the plain JSON")
-        if len({_is_plain(version_type) for version_type in types}) > 1:
+        if len({_is_plain_json(version_type) for version_type in types}) > 1:
             raise ValueError("all versions are converted as plain JSON (dict), or none is")
 
     async def answer(self, body: bytes, clock: Clock, seconds: float) -> tuple[bytes, bool]:
@@ -202,11 +202,12 @@ class Conversion(Generic[H]):
         try:
             source = _decode(data, dict)
             converted = source
-            for step in self._steps(source, review.desired):
-                converted = _apply(step, converted)
+            for step in self._list_steps(source, review.desired):
+                converted = _run_step(step, converted)
             check_converted(source, converted)
         except Exception as error:
-            bug, key = is_bug(error), _key(source)
+            bug = is_bug(error)
+            key = _read_key(source)
             log.exception(
                 "Conversion panic" if bug else "Conversion error",
                 webhook=self.path,
@@ -219,21 +220,22 @@ class Conversion(Generic[H]):
             )
             raise _Unconvertible(
                 f"{self.resource.kind} {key} cannot be converted from {source.get('apiVersion')}"
-                f" to {review.desired}: {_reason(error)}",
+                f" to {review.desired}: {_describe_error(error)}",
                 bug=bug,
             ) from error
         return converted
 
-    def _steps(self, source: Json, desired: str) -> Iterator[_Step]:
+    def _list_steps(self, source: Json, desired: str) -> Iterator[_Step]:
         """Yield the steps from the version of `source` to the desired one: none, one or two.
 
         Raises:
-            _Refused: the object is of another kind, or one of the versions is not converted here.
+            _UnusableObject: the object is of another kind, or one of the versions is not converted
+                here.
         """
         hub, version = self.resource.api_version, str(source.get("apiVersion"))
         known = [hub, *self._spokes]
         if source.get("kind") != self.resource.kind or not {version, desired} <= set(known):
-            raise _Refused(
+            raise _UnusableObject(
                 f"webhook {self.path} converts {self.resource.kind} of {', '.join(sorted(known))},"
                 f" and not {source.get('kind')} of {version} to {desired}"
             )
@@ -244,38 +246,42 @@ class Conversion(Generic[H]):
             spoke = self._spokes[desired]
             yield _Step(spoke.from_hub, self._type, returns=spoke.type, api_version=desired)
 
-    def _api_version(self, version: str) -> str:
-        """Return group and version, as in an object's apiVersion, for a version of the kind."""
+    def _format_api_version(self, version: str) -> str:
+        """Return group and version, as in an object's apiVersion, of a version of the kind."""
         return replace(self.resource, version=version).api_version
 
 
-class _Refused(Exception):
+class _UnusableObject(Exception):
     """The object cannot be passed to a function; the text says why."""
 
 
-def _apply(step: _Step, source: Json) -> Json:
+def _run_step(step: _Step, source: Json) -> Json:
     """Return `source` converted by one step.
 
     Raises:
-        _Refused: `source` does not fit the type of its version.
+        _UnusableObject: `source` does not fit the type of its version.
         UnfitResult: the function returned another type, or the result has no place for a field.
         Exception: what the function raised.
     """
     data = encode(source)
     parsed = _decode(data, step.takes)
-    known = _name_fields(parsed, data)  # before the call: the function may change its argument
+    # The fields of `source` that its type names.
+    known = _encode_named_fields(
+        parsed, data
+    )  # before the call: the function may change its argument
     returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(
             f"{function_name(step.function)} returned {safe_repr(returned)}, which is no"
-            f" {_name(step.returns)}"
+            f" {_get_type_name(step.returns)}"
         )
     # Plain JSON has all fields. A typed result lacks the fields that no type names.
-    if _is_plain(step.takes):
-        converted = _plain(returned)
+    if _is_plain_json(step.takes):
+        converted = _encode_plain(returned)
     else:
-        result = _with_omitted(returned, _plain(returned))
-        converted = carry_over(*(_without_type(document) for document in (source, known, result)))
+        result = _add_omitted(returned, _encode_plain(returned))
+        # apiVersion and kind are set below; the types need not name them.
+        converted = carry_over(_drop_type(source), _drop_type(known), _drop_type(result))
     return {**converted, "apiVersion": step.api_version, "kind": source["kind"]}
 
 
@@ -283,21 +289,21 @@ def _decode(data: bytes, of: type[T]) -> T:
     """Return an object decoded to a type.
 
     Raises:
-        _Refused: the object does not fit the type.
+        _UnusableObject: the object does not fit the type.
     """
     try:
         parsed: T = decoder(of)(data)
     except DECODE_ERRORS as error:
-        raise _Refused(f"it cannot be read as {_name(of)}: {error}") from error
+        raise _UnusableObject(f"it cannot be read as {_get_type_name(of)}: {error}") from error
     return parsed
 
 
-def _is_plain(of: type[Any]) -> bool:
+def _is_plain_json(of: type[Any]) -> bool:
     """Return whether a type is `dict` or `dict[...]`, which means plain JSON."""
     return (get_origin(of) or of) is dict
 
 
-def _plain(obj: Any) -> Json:
+def _encode_plain(obj: Any) -> Json:
     """Return an object of any type as decoded JSON."""
     # A pydantic model is known by its method: an isinstance check would import pydantic.
     dump = getattr(obj, "model_dump_json", None)
@@ -308,7 +314,7 @@ def _plain(obj: Any) -> Json:
     return decoded
 
 
-def _name_fields(parsed: Any, data: bytes) -> Json:
+def _encode_named_fields(parsed: Any, data: bytes) -> Json:
     """Return the fields of an object that its type names, as decoded JSON.
 
     It is empty for plain JSON.
@@ -323,7 +329,7 @@ def _name_fields(parsed: Any, data: bytes) -> Json:
         # A second copy: the function gets the first one with its extra fields.
         parsed = _decode(data, type(parsed))
         _drop_unnamed(parsed)
-    named_fields: Json = _with_omitted(parsed, _plain(parsed))
+    named_fields: Json = _add_omitted(parsed, _encode_plain(parsed))
     return named_fields
 
 
@@ -334,7 +340,7 @@ def _drop_unnamed(value: Any) -> None:
     elif isinstance(value, list | tuple):
         nested = value
     elif hasattr(value, "model_dump_json"):
-        (value.model_extra or {}).clear()
+        (value.model_extra or {}).clear()  # model_extra is None if the model allows none
         nested = [getattr(value, name) for name in type(value).model_fields]
     else:
         return
@@ -342,30 +348,32 @@ def _drop_unnamed(value: Any) -> None:
         _drop_unnamed(item)
 
 
-def _with_omitted(value: Any, encoded: Any) -> Any:
+def _add_omitted(value: Any, encoded: Any) -> Any:
     """Return an encoded value with the fields that were omitted because they have their defaults.
 
-    Structs with `omit_defaults` omit such fields, although their type names them.
+    Structs with `omit_defaults` omit such fields, although their type names them. A field that is
+    UNSET stays omitted: it is absent from the object.
 
     Args:
         value: of any type.
         encoded: `value` as decoded JSON.
     """
     if isinstance(encoded, list) and isinstance(value, list | tuple):
-        return [_with_omitted(*pair) for pair in zip(value, encoded, strict=False)]
+        return [_add_omitted(*pair) for pair in zip(value, encoded, strict=False)]
     if not isinstance(encoded, dict):
-        return encoded
+        return encoded  # a scalar, for example: only objects have fields
     members = {
-        name: _with_omitted(member, encoded[name] if name in encoded else _plain(member))
-        for name, member in _members(value, encoded)
+        name: _add_omitted(member, encoded[name] if name in encoded else _encode_plain(member))
+        for name, member in _list_members(value, encoded)
         if member is not msgspec.UNSET
     }
     return {**encoded, **members}
 
 
-def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
+def _list_members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
     """Return the names in JSON and the values of the members of a value that is a JSON object."""
     if isinstance(value, Mapping):
+        # By position: the keys of a mapping may be encoded to other texts.
         return zip(encoded, value.values(), strict=False)
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.fields(value)
@@ -375,28 +383,30 @@ def _members(value: Any, encoded: Json) -> Iterable[tuple[str, Any]]:
     return ()  # a pydantic model: its JSON has all fields
 
 
-def _without_type(obj: Json) -> Json:
-    """Return an object without apiVersion and kind, which `_apply` sets."""
+def _drop_type(obj: Json) -> Json:
+    """Return an object without apiVersion and kind, which `_run_step` sets."""
     return {name: value for name, value in obj.items() if name not in ("apiVersion", "kind")}
 
 
-def _key(obj: Json) -> Key:
+def _read_key(obj: Json) -> Key:
     """Return the key of an object for messages; empty texts where its metadata is malformed."""
     meta = obj.get("metadata")
     metadata = meta if isinstance(meta, dict) else {}
     return Key(str(metadata.get("namespace", "")), str(metadata.get("name", "")))
 
 
-def _reason(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     """Return the text of an error; its type comes first if Python raises it for a mistake in code.
 
     Such a text says little alone: that of a KeyError is only the key.
     """
-    is_clear = isinstance(error, UnfitResult) or not is_bug(error)
     name = type(error).__name__
-    return (str(error) or name) if is_clear else f"{name}: {error}"
+    # UnfitResult counts as a bug, but its text is ours, and says all.
+    if isinstance(error, UnfitResult) or not is_bug(error):
+        return str(error) or name
+    return f"{name}: {error}"
 
 
-def _name(function: Any) -> str:
+def _get_type_name(function: Any) -> str:
     """Return the name of a type for messages."""
     return str(getattr(function, "__qualname__", function))

@@ -25,6 +25,8 @@ CHANGEABLE = ("labels", "annotations")
 
 
 class _Request(msgspec.Struct):
+    """The request in a ConversionReview; the objects in it stay views of the body."""
+
     uid: str
     desiredAPIVersion: str
     objects: list[msgspec.Raw]
@@ -62,7 +64,7 @@ def decode_review(data: bytes) -> ConversionReview:
 
 def encode_success(review: ConversionReview, converted: Iterable[Mapping[str, Any]]) -> bytes:
     """Return the answer to `review` with its objects converted, in the same order."""
-    return _encode(
+    return _encode_review(
         review.api_version, review.uid, converted=list(converted), result={"status": "Success"}
     )
 
@@ -75,12 +77,12 @@ def encode_failure(message: str, uid: str = "", api_version: str = V1) -> bytes:
         uid: the uid of the request, if it could be read.
         api_version: the version of the review.
     """
-    return _encode(
+    return _encode_review(
         api_version, uid, converted=[], result={"status": "Failure", "message": message}
     )
 
 
-def _encode(
+def _encode_review(
     api_version: str, uid: str, converted: list[Mapping[str, Any]], result: dict[str, str]
 ) -> bytes:
     """Return the JSON of a ConversionReview with a response."""
@@ -107,13 +109,14 @@ def check_converted(before: Mapping[str, Any], after: Mapping[str, Any]) -> None
         if name in CHANGEABLE:
             _check_texts(new.get(name), f"metadata.{name}")
         elif old.get(name) != new.get(name):
+            change = _describe_change(old.get(name), new.get(name))
             raise UnfitResult(
-                f"metadata.{name} {_change(old.get(name), new.get(name))}: a conversion may"
-                " change labels and annotations, and no other metadata"
+                f"metadata.{name} {change}: a conversion may change labels and annotations, and no"
+                " other metadata"
             )
 
 
-def _change(old: object, new: object) -> str:
+def _describe_change(old: object, new: object) -> str:
     """Return the words for a change of a value in a message; both values are in it if short."""
     are_short = all(value is None or isinstance(value, str | int) for value in (old, new))
     return f"was changed from {old!r} to {new!r}" if are_short else "was changed"

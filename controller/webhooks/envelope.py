@@ -26,12 +26,16 @@ class BadReview(Exception):
 
 
 class _Envelope(msgspec.Struct):
+    """A review whose request is not decoded yet."""
+
     apiVersion: str = ""
     kind: str = ""
     request: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class _Uid(msgspec.Struct):
+    """A request of which only the uid is decoded."""
+
     uid: str = ""
 
 
@@ -64,10 +68,10 @@ def decode_request(data: bytes, kind: str, versions: Sequence[str], of: type[T])
         return version, msgspec.json.decode(envelope.request, type=of)
     except DECODE_ERRORS as error:
         message = f"the request of the {kind} cannot be read: {error}"
-        raise BadReview(message, version, _uid(envelope.request)) from error
+        raise BadReview(message, version, _read_uid(envelope.request)) from error
 
 
-def _uid(raw: msgspec.Raw) -> str:
+def _read_uid(raw: msgspec.Raw) -> str:
     """Return the uid of a request that cannot be decoded; empty if its uid cannot either."""
     try:
         return msgspec.json.decode(raw, type=_Uid).uid

@@ -62,7 +62,7 @@ class Secret:
         return KeyMaterial(**parts)
 
 
-def secret_data(material: KeyMaterial) -> dict[str, str]:
+def encode_secret_data(material: KeyMaterial) -> dict[str, str]:
     """Return the data of the Secret that holds `material`."""
     return {
         key: b64encode(getattr(material, name)).decode("ascii") for key, name in _FIELDS.items()

@@ -134,6 +134,8 @@ class AdmissionRequest(Generic[T]):
 
 
 class _Request(msgspec.Struct):
+    """The request in an AdmissionReview; the objects in it stay views of the body."""
+
     uid: str
     operation: Operation
     kind: GroupVersionKind = GroupVersionKind()
@@ -200,7 +202,8 @@ def decode_review(data: bytes) -> Review:
     """
     version, request = decode_request(data, KIND, versions=VERSIONS, of=_Request)
     fields = {name: getattr(request, name) for name in _Request.__struct_fields__}
-    new, old = _copy(fields.pop("object")), _copy(fields.pop("oldObject"))
+    # Review has the objects as bytes of their own, and not among its `fields`.
+    new, old = _copy_json(fields.pop("object")), _copy_json(fields.pop("oldObject"))
     fields |= {"dryRun": bool(request.dryRun), "options": request.options or {}}
     return Review(version, fields, object=new, old_object=old)
 
@@ -220,18 +223,18 @@ def encode_review(answer: Answer, uid: str, about: Review | None, api_version: s
         case Allowed():
             response["status"] = {"metadata": {}, "code": 200}
         case Denied():
-            response["status"] = _status(answer, about)
+            response["status"] = _create_status(answer, about)
         case Patched():
             response["status"] = {"metadata": {}, "code": 200}
             if answer.patch:
                 response["patch"] = b64encode(encode(list(answer.patch))).decode()
                 response["patchType"] = "JSONPatch"
-    if warnings := bounded_warnings(answer.warnings):
+    if warnings := limit_warnings(answer.warnings):
         response["warnings"] = warnings
     return encode({"kind": KIND, "apiVersion": api_version, "response": response})
 
 
-def bounded_warnings(warnings: Iterable[str]) -> list[str]:
+def limit_warnings(warnings: Iterable[str]) -> list[str]:
     """Return the warnings in the form that the API server passes on, one line each.
 
     Each is cut at WARNING_CHARACTERS. A warning is dropped if it is empty, or if all together
@@ -248,8 +251,11 @@ def bounded_warnings(warnings: Iterable[str]) -> list[str]:
     return lines
 
 
-def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
-    """Return the status that an AdmissionReview's response carries for a refusal."""
+def _create_status(answer: Denied, about: Review | None) -> dict[str, Any]:
+    """Return the status that an AdmissionReview's response carries for a refusal.
+
+    Its details name the object of the request and the causes, as far as they are known.
+    """
     details: dict[str, Any] = {}
     # If a Status is Invalid and names an object, kubectl prints its causes and not its message.
     # So without causes the object is not named.
@@ -273,7 +279,7 @@ def _status(answer: Denied, about: Review | None) -> dict[str, Any]:
     }
 
 
-def _copy(raw: msgspec.Raw) -> bytes:
+def _copy_json(raw: msgspec.Raw) -> bytes:
     """Return a copy of a part of the body, so that the body can be freed; empty for null."""
     data = bytes(raw)
     return b"" if data == b"null" else data

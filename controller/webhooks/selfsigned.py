@@ -45,7 +45,7 @@ from controller.webhooks.kinds import (
     KeyMaterial,
     Secret,
     WebhookConfiguration,
-    secret_data,
+    encode_secret_data,
 )
 
 RETRY_SECONDS = 5.0
@@ -53,15 +53,15 @@ RETRY_SECONDS = 5.0
 log = get_logger(__name__)
 
 
-def _renew(
+def _renew_if_due(
     material: KeyMaterial | None, names: Sequence[str], now: datetime
 ) -> tuple[KeyMaterial, float]:
     """Return the key material to serve now, and the seconds until it may have to be renewed."""
     # Imported here: cryptography takes 8 MiB, which a configured certificate does not need.
-    from controller.webhooks.authority import renew_if_due, seconds_until_due  # noqa: PLC0415
+    from controller.webhooks.authority import compute_seconds_until_due, renew_if_due  # noqa: PLC0415
 
     renewed = renew_if_due(material, names, now)
-    return renewed, seconds_until_due(renewed, now)
+    return renewed, compute_seconds_until_due(renewed, now)
 
 
 class SelfSignedCertificate:
@@ -82,7 +82,7 @@ class SelfSignedCertificate:
         """Make the certificate, and a new one before it expires, until cancelled."""
         material = None
         while True:
-            material, seconds = _renew(material, self._names, self._clock.now())
+            material, seconds = _renew_if_due(material, self._names, self._clock.now())
             self._serving.replace(material.certificate, material.key)
             await self._clock.sleep(seconds)
 
@@ -152,7 +152,7 @@ class SharedCertificate:
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
         stored = secret.key_material() if secret is not None else None
-        material, seconds = _renew(stored, self._settings.all_names, self._clock.now())
+        material, seconds = _renew_if_due(stored, self._settings.all_names, self._clock.now())
         # New material is presented only after the watch has delivered it: another replica may
         # have written other material first.
         if material == stored:
@@ -169,7 +169,7 @@ class SharedCertificate:
         body: Mapping[str, Any] = {
             "metadata": {"name": key.name},
             "type": TLS_TYPE,
-            "data": secret_data(material),
+            "data": encode_secret_data(material),
         }
         try:
             if secret is None:
@@ -178,7 +178,8 @@ class SharedCertificate:
                 patch = {"data": body["data"]}
                 await self._client.patch(SECRETS, Version.from_object(secret), patch)
         except Conflict:
-            # No failure: the watch delivers the other replica's Secret.
+            # No failure: the watch delivers the other replica's Secret. This includes
+            # AlreadyExists, for a Secret that both wanted to create.
             log.info("Another replica wrote the webhook certificate", secret=str(key))
         except ControllerError as error:
             log.warning("Cannot write the webhook certificate", secret=str(key), error=str(error))
@@ -289,7 +290,7 @@ class CABundleInjector:
             # The configuration does not exist, or there is no bundle yet; either's arrival wakes
             # `run`.
             return True
-        patch = bundle_patch(configuration, self._shared.bundle, self._settings)
+        patch = create_bundle_patch(configuration, self._shared.bundle, self._settings)
         subject = f"patch {kind.plural} {name}"
         if not patch:
             self._failures.pop(subject, None)
@@ -311,7 +312,7 @@ class CABundleInjector:
         self._informers[resource, obj.metadata.name].cache.apply_own_write(obj)
 
 
-def bundle_patch(
+def create_bundle_patch(
     configuration: WebhookConfiguration | CustomResourceDefinition,
     bundle: bytes,
     settings: SelfSigned,
@@ -328,24 +329,24 @@ def bundle_patch(
     encoded = b64encode(bundle).decode("ascii")
     if isinstance(configuration, WebhookConfiguration):
         # A merge patch replaces a list as a whole, so it has the webhooks of other servers, too.
-        webhooks = [_with_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
+        webhooks = [_set_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
         return {} if webhooks == list(configuration.webhooks) else {"webhooks": webhooks}
     webhook = configuration.spec.conversion.get("webhook") or {}
-    changed = _with_bundle(webhook, encoded, settings)
+    changed = _set_bundle(webhook, encoded, settings)
     return {} if changed == webhook else {"spec": {"conversion": {"webhook": changed}}}
 
 
-def _with_bundle(
+def _set_bundle(
     webhook: Mapping[str, Any], encoded: str, settings: SelfSigned
 ) -> Mapping[str, Any]:
     """Return a webhook with the bundle if it calls this server, else the same webhook."""
     client = webhook.get("clientConfig") or {}
-    if not _calls_this_server(client, settings):
+    if not _is_this_server(client, settings):
         return webhook
     return {**webhook, "clientConfig": {**client, "caBundle": encoded}}
 
 
-def _calls_this_server(client: Mapping[str, Any], settings: SelfSigned) -> bool:
+def _is_this_server(client: Mapping[str, Any], settings: SelfSigned) -> bool:
     """Return whether a webhook's clientConfig leads to our Service or one of our host names."""
     service = client.get("service") or {}
     if service:

@@ -56,7 +56,7 @@ class WebhookServer:
         """
         app = web.Application(client_max_size=MAX_BYTES)
         for webhook in webhooks:
-            handle = self._handler(webhook, WebhookMetrics(self._families, webhook.path))
+            handle = self._create_handler(webhook, WebhookMetrics(self._families, webhook.path))
             app.router.add_route("*", webhook.path, handle)
         async with listening(
             app,
@@ -67,7 +67,7 @@ class WebhookServer:
         ) as port:
             yield port
 
-    def _handler(self, webhook: Served, metrics: WebhookMetrics) -> Handle:
+    def _create_handler(self, webhook: Served, metrics: WebhookMetrics) -> Handle:
         """Return the function that answers HTTP requests for a webhook and counts them."""
 
         async def handle(request: web.Request) -> web.Response:
@@ -98,20 +98,21 @@ class WebhookServer:
                 body = await request.read()
         except web.HTTPRequestEntityTooLarge:
             message = f"request entity is too large; limit is {MAX_BYTES} bytes"
-            return _response(*webhook.refuse(message, 413)), False
+            return _create_response(*webhook.refuse(message, 413)), False
         if reading.cancelled_caught:
             raise DeadlineExceeded(f"the request was not sent within {seconds:g} s")
         if not body:
-            return _response(*webhook.refuse("request body is empty", 400)), False
+            return _create_response(*webhook.refuse("request body is empty", 400)), False
         content_type = request.headers.get("Content-Type", "")
         if content_type != "application/json":
             message = f"contentType={content_type}, expected application/json"
-            return _response(*webhook.refuse(message, 400)), False
+            return _create_response(*webhook.refuse(message, 400)), False
+        # The handler has what reading the body has left of the time.
         remaining = seconds - (self._clock.monotonic() - begun)
         answer, failed = await webhook.answer(body, self._clock, remaining)
-        return _response(answer), failed
+        return _create_response(answer), failed
 
 
-def _response(body: bytes, status: int = 200) -> web.Response:
+def _create_response(body: bytes, status: int = 200) -> web.Response:
     """Return an HTTP response with a JSON body."""
     return web.Response(body=body, status=status, content_type="application/json")

@@ -81,10 +81,11 @@ class Webhook(Generic[T]):
         mutating: bool = False,
         operations: Sequence[WriteOperation] = ("CREATE", "UPDATE"),
     ) -> None:
-        if not path.startswith("/") or len(path) < 2:
+        if not path.startswith("/") or path == "/":
             raise ValueError(f"webhook path {path!r} must begin with a slash and name something")
         check_callable(handler, f"the handler of webhook {path}", "request")
         unknown = [name for name in operations if name not in OPERATIONS]
+        # A text is a sequence, too: of characters.
         if isinstance(operations, str) or unknown or not operations:
             raise ValueError(
                 f"webhook {path}: operations must be a list of {', '.join(OPERATIONS)}, not"
@@ -114,8 +115,10 @@ class Webhook(Generic[T]):
             request = review.request(self.type)
         except BadReview as error:
             log.warning("Bad admission request", webhook=self.path, error=str(error))
-            return refusal(str(error), 400, uid=error.uid, api_version=error.api_version), False
-        with with_fields(**self._log_context(review)):
+            return encode_refusal(
+                str(error), 400, uid=error.uid, api_version=error.api_version
+            ), False
+        with with_fields(**self._create_log_context(review)):
             with clock.move_on_after(seconds) as scope:
                 answer, failed = await self._call_handler(request, review)
             if scope.cancelled_caught:
@@ -133,7 +136,7 @@ class Webhook(Generic[T]):
             message: what is wrong with the body.
             code: the code in the refusal.
         """
-        return refusal(message, code), 200
+        return encode_refusal(message, code), 200
 
     async def _call_handler(
         self, request: AdmissionRequest[T], review: Review
@@ -172,7 +175,7 @@ class Webhook(Generic[T]):
             raise TypeError(f"webhook {self.path} is validating: it must not return a patch")
         return answer
 
-    def _log_context(self, review: Review) -> dict[str, str]:
+    def _create_log_context(self, review: Review) -> dict[str, str]:
         """Return the fields of all log lines about a request."""
         resource = review.fields["resource"]
         return {
@@ -186,7 +189,7 @@ class Webhook(Generic[T]):
         }
 
 
-def refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) -> bytes:
+def encode_refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) -> bytes:
     """Return a review that refuses a request which could not be decoded.
 
     Args:
@@ -202,11 +205,14 @@ def refusal(message: str, code: int, *, uid: str = "", api_version: str = V1) ->
 def handler_timeout(value: str, default: float) -> float:
     """Return how many seconds a handler may take: nine tenths of the API server's timeout.
 
+    The rest is for the way of the answer to the API server. Timeouts in configurations are from 1
+    to 30 seconds; another value counts as the nearer of the two.
+
     Args:
         value: the `timeout` of the request's query, whole seconds in Go's format: `10s`.
         default: the API server's timeout in seconds, used if `value` is no such duration.
     """
-    # Without the suffix, `value` equals `number`: that is no duration.
     number = value.removesuffix("s")
-    seconds = float(number) if number.isdecimal() and value != number else default
+    is_duration = value.endswith("s") and number.isdecimal()
+    seconds = float(number) if is_duration else default
     return 0.9 * min(max(seconds, 1.0), LONGEST_SECONDS)

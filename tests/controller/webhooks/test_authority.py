@@ -15,8 +15,8 @@ from controller.webhooks.authority import (
     PROPAGATION,
     SERVING_LIFETIME,
     SLACK,
+    compute_seconds_until_due,
     renew_if_due,
-    seconds_until_due,
 )
 from controller.webhooks.kinds import KeyMaterial
 from tests.clock import START
@@ -59,7 +59,7 @@ def test_nothing_changes_while_nothing_is_due() -> None:
 
 def test_a_serving_certificate_is_renewed_when_a_third_of_its_life_is_left() -> None:
     material = renew_if_due(None, NAMES, START)
-    due = START + timedelta(seconds=seconds_until_due(material, START))
+    due = START + timedelta(seconds=compute_seconds_until_due(material, START))
     assert renew_if_due(material, NAMES, due - DAY) is material
     again = renew_if_due(material, NAMES, due)
     assert again.bundle == material.bundle
@@ -114,7 +114,7 @@ def test_a_new_authority_is_trusted_an_hour_before_it_signs() -> None:
     assert announced.bundle != renewed.bundle
     assert renew_if_due(announced, NAMES, late + PROPAGATION / 2) is announced
     after = late + PROPAGATION + SLACK
-    assert seconds_until_due(announced, late) <= (after - late).total_seconds()
+    assert compute_seconds_until_due(announced, late) <= (after - late).total_seconds()
     switched = renew_if_due(announced, NAMES, after)
     assert switched.bundle == announced.bundle
     assert switched.certificate != announced.certificate
@@ -131,7 +131,7 @@ def test_at_any_time_the_previous_bundle_trusts_the_present_certificate(
     for days in pauses:
         # Looked at when it asks for it, as the service does, or days later after an outage.
         until = now + days * DAY
-        while (due := now + timedelta(seconds=seconds_until_due(material, now))) < until:
+        while (due := now + timedelta(seconds=compute_seconds_until_due(material, now))) < until:
             before, now = material, due
             material = renew_if_due(material, NAMES, now)
             assert is_trusted(before.bundle, material, now)

@@ -15,7 +15,7 @@ from controller.errors import Forbidden
 from controller.health import Failing
 from controller.options import SelfSigned
 from controller.webhooks.authority import SERVING_LIFETIME, renew_if_due
-from controller.webhooks.kinds import secret_data
+from controller.webhooks.kinds import encode_secret_data
 from controller.webhooks.selfsigned import CABundleInjector, SharedCertificate
 from tests.clock import START, VirtualClock
 from tests.controller.store import Store, StoreTransport
@@ -67,7 +67,7 @@ class Harness:
         return b64decode(self.store.objects[SECRET]["data"][key])
 
     def put_secret(self, created_at: datetime) -> None:
-        data = secret_data(renew_if_due(None, SETTINGS.all_names, created_at))
+        data = encode_secret_data(renew_if_due(None, SETTINGS.all_names, created_at))
         body = {"metadata": {"name": "hook-cert", "namespace": "system"}, "data": data}
         self.store.put(SECRET, body)
 
