@@ -496,16 +496,19 @@ class Manager:
             run_in_background(tasks),
         ):
             self._listening.set()
+            # A standby that is stopped before it leads has no work to end.
             if await wait_to_lead(self._stopping):
                 await self._lead()
 
     async def _lead(self) -> None:
         """Run controllers and the leader's services until `stop`, then wait for work to end."""
         jobs = self._jobs.values()
+        # With shards, the holder of shard 0 runs the leader's services, and it may change.
+        leader_tasks = (
+            [self._leader_services.run] if self.shards is not None else self._create_leader_tasks()
+        )
         async with (
-            run_in_background(
-                [self._leader_services.run] if self.shards else self._create_leader_tasks()
-            ),
+            run_in_background(leader_tasks),
             run_in_background(
                 [
                     self._supervisor.create_lasting_task(f"controller/{name}", job.run)

@@ -124,13 +124,17 @@ class ApiType(msgspec.Struct, frozen=True):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> "CoreSchema":
-        """Return the schema of a dataclass that has the same source; called by pydantic."""
+        """Return the schema of a dataclass with the fields of this Struct; called by pydantic.
+
+        pydantic knows dataclasses and not Structs. A value that it validates becomes a Struct.
+        """
         from pydantic_core import core_schema  # noqa: PLC0415 - it is loaded: pydantic called
 
-        described = make_dataclass(
+        # With the names of the Struct's source, pydantic finds the docstrings below its fields.
+        twin = make_dataclass(
             cls.__name__,
             [
-                (part.name, part.type, _dataclass_field(part))
+                (part.name, part.type, _create_dataclass_field(part))
                 for part in msgspec.structs.fields(cls)
             ],
             namespace={name: value for name, value in vars(cls).items() if name in _SOURCE_NAMES},
@@ -141,7 +145,7 @@ class ApiType(msgspec.Struct, frozen=True):
             return cls(**{name: getattr(value, name) for name in cls.__struct_fields__})
 
         return core_schema.no_info_after_validator_function(
-            to_struct, handler.generate_schema(described)
+            to_struct, handler.generate_schema(twin)
         )
 
 
@@ -155,8 +159,8 @@ _SOURCE_NAMES = {
 """Attributes of a class that say how it is described, and where its source is."""
 
 
-def _dataclass_field(part: msgspec.structs.FieldInfo) -> Any:
-    """Return the field of a dataclass with the default of a Struct's field.
+def _create_dataclass_field(part: msgspec.structs.FieldInfo) -> Any:
+    """Return the field of a dataclass with the default of a Struct's field, if it has one.
 
     A default that is a Struct becomes a factory: pydantic cannot write it into a JSON schema, and
     a structural schema has no such default.

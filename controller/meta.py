@@ -34,7 +34,7 @@ def intern_fields(obj: object, *fields: str) -> None:
     for name in fields:
         value = getattr(obj, name)
         if not value:
-            continue
+            continue  # None, or the empty text, which Python shares by itself
         if isinstance(obj, msgspec.Struct):
             force_setattr(obj, name, intern(value))
         else:
@@ -111,7 +111,8 @@ class ObjectMeta:
         intern_fields(self, "namespace")  # thousands of objects have the same few of these texts
         if self.finalizers:
             _set_field(self, "finalizers", tuple(map(intern, self.finalizers)))
-        # Cached objects are shared: an attempt to change their labels must raise.
+        # Cached objects are shared: an attempt to change their labels must raise. A copy of an
+        # object has such a read-only mapping already.
         if type(self.labels) is dict:
             labels = {intern(name): intern(value) for name, value in self.labels.items()}
             _set_field(self, "labels", MappingProxyType(labels))

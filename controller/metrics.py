@@ -50,7 +50,9 @@ class ReconcileMetrics:
     """
 
     def __init__(self, families: "Metrics", name: str, concurrency: int) -> None:
-        self._results = {r: families.reconcile_total.labels(name, r) for r in RESULTS}
+        self._results = {
+            result: families.reconcile_total.labels(name, result) for result in RESULTS
+        }
         self.errors = families.reconcile_errors.labels(name)
         self.terminal_errors = families.terminal_errors.labels(name)
         self.panics = families.reconcile_panics.labels(name)
@@ -60,7 +62,10 @@ class ReconcileMetrics:
         families.max_concurrent.labels(name).set(concurrency)
 
     def count_reconciliation(self, result: str, seconds: float) -> None:
-        """Count a reconciliation with its result, one of RESULTS, and its duration."""
+        """Count a reconciliation with its result, one of RESULTS, and its duration.
+
+        The result `error` is counted by a metric of its own, too, as in controller-runtime.
+        """
         self._results[result].inc()
         self.seconds.observe(seconds)
         if result == "error":
@@ -78,7 +83,9 @@ class InformerMetrics(WatchObserver):
     def __init__(self, families: "Metrics", name: str) -> None:
         self._families = families
         self._name = name
-        self._restarts = {r: families.watch_restarts.labels(name, r) for r in REASONS}
+        self._restarts = {
+            reason: families.watch_restarts.labels(name, reason) for reason in REASONS
+        }
         self._lists = families.lists.labels(name)
         self._undelivered = families.undelivered.labels(name)
 

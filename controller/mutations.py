@@ -21,6 +21,8 @@ from controller.meta import Key, Object
 CHECK_SECONDS = 5.0
 _EXCERPT = 200
 """Characters of an object's JSON in a message."""
+_CONTEXT = 40
+"""So many of these characters are before the first difference."""
 
 
 class ObjectMutated(Exception):
@@ -106,10 +108,11 @@ def _encode(obj: Object) -> bytes:
 
 
 def _describe_difference(before: str, after: str) -> str:
-    """Return excerpts of two texts that begin 40 characters before their first difference."""
+    """Return excerpts of two texts, which begin shortly before their first difference."""
     pairs = enumerate(zip(before, after, strict=False))
-    start = next(
-        (index for index, (old, new) in pairs if old != new), min(len(before), len(after))
-    )
-    begin = max(0, start - 40)
-    return f"Before: …{before[begin:][:_EXCERPT]}… Now: …{after[begin:][:_EXCERPT]}…"
+    # If one text begins with the other, they differ where the shorter text ends.
+    shorter_length = min(len(before), len(after))
+    difference = next((index for index, (old, new) in pairs if old != new), shorter_length)
+    begin = max(0, difference - _CONTEXT)
+    end = begin + _EXCERPT
+    return f"Before: …{before[begin:end]}… Now: …{after[begin:end]}…"

@@ -153,7 +153,7 @@ class NamespaceSet:
             TypeError: a name is no text; the set is unchanged.
             ValueError: a name is empty; the set is unchanged.
         """
-        target = NamespaceSet(names)
+        target = NamespaceSet(names)  # raises for a wrong name before anything changes
         for name in set(self._names).difference(target):
             self.remove(name)
         for name in target:
@@ -448,10 +448,9 @@ class NamespacesInformer(Generic[T]):
             elif (failing := informer.check().run()) is not None:
                 return Failing(failing.problem, f"in namespace {name}: {failing.why}")
         if refused and len(refused) == len(self.namespaces):
-            verb = next(
-                (error.verb for error in refused.values() if isinstance(error, SourceError)),
-                "list",
-            )
+            # Each refusal is a SourceError with its verb; the type of `refusal` is wider.
+            verbs = (error.verb for error in refused.values() if isinstance(error, SourceError))
+            verb = next(verbs, "list")
             why = "; ".join(f"in namespace {name}: {error}" for name, error in refused.items())
             return Failing(f"cannot {verb} {kind} in any namespace", why)
         return None
@@ -470,6 +469,7 @@ class NamespacesInformer(Generic[T]):
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of an informer", "change")
+        # The group itself replays the objects of all informers, so no informer does.
         return self._group.subscribe(
             lambda _, informer: informer.add_handler(handler, replayed=False), replayed=replayed
         )
@@ -488,6 +488,7 @@ class NamespacesInformer(Generic[T]):
             TypeError: the handler is async or cannot be called.
         """
         check_plain(handler, "the handler of unreadable objects", "key")
+        # The group itself replays the objects of all informers, so no informer does.
         return self._group.subscribe(
             lambda _, informer: informer.add_unreadable_handler(handler, replayed=False),
             replayed=replayed,
@@ -533,11 +534,13 @@ class NamespacesInformer(Generic[T]):
                             self._leave(name)
                         elif member is None:
                             group.start_soon(self._serve, name, self._attach(name))
-                        elif member.is_leaving:  # it came back: `_serve` ends with the old
-                            member.finishing.cancel()  # informer at once, and starts a new one
-                    self._was_listed = self._was_listed or (
-                        len(self.namespaces) > 0 and self._is_synced
-                    )
+                        elif member.is_leaving:
+                            # The namespace came back: `_serve` ends with the old informer at
+                            # once, and starts a new one.
+                            member.finishing.cancel()
+                    # An empty set counts as synced, but nothing in it was listed.
+                    if len(self.namespaces) > 0 and self._is_synced:
+                        self._was_listed = True
                     await changes.wait()
 
     def _attach(self, name: str) -> _Member[T]:
@@ -588,6 +591,7 @@ class NamespacesInformer(Generic[T]):
         """Report the first list of a namespace to the readers of the set; log if it fails."""
         await member.informer.wait_attempted()
         member.was_attempted = True
+        # The namespace may have left the set while it was listed.
         if name in self.namespaces and not member.is_leaving:
             self._attempted.add(name)
         self.namespaces.note_change(name)

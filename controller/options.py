@@ -128,11 +128,12 @@ class ManagerOptions:
                 f" have its lease: write lower-case letters, digits and -, at most 63 characters"
             )
         # The leases of shards and replicas have longer names; those of replicas are the longest.
-        suffix = len(member_lease_name("", self.shards, "")) if self.shards else 0
-        if not _SUBDOMAIN.fullmatch(self.lease_name) or len(self.lease_name) + suffix > MAX_NAME:
+        suffix_length = len(member_lease_name("", self.shards, "")) if self.shards else 0
+        longest = MAX_NAME - suffix_length
+        if not _SUBDOMAIN.fullmatch(self.lease_name) or len(self.lease_name) > longest:
             raise ConfigurationError(
                 f"no lease can be named {self.lease_name!r}: write lower-case letters, digits, -"
-                f" and . between them, at most {MAX_NAME - suffix} characters"
+                f" and . between them, at most {longest} characters"
             )
         try:
             return LeaseSettings(

@@ -65,6 +65,7 @@ def with_owner(
                 " an owner is in the same namespace, or in none"
             )
         meta["namespace"] = namespace
+    # A reference to the same owner that `body` has already is replaced.
     other_owners = [
         reference
         for reference in meta.get("ownerReferences") or ()

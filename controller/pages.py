@@ -83,8 +83,9 @@ def parse_bind(address: str, flag: str) -> Bind | None:
     if address in ("", "0"):
         return None
     host, colon, port = address.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not port.isdecimal() or int(port) > 65535 or (":" in host and not bracketed):
+    # An IPv6 address has colons, so only brackets tell where it ends and the port begins.
+    is_ambiguous = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not colon or not port.isdecimal() or int(port) > 65535 or is_ambiguous:
         raise ConfigurationError(
             f"{flag}: {address!r} cannot be parsed: write HOST:PORT, :PORT, or 0 to not listen"
         )

@@ -39,7 +39,10 @@ def escape_lines(value: str) -> str:
 
 
 def escape_values(value: Any) -> Any:
-    """Return a document of mappings and lists with all its texts and keys escaped."""
+    """Return a document of mappings and lists with all its texts and keys escaped.
+
+    Other values, such as numbers, stay; a tuple becomes a list.
+    """
     if isinstance(value, str):
         return escape_text(value)
     if isinstance(value, Mapping):

@@ -124,9 +124,10 @@ def _matches(entry: str, target: Target) -> bool:
         return False
     if (address := _parse_address(host)) is not None:
         return target.address == address
-    return (
-        host != "" and target.address is None and _includes_host(_encode_host(host), target.host)
-    )
+    # The entry is a name. A name includes no address, and an entry with only a port is no name.
+    if not host or target.address is not None:
+        return False
+    return _includes_host(_encode_host(host), target.host)
 
 
 def _includes_host(name: str, host: str) -> bool:
@@ -141,7 +142,10 @@ def _includes_host(name: str, host: str) -> bool:
 
 
 def _split_port(entry: str) -> tuple[str, str]:
-    """Return the host and the port of `host:port` or `[host]:port`; the port may be empty."""
+    """Return the host and the port of `host:port` or `[host]:port`; the port may be empty.
+
+    Brackets without a port stay in the host, as in Go, so that the entry is no address.
+    """
     if entry.startswith("["):
         host, separator, port = entry[1:].partition("]:")
         return (host, port) if separator else (entry, "")

@@ -104,7 +104,7 @@ class QueueMetrics(QueueObserver):
 
     @override
     def note_added(self, priority: int) -> None:
-        """Count a key that became ready."""
+        """Count a key that became ready, and add it to the depth of its priority."""
         self._adds.inc()
         self._add_depth(priority, 1)
 
@@ -116,7 +116,7 @@ class QueueMetrics(QueueObserver):
 
     @override
     def note_taken(self, priority: int, waited: float) -> None:
-        """Observe for how many seconds a key was ready."""
+        """Take a key off the depth of its priority; observe for how many seconds it was ready."""
         self._add_depth(priority, -1)
         self._queued.observe(waited)
 
@@ -140,7 +140,7 @@ class QueueMetrics(QueueObserver):
         """Change the depth of a priority; priorities beyond the limit share one series."""
         if priority not in self._labels and len(self._labels) < MAX_PRIORITIES:
             self._labels[priority] = str(priority)
-        # A priority without a label of its own is not kept: there may be any number of them.
+        # A priority beyond the limit is not entered: there may be any number of them.
         label = self._labels.get(priority, OTHER_PRIORITIES)
         if label not in self._depths:
             self._depths[label] = 0

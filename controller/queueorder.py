@@ -151,6 +151,7 @@ class Delays(Generic[K]):
             old_due, old_order, old_priority = entry
             priority = max(priority, old_priority)
             if old_due <= due:
+                # The entry in the heap stays live: it has no priority that could change.
                 self._live[key] = (old_due, old_order, priority)
                 return
         self._order += 1
@@ -180,7 +181,7 @@ class Delays(Generic[K]):
         due = self.earliest
         if due is None or due > now:
             return None
-        key = heapq.heappop(self._heap)[2]
+        key = heapq.heappop(self._heap)[2]  # live: `earliest` has removed stale entries above it
         return key, due, self._live.pop(key)[2]
 
     def clear(self) -> None:
@@ -231,14 +232,14 @@ class _Level(Generic[K]):
             self._turns.setdefault(group, OrderedDict())[key] = None
 
     def _find_group(self, key: K) -> Hashable:
-        """Return the group of a key; None, a group of its own, if the function raises.
+        """Return the group of a key; None, the group of all keys for which the function raises.
 
         The key has to be taken in any case, so the error is only logged.
         """
         assert self._group is not None
         try:
             group = call_plain(self._group, key)
-            hash(group)
+            hash(group)  # raises for a value that cannot be a key of a dictionary
         except Exception:
             log.exception("group function raised", key=str(key))
             return None
@@ -343,12 +344,12 @@ class ReadyLevels(Generic[K]):
         """Return the number of keys by priority."""
         return {priority: len(level) for priority, level in self._levels.items()}
 
-    def find_oldest(self) -> float | None:
+    def find_oldest_since(self) -> float | None:
         """Return since when (monotonic seconds) the oldest key is ready; None if no key is."""
         return min((level.oldest_since for level in self._levels.values()), default=None)
 
     def _choose_level(self, now: float) -> tuple[int, bool]:
-        """Return the level to take a key from, and whether to take its oldest key.
+        """Return the priority of the level to take a key from, and whether to take its oldest key.
 
         Usually it is the highest level, whose groups take turns. If a lower level has the oldest
         key of all, and that key is old, every SHARE-th call returns the lower level and True. The

@@ -92,7 +92,7 @@ class Undelivered(Generic[T]):
         """
         for _ in range(LAST_DELIVERIES):
             if not len(self):
-                return
+                return  # all are delivered
             await self._deliver_later()
         self._log_missed()
 
@@ -126,7 +126,7 @@ class Undelivered(Generic[T]):
         message = ""
         if self._undelivered or self._undelivered_keys:
             message = f"a handler or mapping raises for {len(self)} {self._kind}"
-        if self._cache.unindexed:
+        if self._cache.unindexed:  # if both raise, the check names only the index function
             message = f"an index function raises for {self._cache.unindexed} {self._kind}"
         now = self._clock.monotonic()
         if not message:

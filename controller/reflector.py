@@ -229,11 +229,14 @@ class Reflector(Generic[T]):
             case Listing(revision):
                 self.state = await self._list(revision)
             case Watching():
-                self._initial_events = None
+                self._initial_events = None  # a stream that was cut, before a LIST, leaves its own
                 self.state = await self._watch()
 
     def restart(self) -> None:
-        """Begin with a list again, after an exception that this loop does not handle."""
+        """Begin with a list again, after an exception that this loop does not handle.
+
+        After the first list, the next list has to be of the newest state.
+        """
         self.state = PositionExpired() if self._cache.synced else Empty()
 
     def retry_now(self) -> None:
@@ -254,7 +257,7 @@ class Reflector(Generic[T]):
         """Read everything with a LIST; return the next state."""
         # Taken before the request: if the newest state is lower, it has another history.
         self._highest_revision = self._cache.highest_revision
-        self._is_accepted = False
+        self._is_accepted = False  # a failure below is no cut of a watch (see `_was_unreachable`)
         try:
             page = await lists.list_all(
                 self._transport,
@@ -292,14 +295,15 @@ class Reflector(Generic[T]):
         """Put a complete list into the cache; `revision` is the resourceVersion of the request."""
         self.last_received = self._clock.monotonic()
         self._observer.note_listed()
-        # The newest state is at least as new as all responses before the request for it.
-        replaced = not revision and page.revision < self._highest_revision
-        if replaced:
+        # The newest state is at least as new as all responses before the request for it. A lower
+        # revision is from another history.
+        is_other_history = not revision and page.revision < self._highest_revision
+        if is_other_history:
             log.warning("listed revision went back", resource=self._kind, revision=page.revision)
         self._limit.reset()
         await run_in_slices(
             self._cache.replace_in_slices(
-                page.items, page.revision, page.unreadable, replaced=replaced
+                page.items, page.revision, page.unreadable, replaced=is_other_history
             )
         )
         await run_in_slices(self._log_all_unreadable(page.unreadable))
@@ -385,9 +389,10 @@ class Reflector(Generic[T]):
             initial: the events that the stream delivered.
             error: the error that ended the stream.
         """
-        listing = Listing(
-            initial.revision or ("" if self._cache.synced else self._first_listing.revision)
-        )
+        # In place of a stream of the newest state. Before the first list, the state of the
+        # server's watch cache may do, as after Empty; later only the newest state does.
+        newest = "" if self._cache.synced else self._first_listing.revision
+        listing = Listing(initial.revision or newest)
         if isinstance(error, errors.SilentWatch | errors.BadRequest | errors.Invalid):
             # The server lacks the feature, or a proxy drops the bookmark: neither will change.
             self._streams = False
@@ -401,7 +406,8 @@ class Reflector(Generic[T]):
         await self._wait_after("watch", error)
         if errors.is_expired(error) or self._was_unreachable(error):
             return PositionExpired()
-        self._cut_streams += initial.opened
+        if initial.opened:  # only a stream that the server has accepted can be cut
+            self._cut_streams += 1
         return listing if self._cut_streams >= CUT_STREAMS else Streaming(initial.revision)
 
     async def _read_watch(self) -> bool:
@@ -434,6 +440,7 @@ class Reflector(Generic[T]):
         }
         if self._initial_events is not None:
             query |= lists.create_stream_query(self._initial_events.revision)
+        # The query for initial events has its own resourceVersion, which may be empty.
         query.setdefault("resourceVersion", str(self._cache.position))
         return query
 
@@ -456,13 +463,16 @@ class Reflector(Generic[T]):
         self._log_recovery("watch")
         self.last_received = self._clock.monotonic()
         for number, line in enumerate(lines, start=1):
-            self._limit.add(len(line), 1)
+            self._limit.add(len(line), objects=1)
             await self._process(decode_event(self._cache.resource, line))
             if number % SLICE == 0:
                 await checkpoint()
 
     def _compute_max_silence(self) -> float:
-        """Return the seconds within which the next chunk of the watch must come."""
+        """Return the seconds within which the next chunk of the watch must come.
+
+        While initial events come, these are the seconds until all of them must have come.
+        """
         if self._initial_events is None:
             return self._silence_seconds
         return max(0.0, self._initial_events.deadline - self._clock.monotonic())
@@ -514,7 +524,7 @@ class Reflector(Generic[T]):
         self.last_error = self.failing_since = self.refused = None
 
     def _log_failure(self, verb: str, error: str, seconds: float) -> None:
-        """Log why list or watch fails, as a warning if that is new.
+        """Log why list or watch fails, as a warning if that is new, otherwise at debug.
 
         A server that is silent for hours has one line, not one for each retry.
 

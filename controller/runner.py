@@ -335,7 +335,8 @@ class Controller:
     ) -> Outcome | Exception:
         """Return `outcome`, with a longer delay if the key's passes return Again(0) repeatedly.
 
-        The passes in a row are counted for this.
+        An Again with less than LONGEST_PACE_SECONDS counts like Again(0). The passes in a row are
+        counted for this.
         """
         if not isinstance(outcome, Again) or outcome.after >= LONGEST_PACE_SECONDS:
             self._immediate_repeats.pop(key, None)
@@ -407,6 +408,7 @@ class Controller:
                 self.queue.add_after(key, seconds, priority=priority)
                 return "requeue_after"
             case TerminalError():
+                # The failures of the key stay counted, as in controller-runtime.
                 self._log.error("Reconciler error, not retried", error=_get_message(error))
                 self._metrics.terminal_errors.inc()
                 return "error"
@@ -427,7 +429,8 @@ class Controller:
                 is_panic = is_bug(error)
                 event = "Reconciler panic" if is_panic else "Reconciler error"
                 self._log.error(event, error=safe_repr(error), exc_info=error)
-                self._metrics.panics.inc(is_panic)
+                if is_panic:
+                    self._metrics.panics.inc()
         self._retry(key, priority)
         return "error"
 

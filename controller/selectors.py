@@ -86,6 +86,6 @@ def _parse_requirement(term: str) -> Callable[[Labels], bool]:
             return lambda labels: labels.get(name) != value
         return lambda labels: labels.get(name) == value
     if match := _PRESENCE.fullmatch(term):
-        absent, name = bool(match[1]), match[2]
-        return lambda labels: (name in labels) != absent
+        is_negated, name = match[1] == "!", match[2]
+        return lambda labels: (name in labels) != is_negated
     raise BadRequest(400, "BadRequest", f"unable to parse the label selector {term!r}")

@@ -159,9 +159,9 @@ class ShardLeases:
         """
 
         def run() -> Failing | None:
-            """Return a failure, or None if all Leases can be read and held.
+            """Return a failure if the Leases were not read for too long, or one cannot be held.
 
-            It is that the Leases were not read for too long, or that a Lease cannot be held.
+            None otherwise.
             """
             electors = [self._member, *self._electors.values()]
             failures = [elector.holder_failure for elector in electors]
@@ -287,10 +287,8 @@ class ShardLeases:
         members = frozenset(other_members | ({own_identity} if self._member.leading else set()))
         if members != self._members:
             log.info("The replicas that share the shards", members=sorted(members))
-            self._members, self._assignment = (
-                members,
-                assign_shards(self._work.shards.count, members),
-            )
+            self._members = members
+            self._assignment = assign_shards(self._work.shards.count, members)
         self._members_updated.set()
         self._members_updated = anyio.Event()
 
@@ -318,7 +316,7 @@ class ShardLeases:
             await self._wait_assigned(shard, here=True)
             if await self._acquire(shard, elector):
                 await self._hold(shard, elector)
-            await elector.release()
+            await elector.release()  # does nothing if the Lease was not acquired, or was lost
 
     async def _acquire(self, shard: int, elector: Elector) -> bool:
         """Acquire a shard, and return True; False if it is assigned to another replica first."""

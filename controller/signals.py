@@ -116,10 +116,9 @@ async def dump_on_signal(stream: TextIO | None = None) -> None:
     target = stream or sys.stderr
     with anyio.open_signal_receiver(signal.SIGUSR1) as signals, _dump_threads_on_signal(target):
         async for _ in signals:
-            tasks = describe_tasks()
-            target.write(tasks)
+            target.write(describe_tasks())
             target.flush()
-            log.info("Dumped tasks and threads", tasks=tasks.count("\nTask ") + 1)
+            log.info("Dumped tasks and threads", tasks=len(asyncio.all_tasks()))
 
 
 def describe_tasks() -> str:
@@ -175,6 +174,7 @@ def _exit_timer_on_signal(seconds: float) -> Iterator[None]:
     # loop gets the signal by a file descriptor in the C handler, which this does not change.
     for number in STOPPING:
         signal.signal(number, start)
+        # As asyncio does for its handlers: the signal interrupts no system call.
         signal.siginterrupt(number, False)
     yield
 
@@ -206,7 +206,7 @@ def _list_stack_lines(awaitable: Any) -> Iterator[str]:
     while awaitable is not None:
         frame, inner = _get_frame_and_awaited(awaitable)
         if frame is None:
-            if inner is None:  # the end: a future, for example
+            if inner is None:  # the end: a future, for example, whose repr may be long
                 yield f"  waiting for {awaitable!r:.200}\n"
         else:
             code: CodeType = frame.f_code
@@ -216,13 +216,13 @@ def _list_stack_lines(awaitable: Any) -> Iterator[str]:
 
 def _get_frame_and_awaited(awaitable: Any) -> tuple[FrameType | None, Any]:
     """Return the frame of a coroutine or generator, and its awaited object; None if unknown."""
-    for frame, inner in (
-        ("cr_frame", "cr_await"),
-        ("gi_frame", "gi_yieldfrom"),
-        ("ag_frame", "ag_await"),
+    for frame_name, awaited_name in (
+        ("cr_frame", "cr_await"),  # a coroutine
+        ("gi_frame", "gi_yieldfrom"),  # a generator
+        ("ag_frame", "ag_await"),  # an asynchronous generator
     ):
-        if hasattr(awaitable, frame):
-            return getattr(awaitable, frame), getattr(awaitable, inner)
+        if hasattr(awaitable, frame_name):
+            return getattr(awaitable, frame_name), getattr(awaitable, awaited_name)
     return None, None
 
 
@@ -238,14 +238,14 @@ class LoopWatch:
     def __init__(self, lag: Histogram, *, blocked_seconds: float = BLOCKED_SECONDS) -> None:
         self._lag = lag
         self._blocked_seconds = blocked_seconds
-        self._turned = 0.0
+        self._last_turn = 0.0
         self._thread = 0
 
     async def run(self) -> None:
         """Watch the running event loop until cancelled."""
         ended = threading.Event()
-        # When the loop turned last, and its thread: both are read by the watching thread.
-        self._turned, self._thread = time.monotonic(), threading.get_ident()
+        # When the loop turned last, and its thread, for the watching thread.
+        self._last_turn, self._thread = time.monotonic(), threading.get_ident()
         threading.Thread(
             target=self._watch, args=(ended,), name="event loop watch", daemon=True
         ).start()
@@ -254,20 +254,20 @@ class LoopWatch:
                 due = time.monotonic() + BEAT_SECONDS
                 # Real time, whatever the clock of the manager is: the loop is a real one.
                 await anyio.sleep(BEAT_SECONDS)
-                self._turned = time.monotonic()
-                self._lag.observe(max(0.0, self._turned - due))
+                self._last_turn = time.monotonic()
+                self._lag.observe(max(0.0, self._last_turn - due))
         finally:
             ended.set()
 
     def _watch(self, ended: threading.Event) -> None:
         """Log the stack of the event loop whenever it is blocked; runs in a thread of its own."""
-        last_turn, limit = self._turned, self._blocked_seconds
+        known_turn, limit = self._last_turn, self._blocked_seconds
         while not ended.wait(BEAT_SECONDS):
-            turned = self._turned
-            if turned != last_turn:  # the loop goes on: the next block has the first limit again
-                last_turn, limit = turned, self._blocked_seconds
+            last_turn = self._last_turn
+            if last_turn != known_turn:  # the loop goes on: the next block has the first limit
+                known_turn, limit = last_turn, self._blocked_seconds
             # The loop sleeps for BEAT_SECONDS between two turns; only longer is blocked.
-            seconds = time.monotonic() - turned - BEAT_SECONDS
+            seconds = time.monotonic() - last_turn - BEAT_SECONDS
             if seconds < limit:
                 continue
             limit *= 2

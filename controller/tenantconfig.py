@@ -89,6 +89,7 @@ def parse_kubeconfig(
     context = _find_current_context(document)
     cluster = _find_entry(document, "clusters", single="cluster", name=context.get("cluster"))
     user = _find_entry(document, "users", single="user", name=context.get("user"))
+    # disable-compression is accepted and not read: the meaning of a request does not depend on it.
     allowed = {"server", "certificate-authority-data", "tls-server-name", "disable-compression"}
     _refuse_other_fields(cluster, "cluster", allowed | {"insecure-skip-tls-verify", "proxy-url"})
     _refuse_other_fields(user, "user", {"client-certificate-data", "client-key-data", "token"})
@@ -100,10 +101,8 @@ def parse_kubeconfig(
     proxy = _parse_text(cluster, "proxy-url")
     if proxy and not allow_proxy:
         raise _make_refusal("cluster", "proxy-url", "proxies are not allowed")
-    certificate, key = (
-        _parse_pem(user, "client-certificate-data"),
-        _parse_pem(user, "client-key-data"),
-    )
+    certificate = _parse_pem(user, "client-certificate-data")
+    key = _parse_pem(user, "client-key-data")
     token = _parse_token(user)
     if bool(certificate) != bool(key):
         raise ConfigurationError(
@@ -216,10 +215,11 @@ def _find_entry(
     entries = document.get(plural)
     if not isinstance(entries, list):
         raise ConfigurationError(f"the kubeconfig has no list of {plural}")
+    # Without a name to look for, an entry without a name must not match.
     matches = [
         candidate
         for candidate in entries
-        if isinstance(candidate, dict) and name and candidate.get("name") == name
+        if name and isinstance(candidate, dict) and candidate.get("name") == name
     ]
     if len(matches) != 1 or not isinstance(matches[0].get(single), dict):
         raise ConfigurationError(

@@ -30,6 +30,7 @@ from controller.informer import Informer, Registration
 from controller.meta import Key, Object
 from controller.namespaces import NamespacesInformer
 from controller.resource import Resource
+from controller.slices import exhaust
 from controller.workqueue import LOW_PRIORITY
 
 T = TypeVar("T", bound=Object)
@@ -303,8 +304,8 @@ class KeyWatch:
         registration = self.source.add_handler(
             lambda key: queue.add_after(key, 0.0, priority=self.priority)
         )
-        for _ in registration.replay() if replayed else ():
-            pass
+        if replayed:
+            exhaust(registration.replay())
         return registration
 
 
@@ -350,7 +351,7 @@ def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     old_keys = call_for_keys(mapping, change.old) if change.old is not None else ()
     new_keys = call_for_keys(mapping, change.new) if change.new is not None else ()
     if len(new_keys) < 2 and old_keys in ((), new_keys):
-        return new_keys  # the usual case: the object maps to the same key before and after
+        return new_keys  # the usual case, which has no key twice: one key, before and after
     return tuple(dict.fromkeys(old_keys + new_keys))
 
 

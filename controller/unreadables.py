@@ -54,15 +54,14 @@ class UnreadableObjects(Mapping[Key, str]):
         outline = reason.outline if isinstance(reason, DecodeFailure) else None
         self._values[key] = {name: self._compute_values(name, outline) for name in self._functions}
         for name, values in self._values[key].items():
-            # An unplaced object is filed under None.
-            for value in (None,) if values is None else values:
+            for value in _list_places(values):
                 self._keys[name].setdefault(value, set()).add(key)
 
     def remove(self, key: Key) -> None:
         """Forget an object that can be read or was deleted; does nothing if it is not noted."""
         self._reasons.pop(key, None)
         for name, values in self._values.pop(key, {}).items():
-            for value in (None,) if values is None else values:
+            for value in _list_places(values):
                 keys = self._keys[name][value]
                 keys.discard(key)
                 if not keys:
@@ -103,6 +102,11 @@ class UnreadableObjects(Mapping[Key, str]):
             return None
 
 
+def _list_places(values: AbstractSet[str] | None) -> Iterable[str | None]:
+    """Return the values under which an index has an object: None for an unplaced object."""
+    return (None,) if values is None else values
+
+
 def find_near(unreadable: Mapping[Key, str], index: str, value: str) -> Mapping[Key, str]:
     """Return the unreadable objects that may have `value` in `index`, and perhaps others.
 
@@ -115,8 +119,8 @@ def find_near(unreadable: Mapping[Key, str], index: str, value: str) -> Mapping[
         value: the value in the index.
 
     Raises:
-        KeyError: the cache has no index of that name.
+        KeyError: the cache has unreadable objects, and no index of that name.
     """
     if not unreadable or not isinstance(unreadable, UnreadableObjects):
-        return unreadable
+        return unreadable  # nothing to search, or no index to search by
     return unreadable.find_near(index, value)

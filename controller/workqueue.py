@@ -260,14 +260,14 @@ class WorkQueue(Generic[K]):
         """Return a snapshot of the keys that are ready, delayed and in processing."""
         now = self._queue_due_keys()
         self._wake()  # keys may have become ready just now
-        oldest = self._ready.find_oldest()
+        oldest_since = self._ready.find_oldest_since()
         running = [now - current.begun_at for current in self._processing.values()]
         return QueueStatistics(
             ready=self._ready.count_by_priority(),
             delayed=len(self._delays),
             processing=len(self._processing),
             failing=len(self._backoff),
-            oldest_ready_seconds=0.0 if oldest is None else now - oldest,
+            oldest_ready_seconds=0.0 if oldest_since is None else now - oldest_since,
             unfinished_seconds=sum(running),
             longest_running_seconds=max(running, default=0.0),
         )
