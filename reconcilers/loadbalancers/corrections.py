@@ -16,7 +16,9 @@ from reconcilers.api import names
 from reconcilers.loadbalancers.port import Correction
 
 LONGEST_PAUSE = 300.0
+"""The longest time between two corrections of a contested object, in seconds."""
 QUIET_SECONDS = 60.0
+"""After so many seconds without a correction, or longer after a long pause, a contest is over."""
 MANY = 5
 """After so many corrections, each soon after the one before, the object is contested."""
 
@@ -32,7 +34,10 @@ class Corrections:
         self._is_delayed = False
 
     def begin(self) -> None:
-        """Begin a pass. A delayed correction is forgotten; `may_correct` delays it again."""
+        """Begin a pass, and forget a delayed correction: its edit may be gone by now.
+
+        If the edit is still there, `request_correction` delays it again.
+        """
         self._is_delayed = False
 
     def take(self) -> Sequence[Correction]:
@@ -40,8 +45,8 @@ class Corrections:
         corrections, self._unreported = self._unreported, []
         return corrections
 
-    def may_correct(self, description: str, now: float) -> bool:
-        """Return whether an edit may be written back now; if not, note that it is delayed.
+    def request_correction(self, description: str, now: float) -> bool:
+        """Note whether the correction of an edit is delayed; return whether it may be made now.
 
         Args:
             description: the edit, as `describe_edit` returns it.
@@ -52,7 +57,7 @@ class Corrections:
         return not self._is_delayed
 
     def note_correction(self, kind: str, description: str, now: float) -> None:
-        """Note that an edit was written back; after a quiet time the count starts again.
+        """Note that an edit was written back; after a quiet time the count starts again at 1.
 
         Args:
             kind: the kind of the object.
@@ -71,6 +76,7 @@ class Corrections:
         Args:
             now: monotonic seconds.
         """
+        # While a correction is delayed the contest goes on, however long the last one is ago.
         if not self._is_delayed and (self._corrections_in_a_row < MANY or now >= self._quiet_at):
             return ""
         return (
@@ -90,7 +96,7 @@ class Corrections:
 
     @property
     def _pause(self) -> float:
-        """Seconds between the last correction and the next one."""
+        """Seconds between the last correction and the next one; 0 until an object is contested."""
         # The exponent is bounded: days of repeated edits would make the power overflow.
         doublings = min(self._corrections_in_a_row - MANY, 10)
         return min(2.0**doublings, LONGEST_PAUSE) if doublings >= 0 else 0.0

@@ -42,7 +42,7 @@ def make_owner_annotations(
     }
 
 
-def owner_of(obj: Object) -> Key | None:
+def find_owner(obj: Object) -> Key | None:
     """Return the TenantCluster that an object in a tenant was made for; None if it names none.
 
     The noted uid is for people, and is not compared: a cluster that is recreated under its name
@@ -61,7 +61,7 @@ def names_other_owner(obj: Object, owner: Mapping[str, str]) -> bool:
     Args:
         owner: the annotations of the expected owner, as `make_owner_annotations` returns them.
     """
-    noted_owner = owner_of(obj)
+    noted_owner = find_owner(obj)
     if noted_owner is not None and str(noted_owner) != owner[names.ANNOTATION_PROJECTION_OWNER]:
         return True
     return is_of_other_management(obj, owner.get(names.ANNOTATION_PROJECTION_MANAGEMENT, ""))

@@ -128,7 +128,7 @@ class Offer:
         entries: its ranges as the object has them; an entry may be unreadable.
         is_made_by_us: whether this controller made it.
         basis: the position that its content was computed from; 0 if the object does not say.
-        edited: names of the fields that others have set in it, apart from the selector.
+        edited_fields: names of the fields that others have set in it, apart from the selector.
         selector: which Services it serves, as the object has it; empty for all.
     """
 
@@ -137,7 +137,7 @@ class Offer:
     entries: tuple[str, ...]
     is_made_by_us: bool
     basis: int = 0
-    edited: tuple[str, ...] = ()
+    edited_fields: tuple[str, ...] = ()
     selector: Mapping[str, Any] = field(default_factory=dict)
 
     @property

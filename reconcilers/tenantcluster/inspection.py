@@ -16,7 +16,7 @@ from reconcilers.api.tenantaddons import DEFAULT_LOAD_BALANCER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import is_of_other_management
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import find_owner
 from reconcilers.loadbalancers.port import (
     OTHER_CLASS,
     BalancerBlocked,
@@ -188,7 +188,7 @@ def find_problems(
         yield "TenantDrift", "warning", drift
     yield from _find_other_problems(tenant_reading, members)
     for offer in tenant_reading.offers:
-        edited_fields = [*offer.edited]
+        edited_fields = [*offer.edited_fields]
         # A pool that others made keeps the selector that they chose.
         if offer.is_made_by_us and offer.selector != tenant_reading.selector:
             edited_fields.append("serviceSelector")
@@ -265,7 +265,7 @@ def _find_drift(
     if not has_order and sorted(entries) == sorted(expected_entries):
         return ""
     will_be_corrected = all(
-        owner_of(offer) is not None or may_be_taken_over(offer, members)
+        find_owner(offer) is not None or may_be_taken_over(offer, members)
         for offer in tenant_reading.offers
     )
     cause = (
@@ -318,7 +318,7 @@ def _find_problems_of_other(
 def _find_shared(tenant_reading: TenantReading, members: Sequence[IPAllocation]) -> str:
     """Return the sentence for a tenant whose offers are another TenantCluster's; empty if not."""
     for offer in tenant_reading.offers:
-        owner = owner_of(offer)
+        owner = find_owner(offer)
         # First the other management cluster: there, a TenantCluster may have the same name.
         if is_of_other_management(offer, tenant_reading.management):
             return make_elsewhere_message(offer)

@@ -16,7 +16,7 @@ from envtest.settings import read_settings
 from reconcilers.api.services import SERVICE
 from reconcilers.cli.local.objects import delete
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
-from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, pool_name
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, make_pool_name
 from reconcilers.loadbalancers.cilium.services import list_shown_addresses
 from reconcilers.loadbalancers.port import (
     AllocationName,
@@ -129,7 +129,7 @@ class RealSite:
 
     async def pool(self, allocation: AllocationName = FIRST) -> CiliumPool:
         """Return the pool of an allocation."""
-        return await self.client.get(CILIUM_POOL, Key("", pool_name(allocation)))
+        return await self.client.get(CILIUM_POOL, Key("", make_pool_name(allocation)))
 
     async def add_service(self, name: str) -> None:
         """Create a Service of type LoadBalancer."""

@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from controller.meta import Version
-from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, pool_name
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, make_pool_name
 from reconcilers.loadbalancers.port import BalancerMemory, Proven, Unprovable
 from tests.cilium.conftest import on_both
 from tests.cilium.site import RealSite
@@ -104,7 +104,7 @@ async def test_an_emptied_pool_is_deleted_by_the_next_projection(site: RealSite)
     site.basis = 200
     await site.project(SECOND)
     remaining = [pool.metadata.name for pool in (await site.client.list(CILIUM_POOL)).items]
-    assert remaining == [pool_name(SECOND)]
+    assert remaining == [make_pool_name(SECOND)]
 
 
 async def test_growth_serves_a_waiting_service_at_once(site: RealSite) -> None:

@@ -17,7 +17,7 @@ from envtest.metallb import NAMESPACE, metallb_controller
 from envtest.plane import RunningControlPlane as Plane
 from envtest.settings import read_settings
 from reconcilers.api.resources import SECRET, TENANT_CLUSTER
-from reconcilers.loadbalancers.metallb.installation.bundle import parse
+from reconcilers.loadbalancers.metallb.installation.bundle import parse_bundle
 from reconcilers.loadbalancers.metallb.installation.installer import (
     CONFIG_MAP,
     METALLB_INSTALLED,
@@ -101,7 +101,7 @@ async def test_the_manifest_of_metallb_is_installed_and_services_are_served(
 
 def test_every_manifest_of_metallb_is_a_bundle_that_can_be_applied() -> None:
     for file in _manifests().glob("*.yaml"):
-        bundle = parse({file.name: file.read_text(encoding="utf-8")})
+        bundle = parse_bundle({file.name: file.read_text(encoding="utf-8")})
         assert NAMESPACE in {
             manifest.key.name for manifest in bundle.manifests if manifest.kind == "Namespace"
         }

@@ -25,7 +25,7 @@ from reconcilers.cli.local.balancer import (
 from reconcilers.cli.local.servers import ApiServer, Definitions, envtest
 from reconcilers.cli.standin.lbipam import LbIpamStandIn, cilium_crds
 from reconcilers.loadbalancers.cilium.leader import LEASE_NAME
-from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, offer_of
+from reconcilers.loadbalancers.cilium.pools import CILIUM_POOL, CiliumPool, make_offer
 
 LEASE_NAMESPACE = "kube-system"
 """Where Cilium's operator holds its Lease, if Cilium is installed as its documents say."""
@@ -57,7 +57,7 @@ class StandInLbIpam(LocalBalancer):
     @override
     def list_entries(self, pool: CiliumPool) -> Sequence[str]:
         """Return the ranges of a pool, as `start-end`."""
-        return offer_of(pool).entries
+        return make_offer(pool).entries
 
     @override
     async def _run(

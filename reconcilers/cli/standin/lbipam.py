@@ -32,7 +32,7 @@ from reconcilers.loadbalancers.cilium.pools import (
     IPS_USED,
     POOL_CONFLICT,
     CiliumPool,
-    condition,
+    find_condition,
 )
 from reconcilers.loadbalancers.cilium.services import is_selected
 
@@ -258,7 +258,7 @@ class LbIpamStandIn:
 
 def _is_written(pool: CiliumPool, new_condition: Mapping[str, str]) -> bool:
     """Return whether a pool has a condition with this status and message for its generation."""
-    stored = condition(pool, new_condition["type"])
+    stored = find_condition(pool, new_condition["type"])
     return (
         stored is not None
         and (stored.status, stored.message) == (new_condition["status"], new_condition["message"])

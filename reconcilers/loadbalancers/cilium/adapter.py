@@ -28,16 +28,16 @@ from reconcilers.loadbalancers.cilium.poolclient import NOT_INSTALLED, PoolClien
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     CiliumPool,
-    allocation_uid,
-    annotations_of,
-    body_of,
+    choose_nonce,
     find_conflict,
     is_acknowledged,
     is_operator_silent,
     is_ours,
-    next_nonce,
-    offer_of,
-    pool_name,
+    make_annotations,
+    make_blocks,
+    make_offer,
+    make_pool_name,
+    read_allocation_uid,
 )
 from reconcilers.loadbalancers.cilium.projection import CiliumKeptState, PoolProjection
 from reconcilers.loadbalancers.cilium.release import (
@@ -45,8 +45,8 @@ from reconcilers.loadbalancers.cilium.release import (
     Leader,
     ReleaseMemory,
     ReleaseWrite,
+    decide_step,
     judge_takeover,
-    next_step,
 )
 from reconcilers.loadbalancers.cilium.services import view_service
 from reconcilers.loadbalancers.port import (
@@ -154,7 +154,7 @@ class CiliumBalancer(LoadBalancer):
             pools, unreadable = await self._pools.list_readable()
         except BalancerBlocked as missing:
             return CiliumPoolReading({}, missing.message)
-        targets = {name: offer_of(pool) for name, pool in sorted(pools.items()) if is_ours(pool)}
+        targets = {name: make_offer(pool) for name, pool in sorted(pools.items()) if is_ours(pool)}
         return CiliumPoolReading(targets, pools=pools, unreadable=unreadable)
 
     @override
@@ -190,14 +190,14 @@ class CiliumBalancer(LoadBalancer):
             # A stopped operator may resume, and hand out the addresses that it read before.
             purpose = "to see that its kinds are not served any more"
             return Unprovable(purpose, ("not served", 0), reading.missing)
-        if (name := pool_name(withdrawal.allocation)) in reading.unreadable:
+        if (name := make_pool_name(withdrawal.allocation)) in reading.unreadable:
             return NotYet(f"{CILIUM_POOL.kind} {name} in the tenant cannot be read; delete it")
         now = self._clock.monotonic()
         # Only a range of which a Service with a sharing key had an address needs the leader.
         leader = await read_leader(self._client) if withdrawal.release_note else NOT_NEEDED
-        step = next_step(reading.pools, withdrawal, memory=self._release, now=now, leader=leader)
+        step = decide_step(reading.pools, withdrawal, memory=self._release, now=now, leader=leader)
         if step.write is not None:
-            pool = reading.pools[pool_name(withdrawal.allocation)]
+            pool = reading.pools[make_pool_name(withdrawal.allocation)]
             await self._write(pool, step.write, withdrawal=withdrawal, leader=leader)
         if isinstance(step.answer, Proven):
             # Read the Lease again, last: an operator that has lost it since the first read may
@@ -224,12 +224,12 @@ class CiliumBalancer(LoadBalancer):
                 spec = {"disabled": True}
             case ReleaseWrite.EMPTY:
                 # None removes the field.
-                removed_fields = (*pool.spec.edited, "serviceSelector")
-                spec = {"blocks": body_of(()), **dict.fromkeys(removed_fields)}
+                removed_fields = (*pool.spec.edited_fields, "serviceSelector")
+                spec = {"blocks": make_blocks(()), **dict.fromkeys(removed_fields)}
             case ReleaseWrite.NONCE:
-                spec = {"allowFirstLastIPs": next_nonce(pool)}
+                spec = {"allowFirstLastIPs": choose_nonce(pool)}
         uid = withdrawal.allocation.uid
-        annotations = annotations_of(withdrawal.position, withdrawal.owner, uid)
+        annotations = make_annotations(withdrawal.position, withdrawal.owner, uid)
         is_noted = names.ANNOTATION_EMPTIED_UNDER in pool.metadata.annotations
         if leader.holder and (write is ReleaseWrite.EMPTY or not is_noted):
             annotations[names.ANNOTATION_EMPTIED_UNDER] = leader.holder
@@ -259,7 +259,7 @@ class CiliumBalancer(LoadBalancer):
 
     async def _find_problem(self, projection: Projection) -> tuple[str, str] | None:
         """Return reason and message if Cilium does not use a pool of the projection; else None."""
-        projected_names = [pool_name(ranges.allocation) for ranges in projection.allocations]
+        projected_names = [make_pool_name(ranges.allocation) for ranges in projection.allocations]
         pools = await self._pools.list(frozenset(projected_names))
         unacknowledged = []
         for name in projected_names:
@@ -315,7 +315,7 @@ class CiliumBalancer(LoadBalancer):
             hands_out_nothing = not pool.blocks and (
                 is_acknowledged(pool) or is_operator_silent(pools)
             )
-            if is_own and hands_out_nothing and not is_kept(allocation_uid(pool)):
+            if is_own and hands_out_nothing and not is_kept(read_allocation_uid(pool)):
                 await self._pools.delete(pool)
 
     def _projection(self) -> PoolProjection:

@@ -10,16 +10,16 @@ from controller.meta import MetadataOnly
 from controller.resource import Resource
 
 
-def _kind(version: str, kind: str, plural: str) -> Resource[MetadataOnly]:
+def _make_kind(version: str, kind: str, plural: str) -> Resource[MetadataOnly]:
     """Return a cluster-scoped kind of Cilium, of whose objects only the existence matters."""
     return Resource("cilium.io", version, kind, plural, MetadataOnly, namespaced=False)
 
 
 _ANNOUNCERS = (
-    _kind("v2alpha1", "CiliumL2AnnouncementPolicy", "ciliuml2announcementpolicies"),
-    _kind("v2", "CiliumBGPAdvertisement", "ciliumbgpadvertisements"),
-    _kind("v2alpha1", "CiliumBGPAdvertisement", "ciliumbgpadvertisements"),
-    _kind("v2alpha1", "CiliumBGPPeeringPolicy", "ciliumbgppeeringpolicies"),
+    _make_kind("v2alpha1", "CiliumL2AnnouncementPolicy", "ciliuml2announcementpolicies"),
+    _make_kind("v2", "CiliumBGPAdvertisement", "ciliumbgpadvertisements"),
+    _make_kind("v2alpha1", "CiliumBGPAdvertisement", "ciliumbgpadvertisements"),
+    _make_kind("v2alpha1", "CiliumBGPPeeringPolicy", "ciliumbgppeeringpolicies"),
 )
 """The kinds of objects that make agents announce addresses, in the versions of Cilium 1.18 on."""
 

@@ -31,14 +31,14 @@ async def read_leader(client: Client) -> Leader:
     leases = [lease for lease in page.items if lease.spec.holderIdentity]
     if not leases:
         return Leader(problem=f"no Lease {LEASE_NAME} in the tenant names a leader")
-    newest = max(leases, key=_renewed_at)
+    newest = max(leases, key=_make_sort_key)
     holder = f"{newest.metadata.namespace}/{newest.spec.holderIdentity}"
     # Without a transition the holder is the first one: there is no earlier leader.
-    took_over_at = _parse(newest.spec.acquireTime) if newest.spec.leaseTransitions else None
-    return Leader(holder, took_over_at=took_over_at, renewed_at=_parse(newest.spec.renewTime))
+    took_over_at = _parse_time(newest.spec.acquireTime) if newest.spec.leaseTransitions else None
+    return Leader(holder, took_over_at=took_over_at, renewed_at=_parse_time(newest.spec.renewTime))
 
 
-def _parse(written: str | None) -> datetime | None:
+def _parse_time(written: str | None) -> datetime | None:
     """Return a time of a Lease; None if it is absent, has no time zone, or cannot be parsed."""
     try:
         parsed = datetime.fromisoformat(written or "")
@@ -47,6 +47,6 @@ def _parse(written: str | None) -> datetime | None:
     return parsed if parsed.tzinfo is not None else None
 
 
-def _renewed_at(lease: Lease) -> str:
+def _make_sort_key(lease: Lease) -> str:
     """Return the sort key of a Lease: all times are in UTC and of one format, so texts compare."""
     return lease.spec.renewTime or ""

@@ -12,6 +12,7 @@ from reconcilers.loadbalancers.cilium.pools import CiliumPool
 NONCE_SECONDS = 5.0
 """After how many seconds without an acknowledgement a write is repeated in another form."""
 _MOST_DOUBLINGS = 6
+"""How often a pause is doubled: the longest one is 320 seconds."""
 
 
 @dataclass(slots=True)
@@ -30,10 +31,11 @@ class NoncePause:
     since: float = 0.0
     nonces: int = 0
 
-    def end(self, pool: CiliumPool, now: float) -> bool:
-        """End the pause if the pool had one generation for long enough; return whether it did.
+    def end_if_due(self, pool: CiliumPool, now: float) -> bool:
+        """End the pause if the pool had one generation for long enough; return whether it ended.
 
-        At its end the next pause begins, twice as long.
+        Another generation restarts the pause: the operator needs time to acknowledge it. Where one
+        pause ends, the next one begins, twice as long.
 
         Args:
             pool: the pool by a live read.

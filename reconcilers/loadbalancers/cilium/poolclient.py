@@ -65,12 +65,12 @@ class PoolClient:
             page = await self._client.list(self._version.resource)
         except NotFound:
             # Cilium may have been upgraded or downgraded since the last read.
-            await self._find_version()
+            await self._remember_version()
             page = await self._client.list(self._version.resource)
         unreadable = frozenset(key.name for key in page.unreadable)
         return {pool.metadata.name: pool for pool in page.items}, unreadable
 
-    async def _find_version(self) -> None:
+    async def _remember_version(self) -> None:
         """Remember the version that the tenant serves, the newer one first.
 
         Raises:

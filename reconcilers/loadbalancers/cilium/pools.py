@@ -54,7 +54,7 @@ class CiliumPoolSpec:
     serviceSelector: Any = None
 
     @property
-    def edited(self) -> tuple[str, ...]:
+    def edited_fields(self) -> tuple[str, ...]:
         """The names of fields with values that we never write.
 
         The selector is left out: the caller compares it with the tenant's selector.
@@ -130,18 +130,18 @@ def _drop_empty_fields(selector: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _resource(version: str) -> Resource[CiliumPool]:
+def _make_resource(version: str) -> Resource[CiliumPool]:
     """Return the kind of pools in one version of Cilium's API."""
     kind, plural = "CiliumLoadBalancerIPPool", "ciliumloadbalancerippools"
     return Resource("cilium.io", version, kind, plural, CiliumPool, namespaced=False)
 
 
-CILIUM_POOL = _resource("v2")
-CILIUM_POOL_ALPHA = _resource("v2alpha1")
+CILIUM_POOL = _make_resource("v2")
+CILIUM_POOL_ALPHA = _make_resource("v2alpha1")
 """The version of Cilium before 1.18; the same schema."""
 
 
-def pool_name(allocation: AllocationName) -> str:
+def make_pool_name(allocation: AllocationName) -> str:
     """Return the name of the pool of an allocation; no other allocation ever uses that name.
 
     The name contains the uid because the operator may write the status of a deleted pool to a new
@@ -155,25 +155,25 @@ def is_ours(pool: CiliumPool) -> bool:
     return names.ANNOTATION_PROJECTION_BASIS in pool.metadata.annotations
 
 
-def allocation_uid(pool: CiliumPool) -> str:
+def read_allocation_uid(pool: CiliumPool) -> str:
     """Return the uid of the allocation that a pool belongs to; empty without that annotation."""
     return pool.metadata.annotations.get(names.ANNOTATION_ALLOCATION_UID, "")
 
 
-def basis_of(pool: CiliumPool) -> int:
+def read_basis(pool: CiliumPool) -> int:
     """Return the cache position that the pool was computed from; 0 without that annotation."""
     return read_position(pool, names.ANNOTATION_PROJECTION_BASIS)
 
 
-def offer_of(pool: CiliumPool) -> Offer:
+def make_offer(pool: CiliumPool) -> Offer:
     """Return a pool as an Offer, the form in which all backends show their objects."""
     return Offer(
         metadata=pool.metadata,
         kind=CILIUM_POOL.kind,
         entries=tuple(map(_format_block, pool.blocks)),
         is_made_by_us=is_ours(pool),
-        basis=basis_of(pool),
-        edited=pool.spec.edited,
+        basis=read_basis(pool),
+        edited_fields=pool.spec.edited_fields,
         selector=pool.spec.selector,
     )
 
@@ -189,12 +189,12 @@ def _format_block(block: Block) -> str:
     return f"{span.start_text}-{span.end_text}"
 
 
-def body_of(spans: Iterable[AddressRange]) -> list[dict[str, str]]:
+def make_blocks(spans: Iterable[AddressRange]) -> list[dict[str, str]]:
     """Return the value of `spec.blocks` for these ranges, as JSON."""
     return [{"start": span.start_text, "stop": span.end_text} for span in spans]
 
 
-def annotations_of(basis: int, owner: Mapping[str, str], uid: str) -> dict[str, str]:
+def make_annotations(basis: int, owner: Mapping[str, str], uid: str) -> dict[str, str]:
     """Return the annotations of the pool of an allocation.
 
     Args:
@@ -215,7 +215,7 @@ def has_exactly(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
     The selector is not compared.
     """
     blocks = [block.span for block in pool.blocks]
-    return not pool.spec.edited and None not in blocks and set(blocks) == set(spans)
+    return not pool.spec.edited_fields and None not in blocks and set(blocks) == set(spans)
 
 
 def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
@@ -227,13 +227,13 @@ def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
     return any(block.overlaps(span) for block in blocks if block is not None for span in spans)
 
 
-def condition(pool: CiliumPool, kind: str) -> PoolCondition | None:
+def find_condition(pool: CiliumPool, kind: str) -> PoolCondition | None:
     """Return the condition of a pool with the type `kind`; None if the pool has none."""
     conditions = (pool.status.conditions if pool.status is not None else None) or ()
     return next((entry for entry in conditions if entry.type == kind), None)
 
 
-def count(pool: CiliumPool, kind: str) -> int | None:
+def read_count(pool: CiliumPool, kind: str) -> int | None:
     """Return a count of the pool's present generation; None if the operator has not counted it.
 
     A count of a lower generation is old. So is a count of a higher one: the status of a deleted
@@ -242,7 +242,7 @@ def count(pool: CiliumPool, kind: str) -> int | None:
     Args:
         kind: IPS_TOTAL or IPS_USED.
     """
-    entry = condition(pool, kind)
+    entry = find_condition(pool, kind)
     if entry is None or entry.observedGeneration != pool.generation:
         return None
     # The operator writes the number as the message of the condition.
@@ -260,12 +260,16 @@ def is_acknowledged(pool: CiliumPool) -> bool:
     spans = [block.span for block in pool.blocks]
     size = sum(span.size for span in spans if span is not None)
     is_readable = None not in spans
-    return is_readable and count(pool, IPS_TOTAL) == size and count(pool, IPS_USED) is not None
+    return (
+        is_readable
+        and read_count(pool, IPS_TOTAL) == size
+        and read_count(pool, IPS_USED) is not None
+    )
 
 
 def is_operator_silent(pools: Mapping[str, CiliumPool]) -> bool:
     """Return whether the operator has counted no pool: LB-IPAM is off, or there is no operator."""
-    return all(condition(pool, IPS_TOTAL) is None for pool in pools.values())
+    return all(find_condition(pool, IPS_TOTAL) is None for pool in pools.values())
 
 
 def find_conflict(pool: CiliumPool) -> str:
@@ -274,11 +278,11 @@ def find_conflict(pool: CiliumPool) -> str:
     The operator does not use a pool with such a conflict. Its observedGeneration is not compared:
     the operator leaves it behind when the pool is edited.
     """
-    entry = condition(pool, POOL_CONFLICT)
+    entry = find_condition(pool, POOL_CONFLICT)
     return entry.message if entry is not None and entry.status == "True" else ""
 
 
-def next_nonce(pool: CiliumPool) -> str | None:
+def choose_nonce(pool: CiliumPool) -> str | None:
     """Return the value of `allowFirstLastIPs` for a nonce: None and Yes by turns.
 
     None removes the field. Both values mean the same, and have no effect on blocks with start and

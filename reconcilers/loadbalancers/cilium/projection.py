@@ -38,16 +38,16 @@ from reconcilers.loadbalancers.cilium.poolclient import PoolClient
 from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     CiliumPool,
-    allocation_uid,
-    annotations_of,
-    basis_of,
-    body_of,
+    choose_nonce,
     has_exactly,
     is_acknowledged,
     is_ours,
-    next_nonce,
-    offer_of,
-    pool_name,
+    make_annotations,
+    make_blocks,
+    make_offer,
+    make_pool_name,
+    read_allocation_uid,
+    read_basis,
 )
 from reconcilers.loadbalancers.cilium.services import find_sharing_key, list_shown_addresses
 from reconcilers.loadbalancers.corrections import Corrections, describe_edit
@@ -103,7 +103,7 @@ class CiliumKeptState(Corrections):
             if name not in pools or is_acknowledged(pools[name]):
                 del self.pauses[name]
 
-    def needs_nonce(self, pool: CiliumPool, now: float) -> bool:
+    def take_due_nonce(self, pool: CiliumPool, now: float) -> bool:
         """Return whether a nonce is due, because a pool is not acknowledged for too long.
 
         If a nonce is due, the pause before the next one begins.
@@ -114,7 +114,7 @@ class CiliumKeptState(Corrections):
         """
         if is_acknowledged(pool):
             return False
-        return self.pauses.setdefault(pool.metadata.name, NoncePause()).end(pool, now)
+        return self.pauses.setdefault(pool.metadata.name, NoncePause()).end_if_due(pool, now)
 
 
 class PoolProjection:
@@ -152,17 +152,17 @@ class PoolProjection:
             Conflict: a pool changed since it was read.
             ControllerError: the tenant did not answer.
         """
-        by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
+        by_name = {make_pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
         ours = await self._list_permitted(pools, by_name, projection=projection, permit=permit)
-        evicted_names = {pool_name(ranges.allocation) for ranges in projection.evicting}
+        evicted_names = {make_pool_name(ranges.allocation) for ranges in projection.evicting}
         for name in set(self._kept_state.written) - set(by_name) - evicted_names:
             del self._kept_state.written[name]
         self._kept_state.forget_pauses(pools)
         created = {
             name: await self._create(name, ranges, projection)
             for name, ranges in by_name.items()
-            if name not in pools and self._may_create(name)
+            if name not in pools and self._request_creation(name)
         }
         confirmed = await self._confirm_projection(
             ours | created, by_name, projection=projection, confirm=confirm
@@ -176,7 +176,7 @@ class PoolProjection:
         # Of the remaining pools of ours, those without any allocation are leftovers.
         uids = {ranges.allocation.uid for ranges in projection.allocations} | projection.releasing
         for pool in remaining:
-            if allocation_uid(pool) not in uids:
+            if read_allocation_uid(pool) not in uids:
                 await self._remove_leftover(pool, projection)
         await self._evict_services(remaining, projection)
 
@@ -196,17 +196,17 @@ class PoolProjection:
         Returns:
             The first pool that was overwritten; None if none has such a basis.
         """
-        by_name = {pool_name(ranges.allocation): ranges for ranges in projection.allocations}
+        by_name = {make_pool_name(ranges.allocation): ranges for ranges in projection.allocations}
         pools = await self._pools.list(frozenset(by_name))
-        newer = [pool for pool in pools.values() if is_ours(pool) and basis_of(pool) > position]
+        newer = [pool for pool in pools.values() if is_ours(pool) and read_basis(pool) > position]
         for pool in newer:
-            await permit(offer_of(pool))
+            await permit(make_offer(pool))
         for pool in newer:
             ranges = by_name.get(pool.metadata.name)
-            spans = spans_of_ranges(ranges) if ranges is not None else ()
-            uid = allocation_uid(pool) if ranges is None else ranges.allocation.uid
+            spans = parse_ranges(ranges) if ranges is not None else ()
+            uid = read_allocation_uid(pool) if ranges is None else ranges.allocation.uid
             await self._write(pool, spans, projection=projection, uid=uid)
-        return offer_of(newer[0]) if newer else None
+        return make_offer(newer[0]) if newer else None
 
     async def _list_permitted(
         self,
@@ -227,7 +227,7 @@ class PoolProjection:
             if not is_ours(pool) and name not in by_name:
                 continue
             try:
-                await permit(offer_of(pool))
+                await permit(make_offer(pool))
             except BalancerBlocked:
                 if projection.entries:
                     raise
@@ -235,7 +235,7 @@ class PoolProjection:
             permitted[name] = pool
         return permitted
 
-    def _may_create(self, name: str) -> bool:
+    def _request_creation(self, name: str) -> bool:
         """Return whether to create a missing pool now; if others deleted it, note the correction.
 
         If others delete it again and again, it is created ever less often.
@@ -243,7 +243,7 @@ class PoolProjection:
         if name not in self._kept_state.written:
             return True  # this process has not created it before
         edit = f"{CILIUM_POOL.kind} {name} (deleted)"
-        if not self._kept_state.may_correct(edit, self._now):
+        if not self._kept_state.request_correction(edit, self._now):
             return False
         self._kept_state.note_correction(CILIUM_POOL.kind, edit, self._now)
         return True
@@ -252,8 +252,8 @@ class PoolProjection:
         self, name: str, ranges: ProjectedRanges, projection: Projection
     ) -> CiliumPool:
         """Create a pool without blocks, which has no effect; its basis is that of the cache."""
-        annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
-        spec = {"blocks": [], "disabled": False} | selector_patch({}, projection.selector)
+        annotations = make_annotations(projection.basis, projection.owner, ranges.allocation.uid)
+        spec = {"blocks": [], "disabled": False} | make_selector_patch({}, projection.selector)
         return await self._pools.create(name, annotations, spec)
 
     @staticmethod
@@ -333,11 +333,11 @@ class PoolProjection:
             self._kept_state.written[name] = intended
             return True
         edit = self._describe_edit(pool, ranges, intended)
-        if edit and not self._kept_state.may_correct(edit, self._now):
+        if edit and not self._kept_state.request_correction(edit, self._now):
             return False  # `read_health` reports the contest
         await self._write(
             pool,
-            spans_of_ranges(ranges),
+            parse_ranges(ranges),
             projection=projection,
             uid=ranges.allocation.uid,
             is_disabled=is_disabled,
@@ -353,10 +353,10 @@ class PoolProjection:
         """Return how others changed a pool since it was as intended; empty if they did not."""
         if self._kept_state.written.get(pool.metadata.name) != intended:
             return ""  # the difference is a change of ours that is still to be written
-        fields = list(pool.spec.edited)
-        if selector_patch(pool.spec.selector, intended.selector):
+        fields = list(pool.spec.edited_fields)
+        if make_selector_patch(pool.spec.selector, intended.selector):
             fields.append("serviceSelector")
-        if {block.span for block in pool.blocks} != set(spans_of_ranges(ranges)):
+        if {block.span for block in pool.blocks} != set(parse_ranges(ranges)):
             fields.append("blocks")
         if pool.spec.disabled != intended.is_disabled:
             fields.append("disabled")
@@ -372,12 +372,12 @@ class PoolProjection:
 
         The basis changes with every event, and alone it is no reason to write.
         """
-        annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
+        annotations = make_annotations(projection.basis, projection.owner, ranges.allocation.uid)
         del annotations[names.ANNOTATION_PROJECTION_BASIS]
         return (
-            not has_exactly(pool, spans_of_ranges(ranges))
+            not has_exactly(pool, parse_ranges(ranges))
             or pool.spec.disabled != intended.is_disabled
-            or bool(selector_patch(pool.spec.selector, intended.selector))
+            or bool(make_selector_patch(pool.spec.selector, intended.selector))
             or not is_ours(pool)
             or not annotations.items() <= pool.metadata.annotations.items()
         )
@@ -397,10 +397,10 @@ class PoolProjection:
             uid: uid of the pool's allocation.
             is_disabled: whether Cilium should give no further addresses of the pool.
         """
-        spec: dict[str, Any] = {"blocks": body_of(spans), "disabled": is_disabled}
-        spec |= selector_patch(pool.spec.selector, projection.selector)
+        spec: dict[str, Any] = {"blocks": make_blocks(spans), "disabled": is_disabled}
+        spec |= make_selector_patch(pool.spec.selector, projection.selector)
         return await self._patch(
-            pool, spec | dict.fromkeys(pool.spec.edited), projection=projection, uid=uid
+            pool, spec | dict.fromkeys(pool.spec.edited_fields), projection=projection, uid=uid
         )
 
     async def _patch(
@@ -415,7 +415,7 @@ class PoolProjection:
             uid: uid of the pool's allocation.
         """
         annotations: dict[str, str | None] = {
-            **annotations_of(projection.basis, projection.owner, uid),
+            **make_annotations(projection.basis, projection.owner, uid),
             names.ANNOTATION_EMPTIED_UNDER: None,
         }
         return await self._pools.patch(
@@ -432,17 +432,17 @@ class PoolProjection:
         pools_to_evict = [
             pool
             for pool in pools
-            if allocation_uid(pool) in ranges_by_uid
+            if read_allocation_uid(pool) in ranges_by_uid
             # Nothing is left to do in an empty pool, and a newer view has written a pool with a
             # higher basis.
             and pool.blocks
-            and basis_of(pool) <= projection.basis
+            and read_basis(pool) <= projection.basis
         ]
         if not pools_to_evict:
             return
         services = await self._list_services()
         for pool in pools_to_evict:
-            ranges = ranges_by_uid[allocation_uid(pool)]
+            ranges = ranges_by_uid[read_allocation_uid(pool)]
             await self._evict_from_pool(pool, ranges, projection=projection, services=services)
 
     async def _evict_from_pool(
@@ -461,7 +461,7 @@ class PoolProjection:
         """
         spans_in_pool = [block.span for block in pool.blocks if block.span is not None]
         # Others may have edited the blocks, and Services may show addresses of either.
-        spans = [*spans_of_ranges(ranges), *spans_in_pool]
+        spans = [*parse_ranges(ranges), *spans_in_pool]
         users = [service for service in services if _is_user(service, spans)]
         if not users:
             return  # no Service shows an address: the release check empties the pool
@@ -471,16 +471,16 @@ class PoolProjection:
             # With a sharing key in use, the operator would remember the address for a later
             # Service with that key.
             await self._patch(
-                pool, {"blocks": []}, projection=projection, uid=allocation_uid(pool)
+                pool, {"blocks": []}, projection=projection, uid=read_allocation_uid(pool)
             )
         else:
             await self._ask_for_acknowledgement(pool, projection)
 
     async def _ask_for_acknowledgement(self, pool: CiliumPool, projection: Projection) -> None:
         """Write a nonce to a pool that the operator has not acknowledged for a while."""
-        if self._kept_state.needs_nonce(pool, self._now):
-            nonce = {"allowFirstLastIPs": next_nonce(pool)}
-            await self._patch(pool, nonce, projection=projection, uid=allocation_uid(pool))
+        if self._kept_state.take_due_nonce(pool, self._now):
+            nonce = {"allowFirstLastIPs": choose_nonce(pool)}
+            await self._patch(pool, nonce, projection=projection, uid=read_allocation_uid(pool))
 
     async def _remove_leftover(self, pool: CiliumPool, projection: Projection) -> None:
         """Empty a pool without an allocation; once it is acknowledged as empty, delete it.
@@ -490,7 +490,7 @@ class PoolProjection:
         """
         _require_newest(pool, projection)
         if pool.blocks:
-            await self._write(pool, (), projection=projection, uid=allocation_uid(pool))
+            await self._write(pool, (), projection=projection, uid=read_allocation_uid(pool))
         elif is_acknowledged(pool):
             await self._pools.delete(pool)
         else:
@@ -502,13 +502,15 @@ def _is_user(service: Service, spans: Sequence[AddressRange]) -> bool:
     return any(span.contains(ip) for ip in list_shown_addresses(service) for span in spans)
 
 
-def spans_of_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
+def parse_ranges(ranges: ProjectedRanges) -> list[AddressRange]:
     """Return the ranges of one allocation in a projection, parsed."""
     parsed = map(addresstexts.parse_cidr_or_span, ranges.entries)
     return [span for span in parsed if span is not None]
 
 
-def selector_patch(stored: Mapping[str, Any], selector: ServiceSelector | None) -> dict[str, Any]:
+def make_selector_patch(
+    stored: Mapping[str, Any], selector: ServiceSelector | None
+) -> dict[str, Any]:
     """Return the merge patch of a pool's spec that sets its selector; empty if it is equal.
 
     A merge patch keeps the fields and labels that it does not name. So the patch names each field
@@ -532,5 +534,5 @@ def selector_patch(stored: Mapping[str, Any], selector: ServiceSelector | None) 
 
 def _require_newest(pool: CiliumPool, projection: Projection) -> None:
     """Raise BalancerBlocked if a newer view of the management cluster has written the pool."""
-    if basis_of(pool) > projection.basis:
+    if read_basis(pool) > projection.basis:
         raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")

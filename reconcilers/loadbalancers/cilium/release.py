@@ -35,13 +35,13 @@ from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_USED,
     CiliumPool,
-    basis_of,
-    count,
     has_exactly,
     is_acknowledged,
     is_operator_silent,
+    make_pool_name,
     overlaps_any,
-    pool_name,
+    read_basis,
+    read_count,
 )
 from reconcilers.loadbalancers.ownernotes import names_other_owner
 from reconcilers.loadbalancers.port import (
@@ -160,7 +160,7 @@ class ReleaseStep:
     write: ReleaseWrite | None = None
 
 
-def next_step(
+def decide_step(
     pools: Mapping[str, CiliumPool],
     withdrawal: Withdrawal,
     memory: ReleaseMemory,
@@ -178,24 +178,24 @@ def next_step(
         now: monotonic seconds.
         leader: the operator that leads, read after the pools.
     """
-    name = pool_name(withdrawal.allocation)
+    name = make_pool_name(withdrawal.allocation)
     pool = pools.get(name)
     if pool is None:
         purpose = f"to learn that there is no {CILIUM_POOL.kind} {name}"
         return ReleaseStep(Unprovable(purpose, ("no pool", 0)))
-    if first := _find_first_step(pool, withdrawal, memory=memory, now=now):
+    if first := _decide_before_own_write(pool, withdrawal, memory=memory, now=now):
         return first
     if not is_acknowledged(pool):
-        return _step_waiting(pools, pool, now - memory.written_at)
+        return _decide_unacknowledged(pools, pool, now - memory.written_at)
     other_pools = {
         other_name: other_pool for other_name, other_pool in pools.items() if other_name != name
     }
-    step = _step_acknowledged(
+    step = _decide_acknowledged(
         pool, other_pools, withdrawal, is_confirmed=memory.note_acknowledged()
     )
     if isinstance(step.answer, Proven) and withdrawal.release_note:
         # A Service with a sharing key had an address, which the operator may remember for it.
-        return _step_remembered(pool, memory, leader)
+        return _decide_after_sharing(pool, memory, leader)
     return step
 
 
@@ -221,7 +221,7 @@ def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unpro
     return Unprovable(purpose, (leader.holder, 0))
 
 
-def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> ReleaseStep:
+def _decide_after_sharing(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) -> ReleaseStep:
     """Return the last step if a Service with a sharing key had an address of the emptied pool.
 
     The proof needs another leader than the one under which the pool was emptied, and an
@@ -239,7 +239,7 @@ def _step_remembered(pool: CiliumPool, memory: ReleaseMemory, leader: Leader) ->
     return ReleaseStep(Proven())
 
 
-def _find_first_step(
+def _decide_before_own_write(
     pool: CiliumPool, withdrawal: Withdrawal, memory: ReleaseMemory, now: float
 ) -> ReleaseStep | None:
     """Return the step if the pool is not yet as this process has written it for this release.
@@ -254,19 +254,19 @@ def _find_first_step(
     if names_other_owner(pool, withdrawal.owner):
         return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} is another TenantCluster's"))
     is_begun = pool.spec.disabled or not pool.blocks
-    if not is_begun or basis_of(pool) < withdrawal.mark:
+    if not is_begun or read_basis(pool) < withdrawal.mark:
         return ReleaseStep(
             NotYet(f"{_NOT_ACKNOWLEDGED} since the release began"), ReleaseWrite.DRAIN
         )
     if pool.blocks and not has_exactly(pool, withdrawal.spans):
         return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), ReleaseWrite.EMPTY)
     if not memory.is_own(pool):
-        write = ReleaseWrite.NONCE if memory.pause.end(pool, now) else None
+        write = ReleaseWrite.NONCE if memory.pause.end_if_due(pool, now) else None
         return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} since another process wrote it"), write)
     return None
 
 
-def _step_acknowledged(
+def _decide_acknowledged(
     pool: CiliumPool,
     others: Mapping[str, CiliumPool],
     withdrawal: Withdrawal,
@@ -282,7 +282,7 @@ def _step_acknowledged(
         is_confirmed: whether an earlier generation of the pool was acknowledged, too. One late
             status of a deleted pool could look like a single acknowledgement.
     """
-    if used := count(pool, IPS_USED):
+    if used := read_count(pool, IPS_USED):
         return ReleaseStep(
             NotYet(f"Cilium counts {used} addresses of the range in use", is_used=True)
         )
@@ -303,7 +303,9 @@ def _step_acknowledged(
     return ReleaseStep(Proven())
 
 
-def _step_waiting(pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float) -> ReleaseStep:
+def _decide_unacknowledged(
+    pools: Mapping[str, CiliumPool], pool: CiliumPool, waited: float
+) -> ReleaseStep:
     """Return the step for a write that the operator has not acknowledged.
 
     The operator does not repeat an acknowledgement whose write was lost. So after NONCE_SECONDS a

@@ -38,7 +38,7 @@ _MOST_FIXED = 16
 
 def find_sharing_key(service: Service) -> str:
     """Return the key by which a Service may share its address; empty if it has none."""
-    return _annotation(service, _SHARING)
+    return _find_annotation(service, _SHARING)
 
 
 def list_shown_addresses(service: Service) -> list[AddressRange]:
@@ -56,14 +56,14 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
         selector: the selector of the tenant's pools; None if they select all Services.
     """
     obstacle = None
-    fixed_addresses = _annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
+    fixed_addresses = _find_annotation(service, _ADDRESSES) or service.spec.loadBalancerIP
     if service.spec.loadBalancerClass and not _is_class_served(service):
         other_class = truncate(service.spec.loadBalancerClass, _LONGEST)
         obstacle = Obstacle(OTHER_CLASS, f"load-balancer class {other_class}")
     elif _PROXY in service.metadata.labels:
         other_proxy = truncate(service.metadata.labels[_PROXY], _LONGEST)
         obstacle = Obstacle(OTHER_CLASS, f"the service proxy {other_proxy}")
-    elif selector is not None and not selector.selects(_selectable_labels(service)):
+    elif selector is not None and not selector.selects(_list_labels(service)):
         obstacle = Obstacle(
             NOT_SELECTED,
             "an address though spec.addons.loadBalancer.cilium.serviceSelector of the"
@@ -73,7 +73,7 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
         # Growth adds any free range, so it cannot bring a certain address.
         obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST)}")
     key = find_sharing_key(service)
-    if key and not _annotation(service, _ACROSS):
+    if key and not _find_annotation(service, _ACROSS):
         # Services share an address across namespaces only if an annotation allows it.
         key = f"{service.metadata.namespace}/{key}"
     address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
@@ -106,16 +106,16 @@ def is_selected(pool: CiliumPool, service: Service) -> bool:
         selector = msgspec.convert(dict(pool.spec.selector), ServiceSelector)
     except msgspec.ValidationError:
         return False
-    return selector.selects(_selectable_labels(service))
+    return selector.selects(_list_labels(service))
 
 
-def _selectable_labels(service: Service) -> dict[str, str]:
+def _list_labels(service: Service) -> dict[str, str]:
     """Return the labels by which pools select a Service: its own, its namespace and its name."""
     meta = service.metadata
     return {**meta.labels, _NAMESPACE: meta.namespace, _NAME: meta.name}
 
 
-def _annotation(service: Service, either: tuple[str, str]) -> str:
+def _find_annotation(service: Service, either: tuple[str, str]) -> str:
     """Return the value of the first of two annotations that is set; empty if neither is.
 
     Args:

@@ -42,10 +42,10 @@ from reconcilers.loadbalancers.metallb.projection import (
     NOT_INSTALLED,
     POOL_NAME,
     TenantMetalLB,
-    basis_of,
     is_empty,
     is_ours,
     make_offer,
+    read_basis,
 )
 from reconcilers.loadbalancers.metallb.reading import (
     NOT_RUNNING,
@@ -178,7 +178,7 @@ class MetalLBBalancer(LoadBalancer):
         """Write `projection` over a pool whose basis is above `position`; return the old pool."""
         metallb = self._make_metallb()
         live = await metallb.read_pool()
-        if live is None or basis_of(live) <= position:
+        if live is None or read_basis(live) <= position:
             return None  # the basis is a position that the management cluster really had
         await permit(make_offer(live))
         await metallb.overwrite(live, projection)
@@ -206,13 +206,13 @@ class MetalLBBalancer(LoadBalancer):
         # If another TenantCluster took the pool over, that write removed our ranges, and a late
         # write of ours conflicts with it. So the pool's basis does not matter.
         is_taken = pool is not None and names_other_owner(pool, withdrawal.owner)
-        if pool is not None and not is_taken and basis_of(pool) < withdrawal.mark:
+        if pool is not None and not is_taken and read_basis(pool) < withdrawal.mark:
             return NotYet("the tenant's MetalLB pool was not written since the deletion")
-        if pool is not None and _holds(pool, withdrawal.spans):
+        if pool is not None and _may_hold(pool, withdrawal.spans):
             return NotYet("the tenant's MetalLB pool still has the range")
         # A missing pool is filled only from a live read, which leaves these ranges out. So the
         # withdrawal's own position serves as the basis.
-        basis = withdrawal.position if pool is None or is_taken else basis_of(pool)
+        basis = withdrawal.position if pool is None or is_taken else read_basis(pool)
         owner = withdrawal.owner
         if is_taken:
             # The marker serves both TenantClusters, so it names the management cluster alone.
@@ -377,7 +377,7 @@ def _select_compared_parts(obj: IPAddressPool | L2Advertisement | None) -> objec
     return (obj.metadata.uid, is_ours(obj), obj.spec, count)
 
 
-def _holds(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:
+def _may_hold(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:
     """Return whether a pool has, or may have, an address of the ranges.
 
     A pool with too many entries to check may have one.

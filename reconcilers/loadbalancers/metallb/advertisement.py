@@ -139,5 +139,5 @@ class Advertiser:
 
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked if the correction of a repeated edit has to wait."""
-        if not self._kept_state.may_correct(edit, self._now):
+        if not self._kept_state.request_correction(edit, self._now):
             raise BalancerBlocked(CONTESTED, self._kept_state.describe_contest(self._now))

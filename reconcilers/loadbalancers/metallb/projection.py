@@ -51,7 +51,7 @@ NOT_INSTALLED = "MetalLBNotInstalled"
 """The reason where the tenant positively does not serve MetalLB's kinds."""
 
 
-def basis_of(pool: IPAddressPool) -> int:
+def read_basis(pool: IPAddressPool) -> int:
     """Return the position that the pool's content was computed from; 0 if the pool has none.
 
     On a pool of another tool, another annotation holds the position: it does not claim the pool.
@@ -154,7 +154,7 @@ class TenantMetalLB:
             self._kept_state.clear()
             if live is None:
                 return
-        if live is not None and not await self._may_go_on(live, projection, permit):
+        if live is not None and not await self._ask_permit(live, projection, permit):
             return
         edit = self._describe_edit(live, projection)
         # A write that is needed anyway, because the ranges changed, never waits.
@@ -162,7 +162,7 @@ class TenantMetalLB:
             self._require_correction_due(edit)
         if live is None:
             live = await self._create(projection)
-        if basis_of(live) > projection.basis:
+        if read_basis(live) > projection.basis:
             raise BalancerBlocked(BEHIND, "another replica has written a newer state of the pool")
         if not projection.entries:
             await self._delete_ours(live, projection)
@@ -200,7 +200,7 @@ class TenantMetalLB:
         if live is None:
             return f"IPAddressPool {POOL_NAME} (deleted)" if has_written else ""
         # A pool without effect, or one that may have a marked range, is written in any case.
-        is_write_due = is_empty(live) or basis_of(live) < projection.needed
+        is_write_due = is_empty(live) or read_basis(live) < projection.needed
         # A pool that others made, and that this process never wrote, was not ours to be edited.
         is_of_others = not is_ours(live) and not has_written
         if is_write_due or is_of_others:
@@ -215,10 +215,10 @@ class TenantMetalLB:
 
     def _require_correction_due(self, edit: str) -> None:
         """Raise BalancerBlocked if the correction of a repeated edit has to wait."""
-        if not self._kept_state.may_correct(edit, self._now):
+        if not self._kept_state.request_correction(edit, self._now):
             raise BalancerBlocked(CONTESTED, self._kept_state.describe_contest(self._now))
 
-    async def _may_go_on(
+    async def _ask_permit(
         self,
         live: IPAddressPool,
         projection: Projection,
@@ -255,7 +255,7 @@ class TenantMetalLB:
         """
         return (
             live.spec.addresses != projection.entries
-            or basis_of(live) < projection.needed
+            or read_basis(live) < projection.needed
             or not is_ours(live)
             or not projection.owner.items() <= live.metadata.annotations.items()
         )
@@ -340,7 +340,7 @@ class TenantMetalLB:
         Another replica may have read the pool before, and be about to take it over with such a
         range. The annotation changes the pool's resourceVersion, so that write conflicts.
         """
-        if basis_of(pool) < projection.needed:
+        if read_basis(pool) < projection.needed:
             annotations = {names.ANNOTATION_PROJECTION_SEEN: str(projection.basis)}
             patch = {"metadata": {"annotations": annotations}}
             await self._client.patch(IP_ADDRESS_POOL, Version.from_object(pool), patch)
@@ -376,8 +376,8 @@ def make_offer(pool: IPAddressPool) -> Offer:
         kind=IP_ADDRESS_POOL.kind,
         entries=pool.spec.addresses,
         is_made_by_us=is_ours(pool),
-        basis=basis_of(pool),
-        edited=pool.spec.edited_fields,
+        basis=read_basis(pool),
+        edited_fields=pool.spec.edited_fields,
     )
 
 

@@ -108,7 +108,7 @@ class ProjectionCheck:
             ControllerError: the tenant did not answer.
         """
         memory = self._memory
-        if await self._is_read(projection):
+        if await self._check_if_read(projection):
             memory.unread = None
             return Health()
         now = self._clock.monotonic()
@@ -124,7 +124,7 @@ class ProjectionCheck:
         )
         return Health(HealthState.NOT_READING, NOT_RUNNING, message=message, since=since)
 
-    async def _is_read(self, projection: Projection) -> bool:
+    async def _check_if_read(self, projection: Projection) -> bool:
         """Return whether MetalLB has counted the projected ranges, or does not count at all."""
         client, memory = self._client, self._memory
         watched_pool = self._watched.get(IP_ADDRESS_POOL, self._pool) if self._watched else None

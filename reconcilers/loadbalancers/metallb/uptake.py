@@ -47,7 +47,7 @@ from reconcilers.loadbalancers.metallb.kinds import (
     AddressPoolStatus,
     IPAddressPool,
 )
-from reconcilers.loadbalancers.metallb.projection import POOL_NAME, basis_of, is_ours
+from reconcilers.loadbalancers.metallb.projection import POOL_NAME, is_ours, read_basis
 from reconcilers.loadbalancers.port import (
     CreationNote,
     NotYet,
@@ -119,7 +119,7 @@ def find_next_step(
     if management not in {"", find_management_uid(marker)}:
         return UptakeStep.MARK  # its basis is a position of another management cluster
     # A basis above the present one is of a history that this management cluster has lost.
-    return UptakeStep.DONE if mark <= basis_of(marker) <= basis else UptakeStep.MARK
+    return UptakeStep.DONE if mark <= read_basis(marker) <= basis else UptakeStep.MARK
 
 
 def count_reported_addresses(status: AddressPoolStatus | None) -> int | None:

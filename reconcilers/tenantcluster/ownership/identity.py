@@ -21,7 +21,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import ClusterIdentity, TenantGuard
 from reconcilers.clusteraccess.tenantfailures import TenantUnavailable
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import find_owner
 from reconcilers.loadbalancers.port import BalancerMemory
 from reconcilers.tenantcluster.ownership.pools import SHARED, find_holders, make_shared_message
 
@@ -89,7 +89,7 @@ class TenantIdentities(TenantGuard):
             kind = self._kinds.find_kind(provider)
             reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
-                owner = owner_of(offer)
+                owner = find_owner(offer)
                 if owner is not None:
                     holding_clusters.add(owner)
                 else:

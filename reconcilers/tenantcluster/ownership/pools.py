@@ -27,7 +27,7 @@ from reconcilers.api.resources import TENANT_CLUSTER
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.clusteridentity import find_management_uid, is_of_other_management
 from reconcilers.clusteraccess.tenantclients import TenantClients
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import find_owner
 from reconcilers.loadbalancers.port import MADE_BY_OTHERS, BalancerBlocked, Offer
 from reconcilers.promises.unreadable import HOLDERS_UNKNOWN, describe_unreadable
 from reconcilers.tenantcluster.allocations.unreadable_members import (
@@ -57,7 +57,7 @@ def make_elsewhere_message(offer: Offer) -> str:
     """Return the sentence for a cluster that waits because of another management cluster."""
     return (
         f"the management cluster {find_management_uid(offer)} writes {offer.kind}"
-        f" {offer.name} in the tenant for its TenantCluster {owner_of(offer)} and goes"
+        f" {offer.name} in the tenant for its TenantCluster {find_owner(offer)} and goes"
         " first: nothing is written there from here; delete one of the two TenantClusters, or, if"
         " that management cluster is gone for good, take the annotation"
         f" {names.ANNOTATION_PROJECTION_MANAGEMENT} off the pool"
@@ -88,7 +88,7 @@ class PoolOwnership:
             ControllerError: the management cluster did not answer.
         """
         key = tenant.metadata.key
-        owner = owner_of(offer)
+        owner = find_owner(offer)
         # First, because a TenantCluster of another management cluster may have the same name.
         if is_of_other_management(offer, await self._tenants.read_management_identity()):
             raise BalancerBlocked(SHARED, make_elsewhere_message(offer))

@@ -18,9 +18,9 @@ from reconcilers.loadbalancers.cilium.pools import (
     CILIUM_POOL,
     IPS_USED,
     CiliumPool,
-    count,
     find_conflict,
     is_acknowledged,
+    read_count,
 )
 from tests.polling import until
 
@@ -71,7 +71,7 @@ async def test_a_pool_is_counted_for_its_generation_and_a_service_gets_its_addre
         await _add_pool(client, "a", start="10.0.0.0", stop="10.0.0.1")
         pool = await _wait_until_acknowledged(client, "a")
         assert await _read_addresses(client, "web") == ("10.0.0.0",), "Services are written first"
-        assert count(pool, IPS_USED) == 1
+        assert read_count(pool, IPS_USED) == 1
 
 
 async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lost_theirs() -> (
@@ -84,7 +84,7 @@ async def test_a_pool_that_lost_its_blocks_is_acknowledged_after_its_services_lo
         await _edit(client, "a", {"blocks": []})
         pool = await _wait_until_acknowledged(client, "a")
         assert await _read_addresses(client, "web") == ()
-        assert count(pool, IPS_USED) == 0
+        assert read_count(pool, IPS_USED) == 0
 
 
 async def test_an_overlap_is_reported_on_the_younger_pool_as_it_stands() -> None:

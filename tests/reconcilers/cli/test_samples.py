@@ -15,7 +15,7 @@ from reconcilers.cli.local.balancer import wait_established
 from reconcilers.cli.local.objects import apply
 from reconcilers.cli.local.servers import api_server
 from reconcilers.cli.standin.pools import crds
-from reconcilers.loadbalancers.metallb.installation.bundle import parse
+from reconcilers.loadbalancers.metallb.installation.bundle import parse_bundle
 from tests.polling import SECONDS
 from tests.reconcilers.cli.commandline import Outcome, run
 
@@ -70,7 +70,7 @@ def test_all_samples_together_are_sound_and_served() -> None:
 
 async def test_the_sample_bundle_installs_all_that_is_projected() -> None:
     [config] = objects(SAMPLES / "95-metallb-bundle.yaml")
-    bundle = parse(config["data"])
+    bundle = parse_bundle(config["data"])
     assert [str(manifest) for manifest in bundle.manifests[:1]] == ["Namespace metallb-system"]
     async with api_server("tenant", []) as server:
         for manifest in bundle.manifests:

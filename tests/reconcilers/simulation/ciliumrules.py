@@ -10,11 +10,11 @@ from reconcilers.loadbalancers.cilium.poolclient import PoolClient
 from reconcilers.loadbalancers.cilium.pools import (
     IPS_TOTAL,
     CiliumPool,
-    annotations_of,
-    body_of,
-    condition,
+    find_condition,
+    make_annotations,
+    make_blocks,
 )
-from reconcilers.loadbalancers.cilium.projection import PoolProjection, spans_of_ranges
+from reconcilers.loadbalancers.cilium.projection import PoolProjection, parse_ranges
 from reconcilers.loadbalancers.cilium.release import ReleaseMemory, ReleaseStep, ReleaseWrite
 from reconcilers.loadbalancers.port import (
     Confirm,
@@ -32,8 +32,8 @@ def created_with_ranges(patch: pytest.MonkeyPatch) -> None:
     async def create(
         self: PoolProjection, name: str, ranges: ProjectedRanges, projection: Projection
     ) -> CiliumPool:
-        annotations = annotations_of(projection.basis, projection.owner, ranges.allocation.uid)
-        spec = {"blocks": body_of(spans_of_ranges(ranges)), "disabled": False}
+        annotations = make_annotations(projection.basis, projection.owner, ranges.allocation.uid)
+        spec = {"blocks": make_blocks(parse_ranges(ranges)), "disabled": False}
         return await self._pools.create(name, annotations, spec)
 
     patch.setattr(PoolProjection, "_create", create)
@@ -73,10 +73,10 @@ def any_generation_counts(patch: pytest.MonkeyPatch) -> None:
     """A pool that was ever counted is acknowledged, and no address of it is in use."""
 
     def has_total(pool: CiliumPool) -> bool:
-        return condition(pool, IPS_TOTAL) is not None
+        return find_condition(pool, IPS_TOTAL) is not None
 
     patch.setattr(release, "is_acknowledged", has_total)
-    patch.setattr(release, "count", lambda pool, kind: 0)
+    patch.setattr(release, "read_count", lambda pool, kind: 0)
 
 
 def other_pools_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def changes_not_judged(patch: pytest.MonkeyPatch) -> None:
 
 def any_basis_counts(patch: pytest.MonkeyPatch) -> None:
     """A pool need not have been written since the mark."""
-    patch.setattr(release, "basis_of", lambda pool: 10**9)
+    patch.setattr(release, "read_basis", lambda pool: 10**9)
 
 
 def older_views_written(patch: pytest.MonkeyPatch) -> None:
@@ -123,7 +123,7 @@ def edits_of_deleted_kept(patch: pytest.MonkeyPatch) -> None:
 
 def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:
     """A pool is emptied though it was not disabled before."""
-    find_first_step = release._find_first_step
+    find_first_step = release._decide_before_own_write
 
     def find_hasty_step(
         pool: CiliumPool, withdrawal: Withdrawal, memory: Any, now: float
@@ -133,19 +133,19 @@ def emptied_without_drain(patch: pytest.MonkeyPatch) -> None:
             return ReleaseStep(NotYet("not drained"), ReleaseWrite.EMPTY)
         return step
 
-    patch.setattr(release, "_find_first_step", find_hasty_step)
+    patch.setattr(release, "_decide_before_own_write", find_hasty_step)
 
 
 def used_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     """No check looks how many addresses of a range the operator counts as used."""
-    step_acknowledged = release._step_acknowledged
+    step_acknowledged = release._decide_acknowledged
 
     def step_hastily(*arguments: Any, is_confirmed: bool) -> ReleaseStep:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(release, "count", lambda pool, kind: 0)
+            inner.setattr(release, "read_count", lambda pool, kind: 0)
             return step_acknowledged(*arguments, is_confirmed=is_confirmed)
 
-    patch.setattr(release, "_step_acknowledged", step_hastily)
+    patch.setattr(release, "_decide_acknowledged", step_hastily)
 
 
 def one_acknowledgement_counts(patch: pytest.MonkeyPatch) -> None:
@@ -160,7 +160,7 @@ def any_writer_counts(patch: pytest.MonkeyPatch) -> None:
 
 def any_leader_counts(patch: pytest.MonkeyPatch) -> None:
     """No other leader is waited for where a Service had a sharing key."""
-    patch.setattr(release, "_step_remembered", lambda *_: ReleaseStep(Proven()))
+    patch.setattr(release, "_decide_after_sharing", lambda *_: ReleaseStep(Proven()))
 
 
 def takeovers_not_looked_at(patch: pytest.MonkeyPatch) -> None:

@@ -69,11 +69,11 @@ def marks_projected(mp: Patch) -> None:
 
 def older_views_written(mp: Patch) -> None:
     """A projection is written though a newer one has been."""
-    basis_of = metallb.basis_of
-    mp.setattr(metallb, "basis_of", lambda _: 0)
+    read_basis = metallb.read_basis
+    mp.setattr(metallb, "read_basis", lambda _: 0)
 
     def differs(live: IPAddressPool, projection: Projection) -> bool:
-        behind = basis_of(live) < projection.needed
+        behind = read_basis(live) < projection.needed
         return behind or live.spec.addresses != projection.entries or not metallb.is_ours(live)
 
     mp.setattr(TenantMetalLB, "_differs", staticmethod(differs))
@@ -141,7 +141,7 @@ def uptake_not_waited_for(mp: Patch) -> None:
 def pool_not_looked_at(mp: Patch) -> None:
     """No check looks whether the tenant's pool still has the range."""
     mp.setattr(adapter, "_overlaps", lambda entry, span: False)
-    mp.setattr(adapter, "basis_of", lambda pool: 10**9)
+    mp.setattr(adapter, "read_basis", lambda pool: 10**9)
 
 
 def services_not_looked_at(mp: Patch) -> None:

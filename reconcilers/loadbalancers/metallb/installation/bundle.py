@@ -78,7 +78,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def parse(data: Mapping[str, str]) -> Bundle:
+def parse_bundle(data: Mapping[str, str]) -> Bundle:
     """Return the bundle in the entries of a ConfigMap, read in the order of their names.
 
     Entries without text are left out.

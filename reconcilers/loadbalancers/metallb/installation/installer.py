@@ -33,7 +33,7 @@ from reconcilers.loadbalancers.metallb.installation.bundle import (
     Bundle,
     BundledManifest,
     InvalidBundle,
-    parse,
+    parse_bundle,
 )
 from reconcilers.loadbalancers.port import Annotate, BalancerInstaller, BalancerMemory
 from reconcilers.reporting.conditions import ConditionFinding
@@ -119,7 +119,7 @@ class _NotYet(Exception):
     """The rest of the bundle cannot be applied yet; the message says what is waited for."""
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     """The tenant rejects an object for good; the message says which and why."""
 
 
@@ -225,7 +225,7 @@ class Installer(BalancerInstaller):
                 is_applied = await self._apply_if_needed(client, tenant, bundle, missing=missing)
         except TenantUnavailable:
             return None  # LoadBalancerReady has the reason
-        except (InvalidBundle, _NotYet, _Refused) as problem:
+        except (InvalidBundle, _NotYet, _Rejected) as problem:
             return make_condition(False, *self._describe_problem(problem))
         if tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE) != bundle.digest:
             await annotate({names.ANNOTATION_METALLB_BUNDLE: bundle.digest})
@@ -265,7 +265,7 @@ class Installer(BalancerInstaller):
             raise InvalidBundle("it does not exist; create it, or name another one") from None
         except Forbidden:
             raise InvalidBundle("it may not be read; allow `get` on it") from None
-        bundle = parse(stored.data)
+        bundle = parse_bundle(stored.data)
         self._read = (now, bundle)
         return bundle
 
@@ -280,7 +280,7 @@ class Installer(BalancerInstaller):
 
         Raises:
             _NotYet: a kind is not established, so the rest cannot be applied in this pass.
-            _Refused: the tenant rejects an object for good.
+            _Rejected: the tenant rejects an object for good.
         """
         noted_digest = tenant.metadata.annotations.get(names.ANNOTATION_METALLB_BUNDLE)
         objects = _BundleObjects(client, self._settings.metallb_namespace)
@@ -320,7 +320,7 @@ class _BundleObjects:
 
         Raises:
             _NotYet: the tenant does not serve its kind yet.
-            _Refused: the tenant rejects it for good.
+            _Rejected: the tenant rejects it for good.
             ApiError: the tenant rejects it for now: overload, a conflict or an expired token.
         """
         resource = await self._find_resource(manifest)
@@ -333,11 +333,11 @@ class _BundleObjects:
                 force=True,
             )
         except (Invalid, Forbidden) as refused:
-            raise _Refused(f"{manifest}: {refused}") from refused
+            raise _Rejected(f"{manifest}: {refused}") from refused
         except ApiError as error:
             if error.status >= 500 or error.status in {401, 409, 429}:
                 raise
-            raise _Refused(f"{manifest}: {error}") from error
+            raise _Rejected(f"{manifest}: {error}") from error
 
     async def require_established(self, manifest: BundledManifest) -> None:
         """Raise _NotYet while the tenant does not serve the kind of a definition yet."""

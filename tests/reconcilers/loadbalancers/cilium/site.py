@@ -10,7 +10,7 @@ from controller.client import Client
 from reconcilers.addressing import addresstexts
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.adapter import CiliumBalancer, CiliumKind
-from reconcilers.loadbalancers.cilium.pools import pool_name
+from reconcilers.loadbalancers.cilium.pools import make_pool_name
 from reconcilers.loadbalancers.port import (
     AllocationName,
     BalancerBlocked,
@@ -131,15 +131,15 @@ class Site:
 
     def pool(self, allocation: AllocationName = FIRST) -> Json:
         """Return the pool of an allocation."""
-        return self.tenant.see(POOLS, pool_name(allocation), namespace="")
+        return self.tenant.see(POOLS, make_pool_name(allocation), namespace="")
 
     def has_pool(self, allocation: AllocationName = FIRST) -> bool:
         """Return whether an allocation has a pool."""
-        return self.tenant.has(POOLS, pool_name(allocation), namespace="")
+        return self.tenant.has(POOLS, make_pool_name(allocation), namespace="")
 
     def edit(self, patch: Json, allocation: AllocationName = FIRST) -> None:
         """Edit the pool of an allocation by hand."""
-        self.tenant.edit(POOLS, pool_name(allocation), patch, namespace="")
+        self.tenant.edit(POOLS, make_pool_name(allocation), patch, namespace="")
 
     def add_service(self, name: str = "web", key: str = "", **spec: object) -> None:
         """Add a Service of type LoadBalancer; `key` is its sharing key."""

@@ -3,7 +3,7 @@
 import pytest
 
 from reconcilers.api import names
-from reconcilers.loadbalancers.cilium.pools import pool_name
+from reconcilers.loadbalancers.cilium.pools import make_pool_name
 from reconcilers.loadbalancers.port import BalancerBlocked, HealthState, Proven
 from tests.reconcilers.lbipam import POOLS, offered_entries
 from tests.reconcilers.loadbalancers.cilium.site import FIRST, OWNER, RANGES, SECOND, Site
@@ -240,7 +240,7 @@ async def test_a_lost_acknowledgement_keeps_neither_a_leftover_nor_a_deleted_all
 async def test_a_pool_that_was_deleted_by_hand_is_created_again() -> None:
     site = Site()
     await site.project(FIRST)
-    site.tenant.delete(POOLS, pool_name(FIRST), namespace="")
+    site.tenant.delete(POOLS, make_pool_name(FIRST), namespace="")
     await site.project(FIRST)
     assert offered_entries(site.tenant) == list(RANGES[FIRST])
 

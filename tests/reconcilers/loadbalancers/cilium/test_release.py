@@ -8,12 +8,12 @@ import pytest
 from controller.errors import Conflict
 from reconcilers.api import names
 from reconcilers.loadbalancers.cilium.nonces import NONCE_SECONDS
-from reconcilers.loadbalancers.cilium.pools import CiliumPool, pool_name
+from reconcilers.loadbalancers.cilium.pools import CiliumPool, make_pool_name
 from reconcilers.loadbalancers.cilium.release import (
     NOT_NEEDED,
     ReleaseMemory,
     ReleaseWrite,
-    next_step,
+    decide_step,
 )
 from reconcilers.loadbalancers.port import (
     BalancerBlocked,
@@ -172,7 +172,7 @@ async def test_a_projection_from_before_the_mark_cannot_put_the_range_back() -> 
 
 async def test_a_projection_that_read_the_pool_before_the_mark_conflicts() -> None:
     site = await _site()
-    pool = (await site.balancer().read()).pools[pool_name(FIRST)]
+    pool = (await site.balancer().read()).pools[make_pool_name(FIRST)]
     await site.ask()
     with pytest.raises(Conflict):
         await site.balancer()._pools.patch(pool, {"spec": {"disabled": False}})
@@ -201,7 +201,7 @@ async def test_a_pool_in_conflict_is_emptied_all_the_same() -> None:
 
 async def test_a_missing_pool_proves_nothing() -> None:
     site = await _site()
-    site.tenant.delete(POOLS, pool_name(FIRST), namespace="")
+    site.tenant.delete(POOLS, make_pool_name(FIRST), namespace="")
     answer = await site.ask()
     assert isinstance(answer, Unprovable)
     assert answer.version == ("no pool", 0)
@@ -256,7 +256,7 @@ def _pool(generation: int, observed: int, *, total: int = 0, used: int = 0) -> C
         for kind, number in counts.items()
     ]
     annotations = {names.ANNOTATION_PROJECTION_BASIS: str(MARK), **OWNER}
-    meta: Json = {"name": pool_name(FIRST), "uid": "u-2", "generation": generation}
+    meta: Json = {"name": make_pool_name(FIRST), "uid": "u-2", "generation": generation}
     meta |= {"resourceVersion": "7", "annotations": annotations}
     spec: Json = {"blocks": [], "disabled": True}
     body = {"metadata": meta, "spec": spec, "status": {"conditions": conditions}}
@@ -269,7 +269,7 @@ def _step(
     withdrawal = Withdrawal(
         FIRST, spans_of(FIRST), mark=MARK, position=MARK, owner=OWNER, note=NoNote()
     )
-    step = next_step({pool.metadata.name: pool}, withdrawal, memory=memory, now=waited)
+    step = decide_step({pool.metadata.name: pool}, withdrawal, memory=memory, now=waited)
     return step.answer if isinstance(step.answer, Proven) else step.write
 
 

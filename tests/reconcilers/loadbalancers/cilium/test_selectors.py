@@ -8,7 +8,7 @@ import pytest
 
 from reconcilers.api.services import Service
 from reconcilers.api.tenantaddons import ServiceSelector
-from reconcilers.loadbalancers.cilium.projection import selector_patch
+from reconcilers.loadbalancers.cilium.projection import make_selector_patch
 from reconcilers.loadbalancers.cilium.services import NOT_SELECTED, view_service
 from reconcilers.loadbalancers.port import NotYet, Projection, Proven
 from tests.reconcilers import make
@@ -93,7 +93,7 @@ async def test_the_patch_leads_from_any_selector_to_any_other(
 ) -> None:
     site = Site()
     await project(site, stored)
-    patch = selector_patch(stored, selector_of(body) if body else None)
+    patch = make_selector_patch(stored, selector_of(body) if body else None)
     site.edit({"spec": patch})
     assert site.pool()["spec"].get("serviceSelector", {}) == body
 

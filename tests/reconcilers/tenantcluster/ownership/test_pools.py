@@ -11,7 +11,7 @@ from reconcilers.addressing import statusranges
 from reconcilers.api import names
 from reconcilers.loadbalancers.metallb.kinds import IPAddressPool
 from reconcilers.loadbalancers.metallb.projection import make_offer
-from reconcilers.loadbalancers.ownernotes import owner_of
+from reconcilers.loadbalancers.ownernotes import find_owner
 from reconcilers.tenantcluster.ownership.pools import find_holders
 from tests.reconcilers import make
 
@@ -51,11 +51,11 @@ def _make_pool(owner: str) -> IPAddressPool:
 
 
 def test_a_pool_names_the_cluster_that_it_was_made_for() -> None:
-    assert owner_of(_make_pool("team-a/lab.example")) == Key("team-a", "lab.example")
+    assert find_owner(_make_pool("team-a/lab.example")) == Key("team-a", "lab.example")
 
 
 @pytest.mark.parametrize(
     "noted", ["team/..", "../team", "team/a/b", "/a", "team/", "team", "Team/a", f"t/{'a' * 300}"]
 )
 def test_what_is_no_name_of_a_cluster_names_none(noted: str) -> None:
-    assert owner_of(_make_pool(noted)) is None
+    assert find_owner(_make_pool(noted)) is None

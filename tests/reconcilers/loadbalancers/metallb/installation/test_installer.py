@@ -13,7 +13,7 @@ from controller.errors import Invalid, ServerFailure
 from controller.outcome import Again, Blocked
 from controller.testing import Happened
 from reconcilers.configuration.settings import Settings, TenantSettings
-from reconcilers.loadbalancers.metallb.installation.bundle import InvalidBundle, parse
+from reconcilers.loadbalancers.metallb.installation.bundle import InvalidBundle, parse_bundle
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.server import Json, Server
@@ -350,7 +350,7 @@ async def test_where_another_controller_installs_we_do_not() -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_parsed_as_a_bundle_or_refused(content: str) -> None:
     with suppress(InvalidBundle):
-        assert parse({"a": content}).manifests
+        assert parse_bundle({"a": content}).manifests
 
 
 async def test_kinds_that_are_never_established_are_looked_at_ever_less_often() -> None:
