@@ -32,7 +32,7 @@ from reconcilers.pictures.extents import AddressHolder, AddressState, Extent
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from reconcilers.reporting import allocationlabels
 from reconcilers.reporting.conditions import FOREIGN_MANAGER, READY
-from reconcilers.reporting.poolreferences import absent_pools, describe_absent_pools
+from reconcilers.reporting.poolreferences import describe_absent_pools, find_absent_pools
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from reconcilers.tenantcluster.allocations.membership import is_foreign
@@ -222,7 +222,7 @@ def _find_dangling_references(objects: Objects) -> Iterator[Finding]:
     if objects.not_read:
         return  # an object that looks absent may be one that the user may not read
     for key, provider in sorted(objects.providers.items()):
-        absent = absent_pools(provider, objects.pools.get)
+        absent = find_absent_pools(provider, objects.pools.get)
         names_unreadable = any(
             ("NetworkPool", Key(key.namespace, name)) in objects.unreadable for name in absent
         )
@@ -371,7 +371,7 @@ def _find_overlapping_pools(
     """Yield a finding for each NetworkPool that shares addresses with a pool of any kind."""
     for pool in sound_pools:
         name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
-        if sentence := overlap_sentence(spaces, spaces.offers(name)):
+        if sentence := overlap_sentence(spaces, spaces.get_offers(name)):
             subject = Subject.from_object(NETWORK_POOL, pool)
             yield Finding(POOLS_OVERLAP, "warning", subject=subject, sentence=sentence)
 

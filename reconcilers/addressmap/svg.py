@@ -148,7 +148,7 @@ def _describe_extent(extent: Extent) -> str:
 def _draw_labels(picture: PoolFamily, first: int, per_row: int, rows: int) -> Iterator[str]:
     """Yield a label to the left of each row: the row's first address."""
     for row in range(rows):
-        start = escape_xml(picture.address(first + row * per_row))
+        start = escape_xml(picture.format_address(first + row * per_row))
         y = HEAD + row * ROW + ROW - 5
         yield f'<text x="8" y="{y}" fill="#57606a">{start}</text>\n'
 

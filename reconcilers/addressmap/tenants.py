@@ -180,8 +180,8 @@ def number_looks(
         str(allocation.spec.tenantClusterRef.key) for allocation in objects.allocations.values()
     )
     platform_names = chain(
-        *(holders.tenants() for holders in views.holders.values()),
-        *(pool.tenants() for pool in views.pictures),
+        *(holders.yield_tenants() for holders in views.holders.values()),
+        *(pool.yield_tenants() for pool in views.pictures),
     )
     cluster_names = map(str, objects.clusters)
     return assign_looks(chain(cluster_names, own_names, platform_names, also), known)

@@ -31,7 +31,7 @@ from reconcilers.cli.output import build_report, join_tables, show
 from reconcilers.cli.problems import CommandProblem, say
 from reconcilers.cli.progress import count_progress, progress
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
-from reconcilers.pictures.documents import map_document
+from reconcilers.pictures.documents import build_map_document
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 
 NO_POOL = "there is no pool to draw"
@@ -129,7 +129,7 @@ def draw(
     else:
         show(
             output,
-            lambda: build_report("PoolMapList", items=map(map_document, pools)),
+            lambda: build_report("PoolMapList", items=map(build_map_document, pools)),
             object_names=((pool.full_kind, pool.name.key.name) for pool in pools),
             as_text=partial(as_text, objects),
         )

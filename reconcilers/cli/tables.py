@@ -44,7 +44,11 @@ from reconcilers.cli.output import (
 )
 from reconcilers.cli.problems import EXIT_PROBLEM, say
 from reconcilers.cli.sharedflags import output_option, scope_options, watch_option
-from reconcilers.pictures.documents import extent_document, pool_document, pool_name_document
+from reconcilers.pictures.documents import (
+    build_extent_document,
+    build_pool_document,
+    build_pool_name_document,
+)
 from reconcilers.pictures.extents import AddressHolder, Extent
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from reconcilers.reporting.wording import name_with_count
@@ -144,7 +148,7 @@ def pools(names: tuple[str, ...], output: Form, watch: bool, **values: Any) -> N
     pictures = selected_pools(objects, names)
     show(
         output,
-        lambda: build_report("PoolList", items=map(pool_document, pictures)),
+        lambda: build_report("PoolList", items=map(build_pool_document, pictures)),
         object_names=((pool.full_kind, pool.name.key.name) for pool in pictures),
         as_text=partial(as_text, objects),
     )
@@ -470,6 +474,6 @@ def _build_documents(address_answers: Iterable[PoolAnswer]) -> Iterator[dict[str
         answer = next(group)  # any answer of the group: they have the same extent
         yield {
             "address": answer.address,
-            "pool": pool_name_document(answer.pool),
-            **extent_document(answer.extent),
+            "pool": build_pool_name_document(answer.pool),
+            **build_extent_document(answer.extent),
         }

@@ -80,7 +80,7 @@ async def _serve(
     clock = SystemClock()
     connecting = open_transport(where.kubeconfig, where.context, user_agent="butler-ipam")
     async with connecting as transport:
-        watched = PageInformers.over(
+        watched = PageInformers.from_transport(
             transport,
             clock,
             pool_namespace=where.namespace,

@@ -45,7 +45,11 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import AllocationSettings
 from reconcilers.ipallocation.poolproblems import find_pool_problem
 from reconcilers.ipallocation.release import InUse, ReleaseCheck
-from reconcilers.reporting.allocationstatus import conditions_with, shows, waiting_status
+from reconcilers.reporting.allocationstatus import (
+    make_waiting_status,
+    render_conditions_with,
+    shows,
+)
 from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.releaselog import GONE, release_fields
 
@@ -110,7 +114,7 @@ class IPAllocationReconciler:
             # Nothing to write: it has its range, or the pass over its pool reports on it.
             return Again(self._settings.requeue_idle)
         if not shows(allocation, PENDING, problem):
-            status = waiting_status(allocation, PENDING, ready=problem, now=self._clock.now())
+            status = make_waiting_status(allocation, PENDING, ready=problem, now=self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, status)
         return Blocked(problem.reason, self._settings.requeue_pending)
 
@@ -122,20 +126,22 @@ class IPAllocationReconciler:
         """
         if not shows(allocation, RELEASED, GIVEN_BACK):
             if statusranges.find_held_range(allocation) is not None:
-                answer = await self._release_check.check(allocation, self._mark(allocation))
+                answer = await self._release_check.check(allocation, self._record_mark(allocation))
                 if isinstance(answer, InUse):
                     return await self._wait_for_tenant(allocation, answer)
                 _log.info("releasing IPAllocation", **release_fields(allocation, answer.reason))
             allocation = await self._client.patch_status(
-                IP_ALLOCATION, allocation, released_status(allocation, self._clock.now())
+                IP_ALLOCATION, allocation, make_released_status(allocation, self._clock.now())
             )
         await remove_finalizer(self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION)
         return SETTLED
 
-    def _mark(self, allocation: IPAllocation) -> int:
-        """Return the first resourceVersion at which this replica saw the allocation being deleted.
+    def _record_mark(self, allocation: IPAllocation) -> int:
+        """Remember the mark of an allocation that is being deleted, and return it.
 
-        The present resourceVersion would be too late: writing the reason of the wait raises it,
+        The mark is the first resourceVersion at which this replica saw the deletion.
+
+        The present resourceVersion may be too late: writing the reason of the wait raises it,
         and a projection that left the range out before that write is good enough. A present
         version below the recorded one means that etcd was restored from a backup. The recorded one
         may then be far in the future, so the lower one is the mark.
@@ -156,7 +162,7 @@ class IPAllocationReconciler:
             # and the two replicas would overwrite each other's message.
             return Blocked(finding.reason, self._settings.requeue_releasing)
         if not shows(allocation, allocation.status.phase, finding):
-            conditions = conditions_with(allocation, [finding], self._clock.now())
+            conditions = render_conditions_with(allocation, [finding], self._clock.now())
             await self._client.patch_status(IP_ALLOCATION, allocation, {"conditions": conditions})
         return Blocked("WaitingForTenant", self._settings.requeue_releasing)
 
@@ -171,12 +177,12 @@ def is_served(allocation: IPAllocation) -> bool:
     )
 
 
-def released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
+def make_released_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that gives its range back at the time `now`."""
     return {
         "phase": RELEASED,
         "releasedAt": rfc3339(now),
-        "conditions": conditions_with(allocation, [GIVEN_BACK], now),
+        "conditions": render_conditions_with(allocation, [GIVEN_BACK], now),
     }
 
 

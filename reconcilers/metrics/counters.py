@@ -141,25 +141,25 @@ class IpamMetrics:
 
     def count_collected(self, pool: Key) -> None:
         """Count an orphan that was deleted, unless its pool does not exist."""
-        self._count(self._collected, pool)
+        self._count_if_pool_exists(self._collected, pool)
 
     def count_wrong_contents(self, pool: Key) -> None:
         """Count a check that found an error in what the pool's pass remembers of allocations."""
-        self._count(self._contents, pool)
+        self._count_if_pool_exists(self._contents, pool)
 
     def count_grown(self, pool: Key) -> None:
         """Count an allocation that growth added."""
-        self._count(self._grown, pool)
+        self._count_if_pool_exists(self._grown, pool)
 
     def count_shrunk(self, pool: Key) -> None:
         """Count an allocation that shrink released, after it was withdrawn from its tenant."""
-        self._count(self._shrunk, pool)
+        self._count_if_pool_exists(self._shrunk, pool)
 
     def count_corrected(self, kind: str) -> None:
         """Count an edit by others of an object of ours in a tenant that was written back."""
         self._corrected.labels(kind).inc()
 
-    def _count(self, counter: Counter, pool: Key) -> None:
+    def _count_if_pool_exists(self, counter: Counter, pool: Key) -> None:
         """Raise a counter of a pool by 1, unless the pool does not exist."""
         # `forget` would never remove a series that begins after the pool is gone.
         if pool in self._pools:

@@ -38,7 +38,7 @@ from reconcilers.api.tenantcluster import (
     UPDATING,
     TenantCluster,
 )
-from reconcilers.metrics.waitgauges import waiting_metrics
+from reconcilers.metrics.waitgauges import make_waiting_metrics
 
 POOL_GAUGES: tuple[tuple[str, str, Callable[[NetworkPoolStatus], int]], ...] = (
     ("total_ips", "Allocatable addresses.", lambda s: s.total),
@@ -97,7 +97,7 @@ class Gauges(Collector):
     """Collects the metrics of this module at each scrape, while this replica leads.
 
     Args:
-        leading: returns whether this replica leads; while it does not, no metrics are yielded.
+        is_leading: returns whether this replica leads; while it does not, no metrics are yielded.
         clock: for the ages of requests.
         count_promises: returns the number of promises in the journal of a pool.
     """
@@ -109,7 +109,7 @@ class Gauges(Collector):
         providers: Cache[ProviderConfig],
         clusters: Cache[TenantCluster],
         clock: Clock,
-        leading: Callable[[], bool],
+        is_leading: Callable[[], bool],
         *,
         count_promises: Callable[[NetworkPool], int],
     ) -> None:
@@ -118,7 +118,7 @@ class Gauges(Collector):
         self._providers = providers
         self._clusters = clusters
         self._clock = clock
-        self._leading = leading
+        self._is_leading = is_leading
         self._count_promises = count_promises
 
     def describe(self) -> Iterable[Metric]:
@@ -131,7 +131,7 @@ class Gauges(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         """Yield all gauges of this module and of waitgauges.py; none unless this replica leads."""
-        if not self._leading():
+        if not self._is_leading():
             return  # the leader shows them, and a sum over replicas must not count twice
         yield from self._collect_pools()
         yield from self._collect_allocations()
@@ -142,7 +142,7 @@ class Gauges(Collector):
             for allocation in self._unfinished
             if statusranges.waits_for_range(allocation)
         )
-        yield from waiting_metrics(
+        yield from make_waiting_metrics(
             self._clusters, self._pools, waiting_allocations=waiting, now=self._clock.now()
         )
 
@@ -181,13 +181,13 @@ class Gauges(Collector):
             else:
                 queue = releasing.setdefault(allocation.pool_key, Queue())
                 queue.add(allocation.releasing_since, now)
-        yield from _queue_gauges(
+        yield from _make_queue_gauges(
             waiting,
             "waiting_allocations",
             oldest_name="oldest_waiting_seconds",
             activity="wait for a range",
         )
-        yield from _queue_gauges(
+        yield from _make_queue_gauges(
             releasing,
             "releasing_allocations",
             oldest_name="oldest_release_seconds",
@@ -212,6 +212,7 @@ class Gauges(Collector):
                 "provider_config": config.metadata.name,
                 "namespace": config.metadata.namespace,
             }
+            # Before the first pass, the status has no such field. It counts as not ready.
             ready.add_sample(ready.name, labels, float(config.status.ready or False))
             for family_label, capacity in _list_family_capacities(config):
                 free = parse_exact_count(capacity.exactAvailableIPs, capacity.availableIPs)
@@ -282,10 +283,17 @@ def _list_family_capacities(
         )
 
 
-def _queue_gauges(
+def _make_queue_gauges(
     queues: dict[Key, Queue], count_name: str, oldest_name: str, activity: str
 ) -> Iterator[Metric]:
-    """Yield two gauges by pool: the length of its queue, and the age of its oldest allocation."""
+    """Yield two gauges by pool: the length of its queue, and the age of its oldest allocation.
+
+    Args:
+        queues: the queue of each pool.
+        count_name: the end of the first gauge's name.
+        oldest_name: the end of the second gauge's name.
+        activity: what the allocations of the queue do, for the descriptions of the gauges.
+    """
     count = GaugeMetricFamily(
         f"butler_network_pool_{count_name}", f"Allocations that {activity}.", labels=POOL
     )

@@ -25,7 +25,7 @@ POOL = ["pool", "namespace"]
 TENANT = ["tenant_cluster", "namespace"]
 
 
-def waiting_metrics(
+def make_waiting_metrics(
     clusters: Iterable[TenantCluster],
     pools: Iterable[NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
@@ -38,12 +38,12 @@ def waiting_metrics(
     """
     present = [cluster for cluster in clusters if not cluster.metadata.terminating]
     pools_by_key = {pool.metadata.key: pool for pool in pools}
-    yield from _waiting_clusters(present, pools_by_key, now)
-    yield _largest_requests(present, pools_by_key, waiting_allocations)
-    yield from _cluster_gauges(present, now)
+    yield from _make_waiting_cluster_gauges(present, pools_by_key, now)
+    yield _make_largest_request_gauge(present, pools_by_key, waiting_allocations)
+    yield from _make_cluster_gauges(present, now)
 
 
-def _waiting_clusters(
+def _make_waiting_cluster_gauges(
     clusters: Iterable[TenantCluster], pools: dict[Key, NetworkPool], now: datetime
 ) -> Iterator[Metric]:
     """Yield the gauges of clusters that wait without an IPAllocation.
@@ -55,7 +55,8 @@ def _waiting_clusters(
     by_pool = Counter[tuple[Key, str]]()
     oldest: dict[Key, float] = dict.fromkeys(pools, 0.0)
     for cluster in clusters:
-        requests = _requests_without_allocation(cluster)
+        requests = _list_requests_without_allocation(cluster)
+        # A cluster counts once for a pool and a reason, even with several requests.
         by_reason.update({request.reason for request in requests})
         candidates = {
             (key, request.reason): (now - request.since).total_seconds() if request.since else 0.0
@@ -92,7 +93,7 @@ def _waiting_clusters(
     yield from (count, age)
 
 
-def _largest_requests(
+def _make_largest_request_gauge(
     clusters: Iterable[TenantCluster],
     pools: dict[Key, NetworkPool],
     waiting_allocations: Iterable[IPAllocation],
@@ -115,7 +116,7 @@ def _largest_requests(
     return gauge
 
 
-def _cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Metric]:
+def _make_cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> Iterator[Metric]:
     """Yield the gauges of clusters: waiting Services, unreachable tenants, seconds of building."""
     services = GaugeMetricFamily(
         "butler_tenant_cluster_waiting_services",
@@ -147,7 +148,7 @@ def _cluster_gauges(clusters: Iterable[TenantCluster], now: datetime) -> Iterato
     yield from (services, unreachable, building)
 
 
-def _requests_without_allocation(cluster: TenantCluster) -> list[WaitingRequest]:
+def _list_requests_without_allocation(cluster: TenantCluster) -> list[WaitingRequest]:
     """Return the waiting requests without IPAllocation.
 
     A request with an IPAllocation is counted among the waiting allocations (objectgauges.py).

@@ -41,7 +41,7 @@ from reconcilers.promises.keeping import Granted, Kept, refused_message
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
 from reconcilers.reporting import dualstack
-from reconcilers.reporting.allocationstatus import POOL_NOT_READY, waiting_status
+from reconcilers.reporting.allocationstatus import POOL_NOT_READY, make_waiting_status
 from reconcilers.reporting.conditions import (
     READY,
     ConditionFinding,
@@ -103,7 +103,7 @@ class AllocationWriter:
     ) -> list[Written]:
         """Mark each allocation Pending, with the reason; return the results, in order."""
         return await self.write(
-            [(a, waiting_status(a, PENDING, ready=ready, now=now)) for a in allocations]
+            [(a, make_waiting_status(a, PENDING, ready=ready, now=now)) for a in allocations]
         )
 
     async def void_refused(
@@ -237,7 +237,7 @@ def _families_status(
 def refused_status(refusal: AskerRefusal[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
     failed = ConditionFinding(READY, False, reason=refusal.reason, message=refusal.message)
-    return waiting_status(refusal.asker, FAILED, ready=failed, now=now)
+    return make_waiting_status(refusal.asker, FAILED, ready=failed, now=now)
 
 
 def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
@@ -245,7 +245,7 @@ def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, A
     failed = ConditionFinding(
         READY, False, reason=WRITE_REFUSED, message=refused_message(kept.why, now)
     )
-    return waiting_status(kept.request, PENDING, ready=failed, now=now)
+    return make_waiting_status(kept.request, PENDING, ready=failed, now=now)
 
 
 def note_rejected_writes(rejected_writes: RefusedWrites, written: Iterable[Written]) -> None:
@@ -273,7 +273,7 @@ def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
         f" those made before {now.isoformat()} are void"
     )
     ready = ConditionFinding(READY, False, reason=POOL_NOT_READY, message=message)
-    return waiting_status(allocation, PENDING, ready=ready, now=now)
+    return make_waiting_status(allocation, PENDING, ready=ready, now=now)
 
 
 def _may_have_promise(allocation: IPAllocation) -> bool:

@@ -194,7 +194,7 @@ def _family(
             for reservation, parsed in zip(reservations, layout.reserved, strict=True)
         ],
         held_addresses=[*of_family, *strays],
-        capacity_of=partial(_capacity, layout, of_family),
+        compute_capacity=partial(_capacity, layout, of_family),
         all_known=all_known,
     )
 

@@ -343,7 +343,7 @@ class NetworkPoolKind(
         an unchanged status makes no new version, but its precondition is checked all the same.
         """
         decision = choice.detail.decision
-        overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
+        overlapping = self._spaces.make_overlap_finding(layout_offers(pool, decision.layouts))
         # Holders are named only in conditions about overlaps. If all is sound, none is reported.
         observed = (
             ()
@@ -743,7 +743,7 @@ class NetworkPoolKind(
         decision = decide(
             pool, view, geometry=geometry, batch=0, observed=observed, journal=journal_of_kind
         )
-        overlapping = self._spaces.finding(layout_offers(pool, decision.layouts))
+        overlapping = self._spaces.make_overlap_finding(layout_offers(pool, decision.layouts))
         return status.current_figures(
             pool,
             view,

@@ -14,34 +14,34 @@ from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolReques
 Document = dict[str, Any]
 
 
-def pool_document(pool: PoolPicture) -> Document:
+def build_pool_document(pool: PoolPicture) -> Document:
     """Return the document of a pool with its figures by family."""
-    families = [_family_head(pool, family) for family in pool.families]
-    return _pool_head(pool) | {"families": families}
+    families = [_build_family_head(pool, family) for family in pool.families]
+    return _build_pool_head(pool) | {"families": families}
 
 
-def map_document(pool: PoolPicture) -> Document:
+def build_map_document(pool: PoolPicture) -> Document:
     """Return the document of a pool with its figures, its extents, and its waiting requests."""
     families = [
-        _family_head(pool, family)
+        _build_family_head(pool, family)
         | {
             "addresses": {state.value: count for state, count in family.count_states().items()},
-            "extents": [extent_document(extent) for extent in family.extents],
+            "extents": [build_extent_document(extent) for extent in family.extents],
         }
         for family in pool.families
     ]
-    requests = [_request_document(request) for request in pool.waiting]
-    return _pool_head(pool) | {"families": families, "requests": requests}
+    requests = [_build_request_document(request) for request in pool.waiting]
+    return _build_pool_head(pool) | {"families": families, "requests": requests}
 
 
-def pool_name_document(pool: PoolPicture) -> Document:
+def build_pool_name_document(pool: PoolPicture) -> Document:
     """Return the document with kind, namespace and name of a pool, and its part if it is one."""
     name = pool.name
     head = {"kind": name.kind, "namespace": name.key.namespace, "name": name.key.name}
     return head | ({"part": pool.part} if pool.part else {})
 
 
-def extent_document(extent: Extent) -> Document:
+def build_extent_document(extent: Extent) -> Document:
     """Return the document of an extent: addresses in a row that are in one state."""
     return {
         "start": extent.range.start_text,
@@ -49,11 +49,11 @@ def extent_document(extent: Extent) -> Document:
         "size": extent.range.size,
         "state": extent.state.value,
         "note": extent.note,
-        "holders": [holder_document(holder) for holder in extent.holders],
+        "holders": [build_holder_document(holder) for holder in extent.holders],
     }
 
 
-def holder_document(holder: AddressHolder) -> Document:
+def build_holder_document(holder: AddressHolder) -> Document:
     """Return the document of an object that holds addresses."""
     return {
         "kind": holder.kind,
@@ -68,7 +68,7 @@ def holder_document(holder: AddressHolder) -> Document:
     }
 
 
-def capacity_document(capacity: Capacity) -> dict[str, int]:
+def build_capacity_document(capacity: Capacity) -> dict[str, int]:
     """Return the document of a capacity: held and free addresses, or held and free prefixes."""
     return {
         "total": capacity.total,
@@ -79,12 +79,12 @@ def capacity_document(capacity: Capacity) -> dict[str, int]:
     }
 
 
-def _pool_head(pool: PoolPicture) -> Document:
+def _build_pool_head(pool: PoolPicture) -> Document:
     """Return the fields of a pool's document that are about all families.
 
     If objects were not read, the number of waiting requests is not known: null.
     """
-    head = pool_name_document(pool) | {
+    head = build_pool_name_document(pool) | {
         "ready": pool.ready,
         "reason": pool.reason,
         "waiting": None if pool.not_read else len(pool.waiting),
@@ -92,14 +92,14 @@ def _pool_head(pool: PoolPicture) -> Document:
     return head | ({"notRead": list(pool.not_read)} if pool.not_read else {})
 
 
-def _family_head(pool: PoolPicture, family: PoolFamily) -> Document:
+def _build_family_head(pool: PoolPicture, family: PoolFamily) -> Document:
     """Return the fields about one family of a pool, without its extents.
 
     If objects were not read, only the total is known: all other numbers are null.
     """
     figures = family.figures
     numbers: Mapping[str, int | None] = {
-        **capacity_document(figures.capacity),
+        **build_capacity_document(figures.capacity),
         "utilizationPercent": figures.capacity.utilization_percent,
         "outOfRange": figures.outside,
         "holders": family.holder_count,
@@ -117,7 +117,7 @@ def _family_head(pool: PoolPicture, family: PoolFamily) -> Document:
     }
 
 
-def _request_document(request: PoolRequest) -> Document:
+def _build_request_document(request: PoolRequest) -> Document:
     """Return the document of an object that waits for addresses."""
     return {
         "kind": request.kind,

@@ -74,10 +74,10 @@ class AddressHolder:
     @property
     def text(self) -> str:
         """The object as `Kind namespace/name`; an IPAllocation of ours has no kind before it."""
-        return object_text(self.kind, self.key)
+        return format_object(self.kind, self.key)
 
 
-def object_text(kind: str, key: Key, namespace: str = "") -> str:
+def format_object(kind: str, key: Key, namespace: str = "") -> str:
     """Return a holder or a request as lists show it.
 
     Args:
@@ -156,7 +156,7 @@ def list_extents(
     """
     layers = [_Layer(part.first, part.last, None) for part in usable]
     layers += [_Layer(entry.range.first, entry.range.last, entry) for entry in reserved]
-    layers += _layers_of(held_addresses, cidr.family)
+    layers += _list_layers(held_addresses, cidr.family)
     extents = list(_sweep(layers, cidr))
     if not all_known:
         extents = [
@@ -166,14 +166,15 @@ def list_extents(
             for extent in extents
         ]
     for family in {entry.range.family for entry in held_addresses} - {cidr.family}:
-        # The pool has no CIDR of this family. Extents without holders are dropped below.
-        nothing = AddressRange(0, 0, family)
-        others = _sweep(_layers_of(held_addresses, family), nothing)
+        # The pool has no CIDR of this family. Address 0 stands in for it, and the extent of that
+        # address, which has no holder, is dropped below.
+        placeholder = AddressRange(0, 0, family)
+        others = _sweep(_list_layers(held_addresses, family), placeholder)
         extents += [extent for extent in others if extent.holders]
     return tuple(extents)
 
 
-def _layers_of(held_addresses: Iterable[HeldAddresses], family: int) -> list[_Layer]:
+def _list_layers(held_addresses: Iterable[HeldAddresses], family: int) -> list[_Layer]:
     """Return a layer for each range of one family that an object holds."""
     return [
         _Layer(entry.range.first, entry.range.last, entry.holder)
@@ -195,6 +196,7 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         starts.setdefault(layer.first, []).append(layer)
         ends.setdefault(layer.last + 1, []).append(layer)
         cuts |= {layer.first, layer.last + 1}
+    # By identity, because several equal layers may cover the same addresses.
     active: dict[int, _Layer] = {}
     pending: Extent | None = None
     for first, beyond in pairwise(sorted(cuts)):
@@ -204,10 +206,10 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
             active[id(layer)] = layer
         if not active and not cidr.first <= first <= cidr.last:
             continue  # a gap outside the CIDR
-        extent = _extent_of(AddressRange(first, beyond - 1, cidr.family), active.values())
+        extent = _make_extent(AddressRange(first, beyond - 1, cidr.family), active.values())
         # Extents are not joined across an end of the CIDR.
         is_cidr_edge = first in {cidr.first, cidr.last + 1}
-        if pending is not None and not is_cidr_edge and _joins(pending, extent):
+        if pending is not None and not is_cidr_edge and _can_join(pending, extent):
             joined_range = AddressRange(pending.range.first, extent.range.last, cidr.family)
             pending = replace(pending, range=joined_range)
             continue
@@ -218,7 +220,7 @@ def _sweep(layers: Iterable[_Layer], cidr: AddressRange) -> Iterator[Extent]:
         yield pending
 
 
-def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
+def _make_extent(addresses: AddressRange, layers: Collection[_Layer]) -> Extent:
     """Return the extent of a range: its state follows from the layers that cover all of it.
 
     An object with several layers counts as one holder.
@@ -243,10 +245,10 @@ def _extent_of(where: AddressRange, layers: Collection[_Layer]) -> Extent:
         state = AddressState.FREE
     else:
         state = AddressState.RESERVED if notes else AddressState.OUTSIDE
-    return Extent(where, state, holders=holders, note="; ".join(filter(None, notes)))
+    return Extent(addresses, state, holders=holders, note="; ".join(filter(None, notes)))
 
 
-def _joins(before: Extent, after: Extent) -> bool:
+def _can_join(before: Extent, after: Extent) -> bool:
     """Return whether two extents can be joined: neighbours with equal state, holders and note."""
     same = (before.state, before.holders, before.note) == (after.state, after.holders, after.note)
     return same and before.range.last + 1 == after.range.first

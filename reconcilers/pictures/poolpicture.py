@@ -18,8 +18,8 @@ from reconcilers.pictures.extents import (
     Extent,
     HeldAddresses,
     Reserved,
+    format_object,
     list_extents,
-    object_text,
 )
 from reconcilers.spaces.offers import PoolName
 
@@ -52,7 +52,7 @@ class PoolRequest:
     @property
     def text(self) -> str:
         """The object as `Kind namespace/name`; an IPAllocation of ours has no kind before it."""
-        return object_text(self.kind, self.key)
+        return format_object(self.kind, self.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class PoolHolders:
     held_addresses: Sequence[HeldAddresses] = ()
     waiting: Sequence[PoolRequest] = ()
 
-    def tenants(self) -> Iterator[str]:
+    def yield_tenants(self) -> Iterator[str]:
         """Yield the tenant of each holder and of each request; a tenant may be repeated."""
         yield from (entry.holder.tenant for entry in self.held_addresses)
         yield from (request.tenant for request in self.waiting)
@@ -121,7 +121,7 @@ class PoolFamily:
         usable: the addresses that may be handed out, ascending.
         reserved: addresses that are never handed out, with reasons.
         held_addresses: the addresses that objects hold, with the holders.
-        capacity_of: returns the capacity, in what the pool hands out.
+        compute_capacity: returns the capacity, in units of what the pool hands out.
         prefix_length: the length of the prefixes that are handed out; None if the pool hands out
             single addresses or ranges.
         owns_cidr: False if the CIDR is only the smallest around the addresses of the spec.
@@ -135,7 +135,7 @@ class PoolFamily:
     usable: Sequence[AddressRange] = ()
     reserved: Sequence[Reserved] = ()
     held_addresses: Sequence[HeldAddresses] = ()
-    capacity_of: Callable[[], Capacity] = lambda: NO_CAPACITY
+    compute_capacity: Callable[[], Capacity] = lambda: NO_CAPACITY
     prefix_length: int | None = None
     owns_cidr: bool = True
     all_known: bool = True
@@ -162,7 +162,7 @@ class PoolFamily:
     @cached_property
     def figures(self) -> FamilyFigures:
         """The figures of the family, computed from the objects that were read."""
-        return FamilyFigures(self.capacity_of(), self._count_outside())
+        return FamilyFigures(self.compute_capacity(), self._count_outside())
 
     @cached_property
     def holder_count(self) -> int:
@@ -205,7 +205,7 @@ class PoolFamily:
             counts[extent.state] += extent.range.size
         return counts
 
-    def at(self, address: str) -> Extent | None:
+    def find_extent(self, address: str) -> Extent | None:
         """Return the extent that has an address; None if no extent has it."""
         return next((extent for extent in self.extents if extent.range.contains(address)), None)
 
@@ -215,8 +215,8 @@ class PoolFamily:
         assert self.cidr is not None, "what has a fault is not drawn"
         return self.cidr.first, self.cidr.size
 
-    def address(self, number: int) -> str:
-        """Return the address of a number."""
+    def format_address(self, number: int) -> str:
+        """Return the address of the CIDR's family with this number, as text."""
         assert self.cidr is not None, "what has a fault is not drawn"
         return AddressRange(number, number, self.cidr.family).start_text
 
@@ -313,7 +313,7 @@ class PoolPicture:
         families = [replace(family, all_known=False) for family in self.families]
         return replace(self, families=families, not_read=(*self.not_read, *not_read))
 
-    def tenants(self) -> Iterator[str]:
+    def yield_tenants(self) -> Iterator[str]:
         """Yield the tenant of each holder and of each request; a tenant may be repeated."""
         for family in self.families:
             yield from (entry.holder.tenant for entry in family.held_addresses)
@@ -323,9 +323,9 @@ class PoolPicture:
 def order_requests(requests: Iterable[PoolRequest]) -> tuple[PoolRequest, ...]:
     """Return requests oldest first; those without a time come last."""
 
-    def place(request: PoolRequest) -> tuple[bool, str, Key]:
+    def make_sort_key(request: PoolRequest) -> tuple[bool, str, Key]:
         """Return the sort key of a request: without a time last, then by time and name."""
         since = request.since
         return since is None, since.isoformat() if since is not None else "", request.key
 
-    return tuple(sorted(requests, key=place))
+    return tuple(sorted(requests, key=make_sort_key))

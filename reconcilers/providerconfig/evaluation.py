@@ -23,10 +23,10 @@ from reconcilers.api.providerconfig import (
 )
 from reconcilers.reporting.conditions import READY, ConditionFinding
 from reconcilers.reporting.poolreferences import (
-    absent_pools,
     describe_absent_pools,
     describe_unreadable_pools,
-    unreadable_pools,
+    find_absent_pools,
+    find_unreadable_pools,
 )
 from reconcilers.reporting.wording import count_noun
 from reconcilers.specrules.poolnamespaces import NAMESPACE_NOT_ALLOWED, describe_refused_namespace
@@ -210,8 +210,8 @@ def evaluate_pools(
         return ConditionFinding(
             POOL_AVAILABLE, False, reason=reason, message=message
         ), ProviderCapacity()
-    unread = unreadable_pools(config, unreadable)
-    absent = [name for name in absent_pools(config, find) if name not in unread]
+    unread = find_unreadable_pools(config, unreadable)
+    absent = [name for name in find_absent_pools(config, find) if name not in unread]
     # Each message ends with the pools that are absent or cannot be read.
     also = f"; {describe_absent_pools(config, absent)}" if absent else ""
     also += f"; {describe_unreadable_pools(config, unread)}" if unread else ""
@@ -303,6 +303,7 @@ def estimate_tenants(pool: NetworkPool, free: int, network: ProviderNetwork) -> 
     is_elastic = sizing.allocationMode == ELASTIC
     balancer_addresses = sizing.initialPoolSize if is_elastic else sizing.defaultPoolSize
     node_addresses = pool.spec.default_count(names.TYPE_NODES)
+    # An absent quota is no limit.
     addresses_per_tenant = min(node_addresses, quota.maxNodeIPs or node_addresses)
     addresses_per_tenant += min(balancer_addresses, quota.maxLoadBalancerIPs or balancer_addresses)
     return free // addresses_per_tenant

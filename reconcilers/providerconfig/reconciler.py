@@ -13,7 +13,7 @@ from typing import Any
 from controller.cache import Cache
 from controller.client import Client
 from controller.clock import Clock
-from controller.conditions import is_true, remove_condition, rfc3339
+from controller.conditions import find, remove_condition, rfc3339
 from controller.errors import Conflict, Forbidden, NotFound
 from controller.events import Recorder
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
@@ -41,6 +41,12 @@ from reconcilers.tenantcluster.providerreference import refers_to
 
 _UNREADABLE = "unreadable TenantClusters"
 """The topic of the state that is logged."""
+_STALE_SECONDS = 1.0
+"""Seconds until a retry after a conflict: the cache shows the newer object by then."""
+_FRESH_SHARE = 0.99
+"""For which share of the requeue a read of a Secret or a Team is used again.
+
+It is a bit less than all of it, so that the requeued pass does read."""
 _log = get_logger(__name__)
 
 
@@ -95,7 +101,7 @@ class ProviderConfigReconciler:
         self._settings = settings
         self._secrets: dict[Key, _ReadSecret] = {}
         self._teams: dict[Key, _Team] = {}
-        self._logged = StateLog()
+        self._state_log = StateLog()
 
     async def reconcile(self, key: Key) -> Outcome:
         """Reconcile one ProviderConfig, in the steps of the module docstring."""
@@ -107,7 +113,7 @@ class ProviderConfigReconciler:
         if config is None:
             self._secrets.pop(key, None)
             self._teams.pop(key, None)
-            self._logged.forget(key)
+            self._state_log.forget(key)
             return SETTLED
         try:
             if config.metadata.terminating:
@@ -118,7 +124,8 @@ class ProviderConfigReconciler:
             result = await self._evaluate(config)
             await self._write_status(config, result)
         except (Conflict, NotFound):
-            return Again(1.0)  # the cache is behind: the object was written or deleted meanwhile
+            # The cache is behind: the object was written or deleted meanwhile.
+            return Again(_STALE_SECONDS)
         return Again(self._choose_requeue(result.credentials, self._teams.get(key)))
 
     def _choose_requeue(self, credentials: ConditionFinding, team: _Team | None = None) -> float:
@@ -157,13 +164,11 @@ class ProviderConfigReconciler:
         key, now = config.metadata.key, self._clock.monotonic()
         last_read = self._secrets.get(key)
         # Pools change often, Secrets hardly ever: a pass that a pool's event starts reads no
-        # Secret. The limit is a bit below the requeue, so the requeued pass does read it.
-        if (
-            last_read is not None
-            and last_read.generation == config.metadata.generation
-            and now - last_read.read_at < 0.99 * self._choose_requeue(last_read.finding)
-        ):
-            return last_read.finding
+        # Secret.
+        if last_read is not None and last_read.generation == config.metadata.generation:
+            fresh_seconds = _FRESH_SHARE * self._choose_requeue(last_read.finding)
+            if now - last_read.read_at < fresh_seconds:
+                return last_read.finding
         finding = await self._read_secret(config, where)
         self._secrets[key] = _ReadSecret(config.metadata.generation, now, finding)
         return finding
@@ -192,11 +197,11 @@ class ProviderConfigReconciler:
             self._teams.pop(config.metadata.key, None)
             return None
         now, team = self._clock.monotonic(), self._teams.get(config.metadata.key)
-        # The limit is a bit below the requeue, so the requeued pass does read the team.
-        if team is None or team.name != name or now - team.read_at >= 0.99 * team.fresh_seconds:
+        if team is None or team.name != name or now - team.read_at >= team.fresh_seconds:
             exists = await self._has_team(name)
             settings = self._settings.provider
-            fresh_seconds = settings.resync if exists else settings.requeue_invalid
+            requeue = settings.resync if exists else settings.requeue_invalid
+            fresh_seconds = _FRESH_SHARE * requeue
             team = _Team(name, exists, read_at=now, fresh_seconds=fresh_seconds)
             self._teams[config.metadata.key] = team
         return None if team.exists else evaluation.make_team_unknown(name)
@@ -250,13 +255,15 @@ class ProviderConfigReconciler:
         change: dict[str, Any] = {}
         if render_conditions(conditions) != render_conditions(status.conditions):
             change["conditions"] = render_conditions(conditions)
+        # Both fields report the credentials alone; the condition Ready reports all problems.
         if status.validated != is_valid or status.ready != is_valid:
             change |= {"validated": is_valid, "ready": is_valid}
             if is_valid:
                 change["lastValidationTime"] = rfc3339(now)
         if result.capacity != status.capacity:
             # None removes the field: the patch is a JSON merge patch (RFC 7386).
-            change["capacity"] = result.capacity and result.capacity.to_patch(status.capacity)
+            capacity = result.capacity
+            change["capacity"] = capacity.to_patch(status.capacity) if capacity else None
         if change:
             change["lastProbeTime"] = rfc3339(now)
         return change
@@ -276,9 +283,8 @@ class ProviderConfigReconciler:
                 if finding.reason in evaluation.EVENT_REASONS
             ),
         ):
-            was_false = not is_true(before.status.conditions, finding.type) and any(
-                c.type == finding.type and c.status == "False" for c in before.status.conditions
-            )
+            condition_before = find(before.status.conditions, finding.type)
+            was_false = condition_before is not None and condition_before.status == "False"
             if not finding.status and not was_false:
                 self._recorder.record(
                     PROVIDER_CONFIG, after, "Warning", reason, finding.message, action="Validate"
@@ -301,7 +307,7 @@ class ProviderConfigReconciler:
         ]
         if unreadable:
             return await self._wait_for_unreadable(config, sorted(unreadable))
-        self._logged.end(config.metadata.key, _UNREADABLE)
+        self._state_log.end(config.metadata.key, _UNREADABLE)
         if any(self._refers(cluster, config) for cluster in page.items):
             return Blocked("InUse", self._settings.provider.requeue_deleting)
         await remove_finalizer(self._client, PROVIDER_CONFIG, config, names.FINALIZER_PROVIDER)
@@ -318,7 +324,7 @@ class ProviderConfigReconciler:
         unreadable = [UnreadableObject(TENANT_CLUSTER.kind, cluster) for cluster in clusters]
         reason = describe_unreadable(unreadable)
         key = config.metadata.key
-        if self._logged.begin(key, _UNREADABLE, reason):
+        if self._state_log.begin(key, _UNREADABLE, reason):
             _log.warning("deleted ProviderConfig stays", provider=str(key), reason=reason)
         finding = evaluation.make_clusters_unreadable(reason)
         generation, before = config.metadata.generation, config.status.conditions
@@ -350,7 +356,7 @@ class ProviderConfigReconciler:
     def _refers(self, cluster: TenantCluster | ClusterOutline, config: ProviderConfig) -> bool:
         """Return whether a cluster names the provider in its spec.
 
-        A cluster without a reference uses the platform's default. It does not keep that provider
-        from being deleted.
+        A cluster without a reference uses the platform's default. The cluster does not keep the
+        default from being deleted.
         """
         return refers_to(cluster, config, self._settings.namespace, by_default=False)

@@ -23,18 +23,18 @@ def shows(allocation: IPAllocation, phase: str | None, finding: ConditionFinding
     )
 
 
-def waiting_status(
+def make_waiting_status(
     allocation: IPAllocation, phase: str, ready: ConditionFinding, now: datetime
 ) -> dict[str, Any]:
     """Return the status of an allocation that waits: Pending or Failed, and why."""
     return {
         "phase": phase,
         "observedGeneration": allocation.metadata.generation,
-        "conditions": conditions_with(allocation, [ready], now),
+        "conditions": render_conditions_with(allocation, [ready], now),
     }
 
 
-def conditions_with(
+def render_conditions_with(
     allocation: IPAllocation, findings: Sequence[ConditionFinding], now: datetime
 ) -> list[dict[str, Any]]:
     """Return the conditions of an allocation with these findings set, as JSON values."""

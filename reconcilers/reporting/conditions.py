@@ -70,7 +70,7 @@ def render_conditions(conditions: Sequence[Condition]) -> list[dict[str, Any]]:
     return [to_json(condition) for condition in conditions]
 
 
-def patch_conditions(
+def make_conditions_patch(
     existing: Sequence[Condition],
     findings: Sequence[ConditionFinding],
     generation: int,

@@ -10,7 +10,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 
 
-def absent_pools(
+def find_absent_pools(
     provider: ProviderConfig, find: Callable[[Key], NetworkPool | None]
 ) -> tuple[str, ...]:
     """Return the names of pools of a ProviderConfig that do not exist.
@@ -31,7 +31,7 @@ def describe_absent_pools(provider: ProviderConfig, absent: Sequence[str]) -> st
     return f"ProviderConfig {provider.metadata.key} names {pools} not exist"
 
 
-def unreadable_pools(provider: ProviderConfig, unreadable: Container[Key]) -> tuple[str, ...]:
+def find_unreadable_pools(provider: ProviderConfig, unreadable: Container[Key]) -> tuple[str, ...]:
     """Return the names of pools of a ProviderConfig that cannot be read.
 
     Args:

@@ -60,8 +60,8 @@ class _Change:
     count: int = 0
 
     @property
-    def has_come_and_gone(self) -> bool:
-        """Whether the pool may have had offers between two changes which no look has seen."""
+    def may_have_missed_offers(self) -> bool:
+        """Whether the pool may have had offers, between two changes, that no look has seen."""
         return self.count > 1
 
 
@@ -135,25 +135,29 @@ class OverlapAnnouncer:
         A pool whose sharing is the same as at its last look is not announced, with two exceptions.
         A pass over a pool reads the sharing of its own moment, between two looks, and may have
         written that. This is possible if the pool itself has changed, or if a pool that touches it
-        has changed more than once. So such a pool, in `unsure`, is announced in any case.
+        has changed more than once. So such a pool, in `unsure_pools`, is announced in any case.
         """
-        everything, self._any_changed = self._any_changed, False
+        has_any_changed, self._any_changed = self._any_changed, False
         changes, self._changes = self._changes, {}
         spaces = self._spaces
-        unsure = {
+        unsure_pools = {
             *changes,
             *self._list_touched_pools(
-                change for change in changes.values() if change.has_come_and_gone
+                change for change in changes.values() if change.may_have_missed_offers
             ),
         }
-        if everything:
-            pools = {*spaces.names(), *self._last_shares, *unsure}
+        if has_any_changed:
+            pools = {*spaces.list_names(), *self._last_shares, *unsure_pools}
         else:
-            pools = {*self._list_touched_pools(changes.values()), *unsure}
+            pools = {*self._list_touched_pools(changes.values()), *unsure_pools}
         for number, pool in enumerate(sorted(pools), 1):
             shares = self._look(pool)
-            if everything or pool in unsure or shares != self._last_shares.get(pool, ()):
-                self._call(pool)
+            if (
+                has_any_changed
+                or pool in unsure_pools
+                or shares != self._last_shares.get(pool, ())
+            ):
+                self._call_handlers(pool)
             if shares:
                 self._last_shares[pool] = shares
             else:
@@ -164,16 +168,16 @@ class OverlapAnnouncer:
 
     def _list_touched_pools(self, changes: Iterable[_Change]) -> set[PoolName]:
         """Return the pools that hand out addresses of the ranges in these changes."""
-        return self._spaces.touching(
+        return self._spaces.find_touching_pools(
             merge_ranges([part for change in changes for part in change.ranges])
         )
 
     def _look(self, pool: PoolName) -> Shares:
         """Return the sharing of each part of a pool at this moment."""
-        by_part = (self._spaces.sharing([offer]) for offer in self._spaces.offers(pool))
+        by_part = (self._spaces.find_sharing([offer]) for offer in self._spaces.get_offers(pool))
         return tuple(sharing for sharing in by_part if sharing != NOTHING_SHARED)
 
-    def _call(self, pool: PoolName) -> None:
+    def _call_handlers(self, pool: PoolName) -> None:
         """Call the handlers of the pool's kind."""
         for handler in self._handlers.get(pool.kind, ()):
             handler(pool.key)

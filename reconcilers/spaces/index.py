@@ -21,7 +21,7 @@ from reconcilers.spaces.sharing import (
     Kinds,
     PoolSharing,
     SharingPool,
-    overlapping_condition,
+    make_overlapping_finding,
 )
 
 
@@ -39,7 +39,7 @@ class SpaceIndex:
 
     Each kind of pools is in one of three states: expected (its pools are still to be read),
     compared (they were read) or forbidden (they may not be read). While a kind is expected, an
-    overlap with its pools may be missed, so `finding` returns None.
+    overlap with its pools may be missed, so `make_overlap_finding` returns None.
     """
 
     def __init__(self) -> None:
@@ -122,15 +122,15 @@ class SpaceIndex:
         if gone or new:
             self._notify([*gone, *new])
 
-    def offers(self, pool: PoolName) -> tuple[PoolOffer, ...]:
+    def get_offers(self, pool: PoolName) -> tuple[PoolOffer, ...]:
         """Return the offers of a pool: the ranges that it hands out, by part."""
         return self._offers.get(pool, ())
 
-    def names(self) -> list[PoolName]:
+    def list_names(self) -> list[PoolName]:
         """Return all pools, also those that hand out nothing."""
         return list(self._offers)
 
-    def finding(self, offers: Iterable[PoolOffer]) -> ConditionFinding | None:
+    def make_overlap_finding(self, offers: Iterable[PoolOffer]) -> ConditionFinding | None:
         """Return condition Overlapping of a pool; None while a kind of pools is not read yet.
 
         Args:
@@ -141,9 +141,11 @@ class SpaceIndex:
         parts = tuple(offers)
         # If the pool itself cannot be decoded, another of its conditions reports that.
         others_undecodable = self._undecodable_pools - {part.pool for part in parts}
-        return overlapping_condition(self.sharing(parts), self._compared_kinds, others_undecodable)
+        return make_overlapping_finding(
+            self.find_sharing(parts), self._compared_kinds, others_undecodable
+        )
 
-    def sharing(self, offers: Iterable[PoolOffer]) -> PoolSharing:
+    def find_sharing(self, offers: Iterable[PoolOffer]) -> PoolSharing:
         """Return the other pools that hand out addresses of a pool.
 
         A pool is near if it lies in the same namespace or in none. Up to NAMED pools are all
@@ -158,16 +160,17 @@ class SpaceIndex:
         if not parts:
             return NOTHING_SHARED
         near_namespaces = {"", parts[0].pool.key.namespace}
-        others = self._find_others(parts, (None,), NAMED + 1)
+        # One more than a message names shows whether there are more.
+        others = self._find_others(parts, (None,), limit=NAMED + 1)
         if len(others) > NAMED:
-            near = self._find_others(parts, sorted(near_namespaces), NAMED)
+            near = self._find_others(parts, sorted(near_namespaces), limit=NAMED)
             return PoolSharing(
                 tuple(self._count_shared_addresses(parts, other) for other in near), has_more=True
             )
         others.sort(key=lambda other: (other[0].key.namespace not in near_namespaces, other))
         return PoolSharing(tuple(self._count_shared_addresses(parts, other) for other in others))
 
-    def touching(self, ranges: Iterable[AddressRange]) -> set[PoolName]:
+    def find_touching_pools(self, ranges: Iterable[AddressRange]) -> set[PoolName]:
         """Return all pools that hand out some of these addresses, whatever their sites."""
         return {
             interval.pool
@@ -225,7 +228,7 @@ class SpaceIndex:
                 yield platform, None  # all sites of the platform
         if site.name:
             yield site.platform, site.name
-            yield site.platform, ""
+            yield site.platform, ""  # pools that do not name their site
 
     def _find_intervals(
         self, part: AddressRange, platform: str, site: str | None, namespace: str | None

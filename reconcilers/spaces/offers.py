@@ -85,7 +85,7 @@ def count_shared(first: PoolOffer, second: PoolOffer) -> Mapping[Family, int]:
     next_index = 0
     for part in first.ranges:
         start = (part.family, part.first)
-        while next_index < len(second.ranges) and _end(second.ranges[next_index]) < start:
+        while next_index < len(second.ranges) and _get_end(second.ranges[next_index]) < start:
             next_index += 1
         # Looked at again for the next part, because one range may meet several parts.
         ahead = next_index
@@ -98,6 +98,6 @@ def count_shared(first: PoolOffer, second: PoolOffer) -> Mapping[Family, int]:
     return shared
 
 
-def _end(part: AddressRange) -> tuple[Family, int]:
+def _get_end(part: AddressRange) -> tuple[Family, int]:
     """Return the family and the last address of a range, by which ranges are ordered."""
     return part.family, part.last

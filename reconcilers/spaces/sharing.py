@@ -82,7 +82,7 @@ class PoolSharing:
 NOTHING_SHARED = PoolSharing()
 
 
-def overlapping_condition(
+def make_overlapping_finding(
     sharing: PoolSharing, compared: Collection[Kinds], unreadable: Collection[PoolName] = ()
 ) -> ConditionFinding:
     """Return the condition that says which other pools hand out addresses of a pool.
@@ -94,7 +94,7 @@ def overlapping_condition(
     """
     if sharing.sentence:
         return ConditionFinding(OVERLAPPING, True, reason="PoolsOverlap", message=sharing.sentence)
-    kinds = _alternatives(sorted(compared, key=list(Kinds).index))
+    kinds = _join_alternatives(sorted(compared, key=list(Kinds).index))
     if not unreadable:
         message = f"no other {kinds} hands out these addresses"
         return ConditionFinding(OVERLAPPING, False, reason="NoOverlap", message=message)
@@ -107,7 +107,7 @@ def overlapping_condition(
     return ConditionFinding(OVERLAPPING, None, reason="PoolsUnreadable", message=message)
 
 
-def _alternatives(kinds: Sequence[Kinds]) -> str:
+def _join_alternatives(kinds: Sequence[Kinds]) -> str:
     """Return "A, B or C" for the names of kinds."""
     words = [kind.value for kind in kinds] or ["pool"]
     return " or ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

@@ -63,6 +63,7 @@ def _find_contradictions(spec: IPAllocationSpec) -> Iterator[Cause]:
     if spec.pinnedRange is not None and spec.pinnedRanges:
         yield build_forbidden_cause(("spec", "pinnedRanges"), PINNED_ONCE.message)
     if len(set(spec.ipFamilies)) < len(spec.ipFamilies):
+        # The schema allows two families, so the second one is the repetition.
         yield build_invalid_cause(("spec", "ipFamilies", 1), DISTINCT_FAMILIES.message)
     if not dual and max(len(spec.ipFamilies), len(spec.pinnedRanges)) > 1:
         yield build_invalid_cause(("spec", "ipFamilyPolicy"), POLICY_OF_TWO.message)

@@ -65,17 +65,17 @@ class Feed:
         self._clock = clock
         # Whether any object, and which pools, have changed since the newest state.
         self._has_changed = True
-        self._dirty: set[PoolName] = set()
+        self._changed_pools: set[PoolName] = set()
         # The pools in the newest state, their documents, and the numbers of tenants' looks.
         self._names: list[PoolName] = []
         self._messages: dict[int, str] = {}
         """Encoded messages that lead to the newest state, by the number of the reader's state."""
         self._documents: dict[PoolName, list[Document]] = {}
-        self._numbers: dict[str, int] = {}
+        self._look_numbers: dict[str, int] = {}
         self._tenants = TenantDocuments()
-        self._not_read = watched.all_not_read()
+        self._not_read = watched.list_all_not_read()
         # Set after a change, and by a new reader: then `run` computes a state.
-        self._stale = anyio.Event()
+        self._wake_event = anyio.Event()
         watched.on_change(self._note_change)
 
     async def run(self) -> None:
@@ -83,10 +83,11 @@ class Feed:
         await self._watched.wait_read()
         while True:
             if not self.readers:
-                await self._stale.wait()
+                await self._wake_event.wait()  # without a reader no state is needed
+            # With a reader, the page's time and its failures are renewed even without a change.
             with self._clock.move_on_after(REFRESH_SECONDS):
-                await self._stale.wait()
-            self._stale = anyio.Event()
+                await self._wake_event.wait()
+            self._wake_event = anyio.Event()
             if not self.readers:
                 continue  # the last reader has left; the next reader sets the event
             if self._watched.others is not None:
@@ -98,7 +99,7 @@ class Feed:
             await self._clock.sleep(max(LEAST_SECONDS, SHARE * duration))
 
     @contextmanager
-    def reading(self) -> Iterator["FeedReader"]:
+    def open_reader(self) -> Iterator["FeedReader"]:
         """Yield a new reader of states; states are computed while there is such a context.
 
         The reader begins with the newest state if that is current. It may be stale, because no
@@ -107,7 +108,7 @@ class Feed:
         is_current = self.state is not None and (self.readers > 0 or self._is_unchanged())
         self.readers += 1
         try:
-            self._stale.set()  # wakes `run`
+            self._wake_event.set()  # wakes `run`
             yield FeedReader(self, _NO_STATE if is_current else self.number)
         finally:
             self.readers -= 1
@@ -146,16 +147,16 @@ class Feed:
         Args:
             pools: the pools that the change concerns; empty if it concerns only other objects.
         """
-        self._dirty.update(pools)
+        self._changed_pools.update(pools)
         self._has_changed = True
-        self._stale.set()
+        self._wake_event.set()
 
     def _is_unchanged(self) -> bool:
         """Return whether no object has changed since the newest state."""
         return (
             not self._has_changed
             and self._names == self._watched.names
-            and self._not_read == self._watched.all_not_read()
+            and self._not_read == self._watched.list_all_not_read()
         )
 
     def _compute_state(self) -> Document:
@@ -164,18 +165,19 @@ class Feed:
         If no object changed, it is the newest state with another time. Else the documents of
         changed and of new pools are built again; the other pools keep theirs.
         """
-        now, failures = self._clock.now(), list(self._watched.failures())
+        now, failures = self._clock.now(), list(self._watched.list_failures())
         if self.state is not None and self._is_unchanged():
             return self.state | build_time_and_failures(now, failures)
-        names, not_read = self._watched.names, self._watched.all_not_read()
-        dirty, self._dirty, self._has_changed = self._dirty, set(), False
+        names, not_read = self._watched.names, self._watched.list_all_not_read()
+        dirty, self._changed_pools, self._has_changed = self._changed_pools, set(), False
         if not_read != self._not_read:
             # A list that can be read now, or no longer, may have holders of any pool.
             dirty.update(names)
         self._names, self._not_read = names, not_read
         old_documents = self._documents
         missing = {name for name in names if name in dirty or name not in old_documents}
-        objects = self._watched.objects(missing.__contains__)
+        # Views of other platforms' pools are built for these pools alone.
+        objects = self._watched.collect_objects(is_wanted=missing.__contains__)
         new_documents = build_documents_by_pool(objects, missing) if missing else {}
         self._documents = {
             name: new_documents[name] if name in new_documents else old_documents[name]
@@ -187,21 +189,23 @@ class Feed:
         # Tenants keep their looks, because readers show them. `objects` lacks the unchanged pools
         # of other platforms, so their tenants are taken from the documents.
         tenants_in_pools = chain.from_iterable(map(list_tenants, all_documents))
-        self._numbers = number_looks(objects, self._numbers, tenants_in_pools)
+        self._look_numbers = number_looks(objects, self._look_numbers, tenants_in_pools)
         state = build_page_state(
-            objects, now, pools=all_documents, numbers=self._numbers, tenants=self._tenants
+            objects, now, pools=all_documents, numbers=self._look_numbers, tenants=self._tenants
         )
-        events = [escape_values(_build_event_document(event)) for event in self._list_latest()]
+        events = [
+            escape_values(_build_event_document(event)) for event in self._list_latest_events()
+        ]
         return state | build_time_and_failures(now, failures) | {"events": events}
 
-    def _list_latest(self) -> list[ReadEvent]:
+    def _list_latest_events(self) -> list[ReadEvent]:
         """Return the latest EVENTS_SHOWN events, the newest first."""
         dated = (event for event in self._watched.events.cache if event.at is not None)
         return nlargest(EVENTS_SHOWN, dated, key=lambda event: (event.at, event.metadata.name))
 
 
 class FeedReader:
-    """A reader of states; `Feed.reading` creates it.
+    """A reader of states; `Feed.open_reader` creates it.
 
     Args:
         feed: publishes the states.

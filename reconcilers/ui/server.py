@@ -53,6 +53,7 @@ def make_token_guard(token: str) -> Guard:
 
     async def guard(_method: str, _path: str, authorization: str) -> PageResponse | None:
         """Return None for a request with the token; else the response that refuses it."""
+        # `compare_digest` takes equally long for each wrong token, so times betray nothing.
         credentials = authorization.encode()
         if compare_digest(credentials, f"Bearer {token}".encode()):
             return None
@@ -64,8 +65,8 @@ def make_token_guard(token: str) -> Guard:
 def make_application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
     """Return the web application that serves the page and its messages."""
 
-    async def show(request: web.Request) -> web.Response:
-        """Answer with the page."""
+    async def show_page(request: web.Request) -> web.Response:
+        """Answer with the page, compressed if the client accepts gzip."""
         policy = f"{build_template()[1]}; frame-ancestors 'none'"
         headers = {**HEADERS, "Content-Security-Policy": policy, "Vary": "Accept-Encoding"}
         if not _accepts_gzip(request):
@@ -91,7 +92,7 @@ def make_application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
         return stream.response
 
     app = web.Application()
-    app.router.add_get("/", show)
+    app.router.add_get("/", show_page)
     app.router.add_get(UPDATES, stream_updates)
     return app
 
@@ -147,7 +148,7 @@ async def _write_news(stream: UpdateStream, feed: Feed, clock: Clock) -> None:
     The first comment makes the headers reach the client at once.
     """
     deadline = clock.monotonic() + STREAM_SECONDS
-    with feed.reading() as reader:
+    with feed.open_reader() as reader:
         await stream.write(": hello\n\n")
         while clock.monotonic() < deadline:
             chunk = ": still here\n\n"

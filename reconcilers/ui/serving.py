@@ -26,9 +26,9 @@ from reconcilers.ui.watched import PageInformers
 
 log = get_logger(__name__)
 
-NAMES = ("localhost", "127.0.0.1")
+CERTIFICATE_NAMES = ("localhost", "127.0.0.1")
 """The names in the self-signed certificate, which is used if none is given."""
-WHAT = "the page"
+SERVER_NAME = "the page"
 """The server's name in error messages."""
 DRAIN_SECONDS = 0.1
 """How long to wait for open streams at the end; 0 would mean for ever."""
@@ -53,7 +53,7 @@ async def serve_local_page(
         ConfigurationError: the address cannot be listened on, or is not this machine's own.
     """
     check_loopback(bind)
-    watched = watched or PageInformers.over(transport, clock)
+    watched = watched or PageInformers.from_transport(transport, clock)
     feed, token = Feed(watched, clock), secrets.token_urlsafe(24)
     app = make_application(feed, make_token_guard(token), clock)
     tasks = [informer.run for informer in (*watched.kinds, watched.events)]
@@ -73,7 +73,9 @@ def _listen(
     At the end of the context, open streams get DRAIN_SECONDS, and then are cancelled: a stream of
     updates does not end by itself in that time.
     """
-    return listening(app, bind, WHAT, tls=tls, drain_seconds=DRAIN_SECONDS, cancel_abandoned=True)
+    return listening(
+        app, bind, SERVER_NAME, tls=tls, drain_seconds=DRAIN_SECONDS, cancel_abandoned=True
+    )
 
 
 def check_loopback(bind: Bind) -> None:
@@ -129,7 +131,7 @@ class ServedPage:
             files.start()
             update = files.run
         else:
-            update = SelfSignedCertificate(self._serving, self._clock, NAMES).run
+            update = SelfSignedCertificate(self._serving, self._clock, CERTIFICATE_NAMES).run
         app = make_application(self._feed, self._reviewer.guard, self._clock)
         tls = self._serving.listening_context
         async with (

@@ -96,7 +96,7 @@ class PageInformers:
     not_read: Sequence[NotRead] = ()
 
     @classmethod
-    def over(
+    def from_transport(
         cls,
         transport: Transport,
         clock: Clock,
@@ -165,7 +165,7 @@ class PageInformers:
         """Return whether pools of a namespace are shown; cluster-scoped pools always are."""
         return not namespace or self.pool_namespace in {"", namespace}
 
-    def objects(self, is_wanted: Wanted = every_pool) -> Objects:
+    def collect_objects(self, is_wanted: Wanted = every_pool) -> Objects:
         """Return the current objects of all caches.
 
         Args:
@@ -177,7 +177,7 @@ class PageInformers:
             for key, reason in informer.cache.unreadable.items()
         }
         views = self.others.views(is_wanted) if self.others is not None else Views()
-        not_read = self._not_read()
+        not_read = self._list_own_not_read()
         return Objects(
             _index_by_key(self.pools.cache),
             _index_by_key(self.allocations.cache),
@@ -189,17 +189,20 @@ class PageInformers:
             not_read=not_read,
         ).within(self.pool_namespace)
 
-    def _not_read(self) -> list[NotRead]:
+    def _list_own_not_read(self) -> list[NotRead]:
         """Return the lists of our kinds that are forbidden to the user, or not complete yet."""
         unlisted = [informer for informer in self.kinds if not informer.cache.synced]
         return [*self.not_read, *(NotRead(informer.resource.full_name) for informer in unlisted)]
 
-    def all_not_read(self) -> list[NotRead]:
+    def list_all_not_read(self) -> list[NotRead]:
         """Return all lists that the user may not read, that fail, or that are not complete yet."""
-        return [*self._not_read(), *(self.others.not_read() if self.others is not None else ())]
+        return [
+            *self._list_own_not_read(),
+            *(self.others.not_read() if self.others is not None else ()),
+        ]
 
-    def on_change(self, changed: Callable[[Collection[PoolName]], None]) -> None:
-        """Call `changed` after each later change, with the pools that the change concerns.
+    def on_change(self, report: Callable[[Collection[PoolName]], None]) -> None:
+        """Call `report` after each later change, with the pools that the change concerns.
 
         A change of another kind is reported with no pool.
         """
@@ -209,27 +212,27 @@ class PageInformers:
             allocations = (
                 allocation for allocation in (change.old, change.new) if allocation is not None
             )
-            changed(
+            report(
                 [PoolName(NETWORK_POOL.kind, allocation.pool_key) for allocation in allocations]
             )
 
         def report_pool(change: Change[NetworkPool]) -> None:
             """Report the changed pool."""
             pools = (pool for pool in (change.old, change.new) if pool is not None)
-            changed([PoolName(NETWORK_POOL.kind, pool.metadata.key) for pool in pools])
+            report([PoolName(NETWORK_POOL.kind, pool.metadata.key) for pool in pools])
 
         def report_other(_: Change[Any]) -> None:
             """Report a change that concerns no pool."""
-            changed([])
+            report([])
 
         self.allocations.cache.subscribe(report_allocation)
         self.pools.cache.subscribe(report_pool)
         for informer in (self.clusters, self.providers, self.events):
             informer.cache.subscribe(report_other)
         if self.others is not None:
-            self.others.on_change(changed)
+            self.others.on_change(report)
 
-    def failures(self) -> Iterator[str]:
+    def list_failures(self) -> Iterator[str]:
         """Yield the reasons why the objects may be stale or incomplete, as sentences."""
         if self.not_read:
             kinds = ", ".join(map(str, self.not_read))

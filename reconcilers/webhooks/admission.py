@@ -189,13 +189,21 @@ def make_webhooks(
     allowed = settings.pool.namespaces
     providers = Providers(client, caches.providers, clock=clock, default_namespace=home)
     pool_validator = PoolValidator(
-        *(client, pools, allocations, clock, limit),
+        client,
+        pools,
+        allocations=allocations,
+        clock=clock,
+        max_addresses=limit,
         spaces=spaces,
         list_others=list_others,
         namespaces=allowed,
     )
     allocation_validator = AllocationValidator(
-        *(client, pools, allocations, clock, limit),
+        client,
+        pools,
+        allocations=allocations,
+        clock=clock,
+        max_addresses=limit,
         clusters=caches.clusters,
         namespaces=allowed,
     )

@@ -71,13 +71,13 @@ def build_service_config(name: str) -> dict[str, Any]:
     groups = [VALIDATED, ADVISED, *INTEGRATIONS.values()]
     # Exactly one group has the name.
     [(kind, _)] = [validated[name] for validated in groups if name in validated]
-    where = {
+    service = {
         "name": SERVICE,
         "namespace": names.DEFAULT_NAMESPACE,
         "path": build_path(kind),
         "port": 443,
     }
-    return {"service": where}
+    return {"service": service}
 
 
 def find_path(name: str) -> str:

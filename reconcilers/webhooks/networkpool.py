@@ -16,7 +16,6 @@ the API server calls the webhook again, so no promise is missed.
 
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from allocator import AddressRange, InvalidCIDR, InvalidPool, Layout
 from allocator.addresses import Span, address_text, minus, quote_value
@@ -230,7 +229,7 @@ def _list_overlap_warnings(
     Sharing is not refused: it is right for separate sites and behind NAT, and else a mistake.
     """
     for (block_path, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
-        sentence = spaces.sharing(layout_offers(pool, [layout])).sentence
+        sentence = spaces.find_sharing(layout_offers(pool, [layout])).sentence
         if sentence:
             yield f"{format_path((*block_path, 'cidr'))}: {sentence}"
 
@@ -368,7 +367,7 @@ def _list_left_out(
     Each held range yields up to two: its first address outside the new ranges, and its first
     address in a reservation.
 
-    Addresses that the old spec did not cover either are left out: an earlier edit, without
+    Addresses that the old spec did not cover either are not yielded: an earlier edit, without
     webhooks, may have left an allocation outside the pool, and the pool can still be edited.
 
     Args:
@@ -385,7 +384,7 @@ def _list_left_out(
             else _list_covered_parts(old_layouts, holding.range)
         )
         if not covered:
-            continue
+            continue  # the old spec did not hand out the range either
         match = _find_layout(new_layouts, holding.range)
         if match is None:  # the pool loses the family of the range
             yield _build_outside_finding(
@@ -401,9 +400,10 @@ def _list_left_out(
         if outside:
             first = address_text(outside[0][0], layout.family)
             yield _build_outside_finding(new, block_path, holder=holding.holder, address=first)
-        for first_reserved, _ in islice(minus(lost, outside), 1):
+        reserved = list(minus(lost, outside))
+        if reserved:
             yield _build_reserved_finding(
-                new, block_path, after=layout, holder=holding.holder, address=first_reserved
+                new, block_path, after=layout, holder=holding.holder, address=reserved[0][0]
             )
 
 

@@ -180,5 +180,5 @@ def _list_manual_pool_warnings(
         yield f"{where}: ignored, as ProviderConfig {provision.key} uses IPAM; remove it"
         return
     name = PoolName(TENANT_CLUSTER.kind, cluster.metadata.key)
-    if sentence := spaces.sharing(offer_of(name, [pool])).sentence:
+    if sentence := spaces.find_sharing(offer_of(name, [pool])).sentence:
         yield f"{where}: {sentence}"

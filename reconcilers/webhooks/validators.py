@@ -325,10 +325,12 @@ class ClusterValidator:
         after = await self._find_provision(new)
         verdict = tenantcluster.review_spec(new, after, self._spaces)
         if old is None:
-            return verdict
+            return (
+                verdict  # the stored cluster cannot be read, so nothing is known to compare with
+            )
         holders = [member.metadata.key for member in list_balancer_members(self._allocations, old)]
-        moving = tenantcluster.list_balancer_warnings(old, new, holders)
-        verdict = replace(verdict, warnings=(*verdict.warnings, *moving))
+        balancer_warnings = tenantcluster.list_balancer_warnings(old, new, holders)
+        verdict = replace(verdict, warnings=(*verdict.warnings, *balancer_warnings))
         if new.spec.providerConfigRef == old.spec.providerConfigRef:
             return verdict
         provisions = (await self._find_provision(old), after)
@@ -338,7 +340,7 @@ class ClusterValidator:
         if change.causes:
             # The cache may be behind: an allocation may be deleted already.
             change = tenantcluster.review_provider_change(
-                old, provisions, await self._list_members(old)
+                old, provisions, await self._list_live_members(old)
             )
         return Verdict((*verdict.causes, *change.causes), verdict.warnings)
 
@@ -354,8 +356,8 @@ class ClusterValidator:
         unreadable = list_unreadable_members(self._allocations, key, uid)
         return [*readable, *(allocation.key for allocation in unreadable)]
 
-    async def _list_members(self, cluster: TenantCluster) -> list[Key]:
-        """Return the same keys as `_list_cached_members`, but from a live list."""
+    async def _list_live_members(self, cluster: TenantCluster) -> list[Key]:
+        """Return the keys of a cluster's allocations by a live list; unreadable ones included."""
         page = await self._client.list(IP_ALLOCATION)
         key, uid = cluster.metadata.key, cluster.metadata.uid
         readable = [
@@ -379,7 +381,7 @@ class ClusterValidator:
         try:
             config = await self._providers.find_for_tenant(cluster)
         except ProviderUnknown as unknown:
-            return Provision(unknown.key, None, str(unknown))
+            return Provision(unknown.key, config=None, unknown_reason=str(unknown))
         reference = cluster.spec.providerConfigRef
         if reference is None:
             # The default counts, or none: the spec has no name by which to read one live.
@@ -392,7 +394,7 @@ class ClusterValidator:
             except NotFound:
                 config = None
             except MalformedAnswer:
-                return Provision(key, None, str(ProviderUnreadable(key)))
+                return Provision(key, config=None, unknown_reason=str(ProviderUnreadable(key)))
         return Provision(key, config, refusal_reason=self._describe_refusal(key))
 
     def _describe_refusal(self, provider: Key | None) -> str:

@@ -163,7 +163,7 @@ def add_gauges(shared: Shared) -> None:
             providers=informers.providers.cache,
             clusters=informers.clusters.cache,
             clock=shared.clock,
-            leading=lambda: is_leading,
+            is_leading=lambda: is_leading,
             count_promises=count_promises,
         )
     )

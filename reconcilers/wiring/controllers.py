@@ -91,8 +91,8 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
         allocation = change.new or change.old
         pool = pools.cache.get(allocation.pool_key) if allocation is not None else None
         # If the pool is not Ready, any change of an allocation may repair it.
-        serves = pool is not None and is_true(pool.status.conditions, READY)
-        return not serves or concerns_pool(change, shared.client.field_manager)
+        is_pool_ready = pool is not None and is_true(pool.status.conditions, READY)
+        return not is_pool_ready or concerns_pool(change, shared.client.field_manager)
 
     def find_pools_of_unreadable(allocation: Key) -> Iterable[Key]:
         """Return the pools that may depend on an allocation that cannot be decoded."""
@@ -327,6 +327,7 @@ def add_tenantclusters(
             ),
         ],
         concurrency=settings.concurrency,
+        # A namespace with many clusters must not delay the clusters of the others.
         group=lambda cluster: cluster.namespace,
         forget=parts.reconciler.forget,
     )
@@ -471,14 +472,16 @@ def _is_there(pool: NetworkPool | None) -> bool:
 def has_more_room(change: Change[NetworkPool]) -> bool:
     """Return whether a pool is new, has a larger free block in a family, or has a new spec."""
     if change.new is None:
-        return False
+        return False  # a deleted pool has no room
     if change.old is None:
-        return True
+        return True  # a new pool
     before, after = change.old, change.new
     second_before, second_after = before.status.secondary, after.status.secondary
+    # A pool with one family has no second block.
+    second_free_before = second_before.largest_free if second_before is not None else 0
+    second_free_after = second_after.largest_free if second_after is not None else 0
     return (
         after.status.largest_free > before.status.largest_free
-        or (second_after.largest_free if second_after else 0)
-        > (second_before.largest_free if second_before else 0)
+        or second_free_after > second_free_before
         or after.metadata.generation != before.metadata.generation
     )

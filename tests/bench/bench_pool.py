@@ -145,7 +145,7 @@ async def everything_else() -> None:
             providers=providers,
             clusters=clusters,
             clock=replica.lab.clock,
-            leading=lambda: True,
+            is_leading=lambda: True,
             count_promises=count_promises,
         )
         judge = AllocationValidator(

@@ -22,7 +22,7 @@ from reconcilers.pictures.extents import (
     AddressHolder,
     AddressState,
     Extent,
-    object_text,
+    format_object,
 )
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 
@@ -81,7 +81,7 @@ def _name_holder(holder: AddressHolder | None, namespace: str) -> str:
     Args:
         namespace: that of the pool; the name of a holder in it is without namespace.
     """
-    return object_text(holder.kind, holder.key, namespace) if holder is not None else ""
+    return format_object(holder.kind, holder.key, namespace) if holder is not None else ""
 
 
 def _draw_grid(picture: PoolFamily, form: Form) -> str:
@@ -94,7 +94,7 @@ def _draw_grid(picture: PoolFamily, form: Form) -> str:
     per_cell = find_power_of_two(size, columns * ROWS)
     cells = _build_cells(picture.inside, first, size=size, per_cell=per_cell)
     begins = range(0, len(cells), columns)
-    starts = [picture.address(first + index * per_cell) for index in begins]
+    starts = [picture.format_address(first + index * per_cell) for index in begins]
     room, width = output.find_terminal_width(), max(map(len, starts))
     is_beside = form == "wide" or room is None or width + len(GAP) + columns <= room
     heads = [start.ljust(width) if is_beside else f"{start}\n" for start in starts]
@@ -117,7 +117,9 @@ def _choose_columns(picture: PoolFamily, form: Form) -> int:
     if form == "wide" or room is None:
         return WIDE if form == "wide" else COLUMNS
     first, size = picture.first_and_size
-    longest = max(len(picture.address(first)), len(picture.address(first + size - 1)))
+    longest = max(
+        len(picture.format_address(first)), len(picture.format_address(first + size - 1))
+    )
     # The addresses of rows stand beside them if that leaves NARROWEST cells, else above them.
     beside = room - longest - len(GAP)
     fitting = find_power_of_two_within(beside if beside >= NARROWEST else room - len(GAP))

@@ -49,10 +49,10 @@ async def write_updates(
         changed.set()
 
     async with open_transport(kubeconfig, context, user_agent="butler-ipam") as transport:
-        watched = PageInformers.over(transport, clock, not_read=not_read)
+        watched = PageInformers.from_transport(transport, clock, not_read=not_read)
         watched.on_change(note)
         others = watched.others
-        assert others is not None, "PageInformers.over watches all platforms"
+        assert others is not None, "PageInformers.from_transport watches all platforms"
         others.want(inf)  # pools of other platforms are watched as long as the command runs
         async with run_in_background([*(informer.run for informer in watched.kinds), others.run]):
             await watched.wait_read()
@@ -61,7 +61,7 @@ async def write_updates(
                 await clock.sleep(GATHER_SECONDS)
                 changed = anyio.Event()
                 try:
-                    page = show(watched.objects())
+                    page = show(watched.collect_objects())
                 except CommandProblem as problem:  # a named pool is gone, and may come again
                     page = f"{escape_lines(problem.format_message())}\n"
                 if page != last_page:

@@ -153,7 +153,7 @@ class Audit:
                 poolspecs.list_blocks(manifest.object.spec), layouts, strict=False
             ):
                 offers = layout_offers(manifest.object, [layout])
-                if sentence := self._spaces.sharing(offers).sentence:
+                if sentence := self._spaces.find_sharing(offers).sentence:
                     self._warning(manifest, (*block_path, "cidr"), sentence)
 
     def _allocation(self, manifest: ReadManifest[IPAllocation], pool: NetworkPool | None) -> None:

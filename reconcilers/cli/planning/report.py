@@ -38,7 +38,7 @@ from reconcilers.cli.output import (
 from reconcilers.cli.planning.outcome import PlannedObjects
 from reconcilers.cli.reading.manifests import Manifests
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
-from reconcilers.pictures.documents import capacity_document
+from reconcilers.pictures.documents import build_capacity_document
 from reconcilers.promises.journal import ranges_of
 from reconcilers.reporting.conditions import READY
 from reconcilers.reporting.wording import count_noun
@@ -218,7 +218,7 @@ def _build_figures(standing: PoolStanding, *, unreadable: str) -> dict[str, Any]
         }
         for size, count in standing.fits.items()
     ]
-    numbers: dict[str, int | None] = {**capacity_document(standing.capacity)}
+    numbers: dict[str, int | None] = {**build_capacity_document(standing.capacity)}
     if unreadable:
         numbers = {**dict.fromkeys(numbers), "total": standing.capacity.total}
     return {**numbers, "fits": fits}

@@ -112,7 +112,7 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
         usable=usable,
         reserved=reserved,
         held_addresses=list(_list_held(contents)),
-        capacity_of=partial(_capacity, contents, holdings),
+        compute_capacity=partial(_capacity, contents, holdings),
         prefix_length=space.prefix if space.prefixes else None,
         owns_cidr=False,
         all_known=not contents.unreadable,

@@ -22,7 +22,7 @@ from reconcilers.promises.holdings import Holdings
 from reconcilers.reporting.conditions import (
     READY,
     ConditionFinding,
-    patch_conditions,
+    make_conditions_patch,
 )
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -91,7 +91,7 @@ class PoolStatuses:
             ready: its condition Ready; None to use `readiness`.
         """
         # None while it is not known which pools overlap: the condition then stays as it is.
-        overlapping = self._spaces.finding(offers_of(kind, pool))
+        overlapping = self._spaces.make_overlap_finding(offers_of(kind, pool))
         others = [overlapping] if overlapping is not None else []
         counts = counts_of(space, holdings)
         await self.write(kind, pool, counts, ready or readiness(space), *others)
@@ -176,7 +176,7 @@ def patch_of(
             "outOfRange": counts.outOfRange,
         }
     if conditions:
-        patch |= patch_conditions(
+        patch |= make_conditions_patch(
             status.conditions, findings, generation=pool.metadata.generation, now=now
         )
     return patch

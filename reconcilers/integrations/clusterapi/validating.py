@@ -39,7 +39,7 @@ class ClusterApiPoolValidator:
     async def review_creation(self, new: Pool) -> Verdict:
         """Validate a new pool; overlaps with other pools are only a warning."""
         warnings = [*rules.warnings(new.spec)]
-        if sentence := self._spaces.sharing(offers_of(self._kind, new)).sentence:
+        if sentence := self._spaces.find_sharing(offers_of(self._kind, new)).sentence:
             field = "spec.addresses" if isinstance(new.spec, IPPoolSpec) else "spec.prefixes"
             warnings.append(f"{field}: {sentence}")
         return Verdict.from_causes(rules.faults(new.spec), warnings)

@@ -84,8 +84,8 @@ def overlap_troubles(spaces: SpaceIndex) -> Iterator[Trouble]:
     Args:
         spaces: the addresses that pools of all kinds hand out.
     """
-    for pool in sorted(spaces.names()):
-        for offer in spaces.offers(pool) if pool.kind != NETWORK_POOL.kind else ():
+    for pool in sorted(spaces.list_names()):
+        for offer in spaces.get_offers(pool) if pool.kind != NETWORK_POOL.kind else ():
             if sentence := overlap_sentence(spaces, [offer]):
                 where = f"datacenter {offer.part}: " if offer.part else ""
                 yield Trouble(POOLS_OVERLAP, "warning", *pool, f"{where}{sentence}")
@@ -97,7 +97,7 @@ def overlap_sentence(spaces: SpaceIndex, offers: Sequence[PoolOffer]) -> str:
     Args:
         offers: the addresses that the pool hands out.
     """
-    sentence = spaces.sharing(offers).sentence
+    sentence = spaces.find_sharing(offers).sentence
     if not sentence:
         return ""
     limit = "" if spaces.is_complete else "; pools that were not read were not compared"

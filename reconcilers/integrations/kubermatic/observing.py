@@ -282,8 +282,8 @@ class SharedPoolReconciler:
 
     def _sentences(self, key: Key) -> Iterator[str]:
         """Yield a sentence for each datacenter of a pool that shares addresses."""
-        for offer in self._spaces.offers(PoolName(POOLS.kind, key)):
-            if sentence := self._spaces.sharing([offer]).sentence:
+        for offer in self._spaces.get_offers(PoolName(POOLS.kind, key)):
+            if sentence := self._spaces.find_sharing([offer]).sentence:
                 yield f"datacenter {offer.part}: {sentence}"
 
 

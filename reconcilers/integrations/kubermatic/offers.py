@@ -37,5 +37,5 @@ def offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
 def shared_addresses(pool: IPAMPool, spaces: SpaceIndex) -> Iterator[str]:
     """Yield a sentence for each datacenter of a pool whose addresses other pools hand out, too."""
     for datacenter in pool.spec.datacenters:
-        if sentence := spaces.sharing(offers_in(pool, datacenter)).sentence:
+        if sentence := spaces.find_sharing(offers_in(pool, datacenter)).sentence:
             yield f"datacenter {datacenter}: {sentence}"

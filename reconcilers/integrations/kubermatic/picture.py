@@ -53,7 +53,7 @@ def _build_family(contents: DatacenterContents) -> PoolFamily:
         cidr=cidr,
         usable=usable,
         held_addresses=list(_list_held_addresses(contents, space)),
-        capacity_of=partial(_compute_capacity, contents, space),
+        compute_capacity=partial(_compute_capacity, contents, space),
         prefix_length=settings.allocationPrefix if space.prefixes else None,
         all_known=not contents.unreadable,
     )

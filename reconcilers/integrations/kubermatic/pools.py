@@ -435,7 +435,7 @@ class Pools(
         if not self._spaces.is_known:
             return None
         sentences = {
-            name: self._spaces.sharing(offers_in(pool, name)).sentence
+            name: self._spaces.find_sharing(offers_in(pool, name)).sentence
             for name in sorted(pool.spec.datacenters)
         }
         return {

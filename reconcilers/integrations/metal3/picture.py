@@ -142,7 +142,7 @@ def _build_family(contents: IPPoolContents, family: Family) -> PoolFamily:
         usable=usable,
         reserved=list(_list_holes(contents, family, cidr)),
         held_addresses=held_addresses,
-        capacity_of=partial(capacity_of, contents, family),
+        compute_capacity=partial(capacity_of, contents, family),
         owns_cidr=False,
         all_known=not contents.unreadable,
     )

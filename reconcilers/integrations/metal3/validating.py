@@ -81,7 +81,7 @@ class Metal3PoolValidator:
     def _verdict(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
         """Return the faults of a pool, with a warning if other pools share its addresses."""
         warnings: list[str] = []
-        if sentence := self._spaces.sharing(offers_of(new)).sentence:
+        if sentence := self._spaces.find_sharing(offers_of(new)).sentence:
             warnings.append(f"spec.pools: {sentence}")
         return Verdict.from_causes(rules.find_pool_faults(new.spec, is_new=is_new), warnings)
 

@@ -50,7 +50,7 @@ def _build_family(contents: NetworkContents) -> PoolFamily:
         usable=space.layout.blocks,
         reserved=[Reserved(gateway, "gateway")] if gateway is not None else [],
         held_addresses=list(list_held(contents)),
-        capacity_of=partial(_compute_capacity, contents, holdings),
+        compute_capacity=partial(_compute_capacity, contents, holdings),
         all_known=not contents.unreadable,
     )
 

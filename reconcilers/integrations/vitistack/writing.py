@@ -48,7 +48,7 @@ from reconcilers.promises.keeping import (
 )
 from reconcilers.promises.refusedwrites import RefusedWrites
 from reconcilers.promises.results import WriteResult
-from reconcilers.reporting.conditions import ConditionFinding, patch_conditions
+from reconcilers.reporting.conditions import ConditionFinding, make_conditions_patch
 from reconcilers.reporting.releaselog import holder_fields
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
@@ -335,7 +335,7 @@ class NetworkStatuses:
         overlapping = self._find_overlapping(network)
         generation = network.metadata.generation
         findings = [] if overlapping is None else [overlapping]
-        patch |= patch_conditions(
+        patch |= make_conditions_patch(
             network.status.conditions, findings, generation=generation, now=self._clock.now()
         )
         if not patch:
@@ -357,7 +357,7 @@ class NetworkStatuses:
         """
         if self._without_conditions:
             return None
-        finding = self._spaces.finding(offers_of(network))
+        finding = self._spaces.make_overlap_finding(offers_of(network))
         has = find(network.status.conditions, OVERLAPPING)
         return finding if finding is not None and (finding.status or has is not None) else None
 

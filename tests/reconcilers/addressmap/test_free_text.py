@@ -22,7 +22,7 @@ from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.output import fit_table, render_json, render_yaml, wrap_line
 from reconcilers.cli.tables import _ANSWERS, _POOLS, PoolRow, find_answers
 from reconcilers.integrations.core.views import Views
-from reconcilers.pictures.documents import map_document
+from reconcilers.pictures.documents import build_map_document
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture, PoolRequest
 from reconcilers.reporting.conditions import ConditionFinding
@@ -47,7 +47,7 @@ def picture(texts: list[str]) -> PoolPicture:
         usable=(AddressRange.parse("10.0.0.1", "10.0.0.15"),),
         reserved=(Reserved(AddressRange.parse("10.0.0.0", "10.0.0.0"), note),),
         held_addresses=(HeldAddresses(holder, HELD),),
-        capacity_of=lambda: Capacity(
+        compute_capacity=lambda: Capacity(
             15, 2, available=13, largest_free=10, fragmentation_percent=0
         ),
     )
@@ -111,7 +111,7 @@ def test_a_picture_is_well_formed_and_a_page_keeps_its_texts_in_its_data(texts: 
 
 @given(some_texts)
 def test_documents_have_no_controls_and_keep_the_text_as_it_is_written(texts: list[str]) -> None:
-    body: dict[str, Any] = map_document(picture(texts))
+    body: dict[str, Any] = build_map_document(picture(texts))
     as_text = render_json(body)
     assert controls(as_text) == []
     assert json.loads(as_text) == body

@@ -14,7 +14,7 @@ from reconcilers.api.resources import IP_ALLOCATION, PROVIDER_CONFIG
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views
-from reconcilers.pictures.documents import pool_document
+from reconcilers.pictures.documents import build_pool_document
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolPicture
 from tests.reconcilers import make
@@ -50,16 +50,14 @@ def make_picture(*limits: NotRead) -> PoolPicture:
 def test_what_kinds_that_may_not_be_read_may_hold_is_unknown(limits: Sequence[NotRead]) -> None:
     pool = make_picture(*limits)
     assert [extent.state for extent in pool.families[0].extents] == [AddressState.UNKNOWN]
-    document = pool_document(pool)
+    document = build_pool_document(pool)
     [figures] = document["families"]
     known = {name for name, value in figures.items() if value is not None}
     assert {"total", "cidr"} <= known
     assert known.isdisjoint({"allocated", "available", "largestFreeBlock", "utilizationPercent"})
     assert document["waiting"] is None
     assert document["notRead"] == [str(limits[-1])]
-    assert [pool_document["notRead"] for pool_document in build_pool_documents(pool)] == [
-        [str(limits[-1])]
-    ]
+    assert [document["notRead"] for document in build_pool_documents(pool)] == [[str(limits[-1])]]
 
 
 @pytest.mark.parametrize(
@@ -70,9 +68,9 @@ def test_what_may_hold_nothing_of_a_pool_leaves_its_figures_known(
 ) -> None:
     pool = make_picture(*limits)
     assert [extent.state for extent in pool.families[0].extents] == [AddressState.FREE]
-    assert pool_document(pool)["families"][0]["available"] == 8
-    assert "notRead" not in pool_document(pool)
-    assert [pool_document["notRead"] for pool_document in build_pool_documents(pool)] == [[]]
+    assert build_pool_document(pool)["families"][0]["available"] == 8
+    assert "notRead" not in build_pool_document(pool)
+    assert [document["notRead"] for document in build_pool_documents(pool)] == [[]]
 
 
 @pytest.mark.parametrize("limit", [None, NotRead(ALLOCATIONS, "b")])

@@ -134,7 +134,7 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
         return AddressState.FREE if inside else AddressState.OUTSIDE
 
     for address in range(64):
-        extent = picture.at(make.address(address, family))
+        extent = picture.find_extent(make.address(address, family))
         assert extent is not None
         assert extent.state is expect_state(address), address
     for before, after in zip(picture.extents, picture.extents[1:], strict=False):

@@ -70,10 +70,10 @@ async def warnings(kind: str, spaces: SpaceIndex) -> list[str]:
 async def test_each_of_two_pools_is_told_of_the_other(kind: str, other: str) -> None:
     spaces = index_of(kind, other)
     name = NAMES[kind]
-    sharing = spaces.sharing(spaces.offers(name))
+    sharing = spaces.find_sharing(spaces.get_offers(name))
     assert [pool.pool for pool in sharing.pools] == [NAMES[other]]
     assert sum(sharing.pools[0].by_family.values()) == 8
-    condition = spaces.finding(spaces.offers(name))
+    condition = spaces.make_overlap_finding(spaces.get_offers(name))
     assert condition is not None
     assert (condition.status, condition.message) == (True, sharing.sentence)
     if kind != "NetworkNamespace":  # no webhook validates it

@@ -8,7 +8,7 @@ from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.poolkinds import as_readable, holder_kinds
 from reconcilers.integrations.views import from_manifests
-from reconcilers.pictures.documents import map_document, pool_document
+from reconcilers.pictures.documents import build_map_document, build_pool_document
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolPicture
 from tests.reconcilers.cli import test_platforms as platforms
@@ -39,7 +39,7 @@ def limits_of(kind: str, namespace: str) -> list[NotRead]:
 def test_only_the_total_is_known_of_a_pool_that_other_namespaces_hold(kind: str) -> None:
     limits = limits_of(kind, "elsewhere")
     pool = as_readable(PICTURES[kind], limits)
-    document = map_document(pool)
+    document = build_map_document(pool)
     [family] = document["families"]
     assert document["notRead"] == [
         f"{limit.kind} of other namespaces than elsewhere" for limit in limits
@@ -54,7 +54,9 @@ def test_only_the_total_is_known_of_a_pool_that_other_namespaces_hold(kind: str)
 @pytest.mark.parametrize("kind", NAMESPACES)
 def test_all_figures_are_known_of_a_pool_of_the_namespace_that_may_be_read(kind: str) -> None:
     limits = limits_of(kind, NAMESPACES[kind])
-    assert pool_document(as_readable(PICTURES[kind], limits)) == pool_document(PICTURES[kind])
+    assert build_pool_document(as_readable(PICTURES[kind], limits)) == build_pool_document(
+        PICTURES[kind]
+    )
 
 
 @pytest.mark.parametrize("kind", ["GlobalInClusterIPPool", "IPAMPool"])

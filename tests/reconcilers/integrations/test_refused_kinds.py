@@ -15,7 +15,7 @@ from reconcilers.api.resources import NETWORK_POOL, TENANT_CLUSTER
 from reconcilers.health.report import list_check_findings
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.poolkinds import holder_kinds, pool_kinds
-from reconcilers.pictures.documents import map_document
+from reconcilers.pictures.documents import build_map_document
 from tests.clock import VirtualClock
 from tests.reconcilers.cli import test_claims as claims
 from tests.reconcilers.cli import test_platforms as platforms
@@ -103,7 +103,7 @@ async def test_a_pool_is_shown_though_a_kind_that_holds_addresses_of_it_is_refus
     for picture in pictures:
         holders_are_read = kind not in holder_kinds()[picture.name.kind]
         assert picture.figures.is_known is holders_are_read
-        document = map_document(picture)
+        document = build_map_document(picture)
         assert (document["waiting"], document["requests"]) == (
             (0, []) if holders_are_read else (None, [])
         )

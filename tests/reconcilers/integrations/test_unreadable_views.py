@@ -22,7 +22,7 @@ from reconcilers.api.resources import (
 from reconcilers.integrations.clusterapi import api as clusterapi
 from reconcilers.integrations.kubermatic import api as kubermatic
 from reconcilers.integrations.vitistack import api as vitistack
-from reconcilers.pictures.documents import map_document
+from reconcilers.pictures.documents import build_map_document
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolPicture
 
@@ -114,7 +114,7 @@ async def test_nothing_that_an_unreadable_object_may_hold_is_called_free(holder:
     objects = await objects_with(kind, spec)
     pool = pool_with(objects, address)
     assert state_of(pool, address) is AddressState.UNKNOWN
-    document = map_document(pool)
+    document = build_map_document(pool)
     assert f"{kind.kind.lower()}" in document["notRead"][0].lower()
     assert "team/p cannot be read; correct or delete it" in document["notRead"][0]
     [family] = document["families"]

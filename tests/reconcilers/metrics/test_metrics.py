@@ -302,7 +302,7 @@ def test_a_replica_that_does_not_lead_shows_no_gauges() -> None:
             providers=lab.caches["providerconfigs"],
             clusters=lab.caches["tenantclusters"],
             clock=lab.clock,
-            leading=partial(bool, leads),
+            is_leading=partial(bool, leads),
             count_promises=count_promises,
         )
         assert bool(list(gauges.collect())) == leads

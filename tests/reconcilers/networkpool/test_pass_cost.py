@@ -134,7 +134,7 @@ async def test_a_scrape_of_the_metrics_reads_only_allocations_that_wait_or_are_g
             providers=providers,
             clusters=clusters,
             clock=clock,
-            leading=lambda: True,
+            is_leading=lambda: True,
             count_promises=count_promises,
         )
 

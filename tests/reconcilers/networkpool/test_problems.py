@@ -21,7 +21,7 @@ def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     decision = protocol.decide(
         pool, view, geometry=poolgeometry.parse_layouts(pool.spec, LIMIT), batch=256
     )
-    overlapping = make.spaces(*others).finding(offers_of(pool, LIMIT))
+    overlapping = make.spaces(*others).make_overlap_finding(offers_of(pool, LIMIT))
     return {
         finding.type: finding
         for finding in problems.findings(pool, view, decision=decision, overlapping=overlapping)

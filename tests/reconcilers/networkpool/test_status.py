@@ -10,7 +10,7 @@ from reconcilers.addressing import poolgeometry
 from reconcilers.cli.output import draw_bar
 from reconcilers.networkpool import protocol, status
 from reconcilers.networkpool.picture import picture_of
-from reconcilers.pictures.documents import pool_document
+from reconcilers.pictures.documents import build_pool_document
 from tests.reconcilers import make
 
 
@@ -87,7 +87,7 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
     percentages = {
         document["utilizationPercent"],
         picture.families[0].figures.capacity.utilization_percent,
-        pool_document(picture)["families"][0]["utilizationPercent"],
+        build_pool_document(picture)["families"][0]["utilizationPercent"],
         *(
             int(condition["message"].removeprefix("Pool utilization is ").partition("%")[0])
             for condition in document["conditions"]

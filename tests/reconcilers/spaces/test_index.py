@@ -68,7 +68,7 @@ def brute_force(
 def check(index: SpaceIndex, pools: dict[PoolName, tuple[PoolOffer, ...]]) -> None:
     for pool, intervals in pools.items():
         expected = brute_force(intervals, pools)
-        sharing = index.sharing(intervals)
+        sharing = index.find_sharing(intervals)
         counts = {
             (share.pool, share.part): sum(share.by_family.values()) for share in sharing.pools
         }
@@ -92,7 +92,7 @@ def check(index: SpaceIndex, pools: dict[PoolName, tuple[PoolOffer, ...]]) -> No
             for other, offers in pools.items()
             if any(numbers(own) & numbers(theirs) for own in intervals for theirs in offers)
         }
-        assert index.touching(ranges) == touched
+        assert index.find_touching_pools(ranges) == touched
 
 
 @pytest.mark.slow
@@ -113,8 +113,8 @@ def test_the_index_finds_what_a_comparison_of_all_pools_finds_as_pools_come_chan
         before = pools
     for pool in list(before):
         index.drop(pool)
-    assert index.names() == []
-    assert index.sharing([offer("a/p", "0.0.0.0-255.255.255.255")]).sentence == ""
+    assert index.list_names() == []
+    assert index.find_sharing([offer("a/p", "0.0.0.0-255.255.255.255")]).sentence == ""
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 500)), unique=True, max_size=600))
@@ -141,7 +141,7 @@ def test_pools_of_one_name_in_two_kinds_are_two_pools() -> None:
     other = offer("a/same", "10.0.0.1-10.0.0.4", kind="InClusterIPPool")
     for pool_offer in (own_offer, other):
         index.put(pool_offer.pool, [pool_offer])
-    assert index.sharing([own_offer]).sentence == (
+    assert index.find_sharing([own_offer]).sentence == (
         "addresses are also handed out by InClusterIPPool a/same (1 address)"
     )
 
@@ -155,10 +155,10 @@ def test_datacenters_of_one_platform_are_compared_only_with_the_same() -> None:
     network = offer("a/n", texts, site=Site("vitistack", "there"), kind="NetworkNamespace")
     for pool_offer in (pool, away, network):
         index.put(pool_offer.pool, [pool_offer])
-    assert index.sharing([pool]).sentence == (
+    assert index.find_sharing([pool]).sentence == (
         "addresses are also handed out by NetworkNamespace a/n (10 addresses)"
     ), "the name of a site says nothing on another platform"
-    assert index.sharing([network]).sentence == (
+    assert index.find_sharing([network]).sentence == (
         "addresses are also handed out by IPAMPool p in datacenter here (10 addresses),"
         " IPAMPool q in datacenter there (10 addresses)"
     )
@@ -169,18 +169,18 @@ def test_one_more_of_many_equal_pools_changes_what_almost_none_of_them_says() ->
     pools = [offer(f"n{number:02}/p", "10.0.0.1-10.0.0.9") for number in range(40)]
     for pool_offer in pools[:-1]:
         index.put(pool_offer.pool, [pool_offer])
-    said = {pool.pool: index.sharing([pool]) for pool in pools[:-1]}
+    said = {pool.pool: index.find_sharing([pool]) for pool in pools[:-1]}
     assert said[pools[0].pool].sentence == (
         "addresses are also handed out by more than 5 pools of other namespaces"
     )
     index.put(pools[-1].pool, [pools[-1]])
-    assert {pool.pool: index.sharing([pool]) for pool in pools[:-1]} == said
+    assert {pool.pool: index.find_sharing([pool]) for pool in pools[:-1]} == said
     near = offer("n00/q", "10.0.0.9-10.0.0.10")
     index.put(near.pool, [near])
-    assert index.sharing([pools[0]]).sentence == (
+    assert index.find_sharing([pools[0]]).sentence == (
         "addresses are also handed out by NetworkPool n00/q (1 address), and others"
     )
-    assert {pool.pool: index.sharing([pool]) for pool in pools[1:-1]} == {
+    assert {pool.pool: index.find_sharing([pool]) for pool in pools[1:-1]} == {
         pool: sharing for pool, sharing in said.items() if pool != pools[0].pool
     }
 
@@ -195,7 +195,7 @@ def test_the_condition_is_unknown_while_another_pool_cannot_be_read_and_none_ove
         index.note_unreadable(offer(f"x/{name}").pool, unreadable=True)
     index.note_unreadable(own_offer.pool, unreadable=True)
     assert changes == [None] * 8, "any pool's condition may change"
-    finding = index.finding([own_offer])
+    finding = index.make_overlap_finding([own_offer])
     assert finding is not None
     assert finding.condition(1).status == "Unknown"
     assert finding.message == (
@@ -205,13 +205,13 @@ def test_the_condition_is_unknown_while_another_pool_cannot_be_read_and_none_ove
     )
     other = offer("a/other", "10.0.0.9-10.0.0.20")
     index.put(other.pool, [other])
-    finding = index.finding([own_offer])
+    finding = index.make_overlap_finding([own_offer])
     assert finding is not None
     assert finding.status, "one that overlaps is known"
     index.drop(other.pool)
     for name in "abcdefg":
         index.note_unreadable(offer(f"x/{name}").pool, unreadable=False)
-    finding = index.finding([own_offer])
+    finding = index.make_overlap_finding([own_offer])
     assert finding is not None
     assert finding.reason == "NoOverlap", "its own version is what the pass reads"
 
@@ -220,22 +220,22 @@ def test_the_condition_is_unknown_until_all_kinds_were_read_and_says_which_were_
     index, own_offer = SpaceIndex(), offer("a/p", "10.0.0.0-10.0.0.9")
     index.put(own_offer.pool, [own_offer])
     index.settle(Kinds.NETWORK_POOLS)
-    finding = index.finding([own_offer])
+    finding = index.make_overlap_finding([own_offer])
     assert finding is not None
     assert finding.message == "no other NetworkPool hands out these addresses"
     index.expect(Kinds.KUBERMATIC)
     index.expect(Kinds.CLUSTER_API)
-    assert index.finding([own_offer]) is None
+    assert index.make_overlap_finding([own_offer]) is None
     index.settle(Kinds.CLUSTER_API)
-    assert index.finding([own_offer]) is None
+    assert index.make_overlap_finding([own_offer]) is None
     index.settle(Kinds.KUBERMATIC, compared=False)
-    finding = index.finding([own_offer])
+    finding = index.make_overlap_finding([own_offer])
     assert finding is not None
     assert (
         finding.message == "no other NetworkPool or pool of Cluster API hands out these addresses"
     )
     index.settle(Kinds.KUBERMATIC)
-    finding = index.finding([own_offer])
+    finding = index.make_overlap_finding([own_offer])
     assert finding is not None
     assert (finding.type, finding.status, finding.reason) == ("Overlapping", False, "NoOverlap")
     assert finding.message == (
@@ -275,5 +275,5 @@ def test_what_all_pools_share_is_found_without_looking_at_all_pairs(
         index.put(pool.pool, [pool])
     CountedIntervals.seen = 0
     for pool in pools:
-        assert index.sharing([pool]).has_more is equal
+        assert index.find_sharing([pool]).has_more is equal
     assert CountedIntervals.seen <= 4 * (NAMED + 2) * count

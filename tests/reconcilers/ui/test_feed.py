@@ -63,7 +63,7 @@ class Harness:
         self.clock = VirtualClock()
         self.cluster = GuardedCluster(self.clock)
         self.cluster.forbidden = {resource.collection("") for resource in forbidden}
-        self.watched = PageInformers.over(self.cluster, self.clock, **watching)
+        self.watched = PageInformers.from_transport(self.cluster, self.clock, **watching)
         self.feed = Feed(self.watched, self.clock)
         self.received: dict[FeedReader, Received] = {}
 
@@ -105,7 +105,7 @@ class Harness:
 async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             first = await harness.news(reader)
             assert first["order"] == [EAST, WEST]
             assert set(first["pools"]) == {EAST, WEST}
@@ -122,7 +122,7 @@ async def test_a_reader_gets_everything_and_then_only_the_pools_that_changed() -
 async def test_pools_that_come_and_go_change_the_order() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.cluster.delete(NETWORK_POOL, "east")
             assert (await harness.news(reader))["order"] == [WEST]
@@ -133,7 +133,7 @@ async def test_pools_that_come_and_go_change_the_order() -> None:
 async def test_tenants_and_events_are_sent_when_they_change() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.cluster.create(cluster("red", "team"))
             assert list((await harness.news(reader))["tenants"]) == ["team/red"]
@@ -148,7 +148,7 @@ async def test_a_tenant_keeps_its_look_when_one_comes_that_would_take_it() -> No
     later, earlier = colliding()
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.cluster.create(
                 make_holder("a", "10.0.0.0", "10.0.0.7", tenant=later, of="east")
@@ -174,7 +174,7 @@ def colliding() -> tuple[str, str]:
 async def test_a_reader_that_is_slow_gets_one_difference_for_all_that_happened() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as slow, harness.feed.reading() as fast:
+        with harness.feed.open_reader() as slow, harness.feed.open_reader() as fast:
             await harness.news(slow)
             await harness.news(fast)
             for number in range(5):
@@ -196,7 +196,7 @@ async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.Mon
         await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
         await harness.clock.advance(KEPT_SECONDS / 2)
         assert asked == []
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
         assert len(asked) == 1
 
@@ -204,18 +204,18 @@ async def test_nothing_is_computed_while_no_client_reads(monkeypatch: pytest.Mon
 async def test_a_reader_that_comes_later_gets_what_is_so_then() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
         await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))
         await harness.clock.advance(60)
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             assert (await harness.news(reader))["pools"][EAST]["allocated"] == 8
 
 
 async def test_a_cluster_that_does_not_answer_is_reported_on_the_page() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             assert (await harness.news(reader))["failures"] == []
 
             def refuse(_: Request) -> None:
@@ -230,7 +230,7 @@ async def test_a_cluster_that_does_not_answer_is_reported_on_the_page() -> None:
 async def test_many_changes_at_once_are_one_state() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             before = harness.feed.number
             for number in range(30):
@@ -248,7 +248,7 @@ async def test_the_page_of_a_namespace_shows_its_pools_and_what_may_not_be_read(
         theirs = pool("theirs", "10.9.0.0/24")
         theirs["metadata"]["namespace"] = "elsewhere"
         await harness.cluster.create(theirs)
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
     assert sorted(news["pools"]) == [EAST, WEST]
     assert news["failures"] == [
@@ -264,7 +264,7 @@ async def test_the_page_of_a_user_of_one_namespace_shows_what_that_namespace_has
         await harness.cluster.create(
             make_holder("a", "10.0.0.0", "10.0.0.7", of="east"), event("e", "Served", "a range")
         )
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
     assert news["pools"][EAST]["allocated"] == 8
     assert [event["reason"] for event in news["events"]] == ["Served"]
@@ -279,7 +279,7 @@ async def test_the_page_of_a_user_who_may_read_tenant_clusters_alone_shows_them(
     )
     async with harness.running():
         await harness.cluster.create(cluster("red", "team"))
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
     assert list(news["tenants"]) == ["team/red"]
     assert news["failures"][0] == (
@@ -292,7 +292,7 @@ async def test_a_kind_that_is_refused_from_the_first_list_on_is_reported_and_hid
 ):
     harness = Harness(forbidden=[IP_ALLOCATION])
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
     assert [extent["state"] for extent in ranges(news["pools"][EAST])] == ["unknown"]
     assert any("list ipallocations" in failure for failure in news["failures"])
@@ -301,7 +301,7 @@ async def test_a_kind_that_is_refused_from_the_first_list_on_is_reported_and_hid
 async def test_events_that_may_not_be_read_are_reported() -> None:
     harness = Harness(forbidden=[READ_EVENTS])
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             news = await harness.news(reader)
     assert any("events" in failure for failure in news["failures"])
 
@@ -322,7 +322,7 @@ async def test_a_platform_of_which_a_kind_may_not_be_read_shows_the_rest_of_the_
     elsewhere = {**body, "metadata": {"name": "machines", "namespace": "elsewhere"}}
     async with harness.running():
         await harness.cluster.create(body, elsewhere)
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.clock.advance(15)
             keys = [name.key for name in harness.watched.names if name.kind == namespaced.kind]
@@ -333,7 +333,7 @@ async def test_a_pool_of_which_claims_may_not_be_read_is_unknown_on_the_page() -
     claims = clusterapi.claims(clusterapi.CONTRACT_VERSIONS[0])
     harness = Harness(not_read=[NotRead(claims.full_name)])
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             pool = (await harness.news(reader))["pools"][EAST]
     assert [extent["state"] for extent in ranges(pool)] == ["unknown"]
     assert pool["notRead"] == [claims.full_name]
@@ -344,7 +344,7 @@ async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_mor
     harness = Harness(forbidden=[claims])
     harness.cluster.serve_platforms(*CLUSTER_API)
     async with harness.running(has_looked=False):
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.clock.advance(30)
             pool = (await harness.news(reader, 0))["pools"][EAST]
@@ -355,7 +355,7 @@ async def test_a_pool_is_unknown_on_the_page_once_claims_may_not_be_read_any_mor
 async def test_a_feed_at_rest_sends_the_time_alone() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
             await harness.clock.advance(60)
             await harness.news(reader, 0)
@@ -366,18 +366,18 @@ async def test_a_feed_at_rest_sends_the_time_alone() -> None:
 async def test_a_second_reader_gets_the_newest_state_at_once() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.news(reader)
-            with harness.feed.reading() as second:
+            with harness.feed.open_reader() as second:
                 assert (await harness.news(second, 0))["order"] == [EAST, WEST]
-        with harness.feed.reading() as later:
+        with harness.feed.open_reader() as later:
             assert (await harness.news(later, 0))["order"] == [EAST, WEST]
 
 
 async def test_readers_of_one_state_share_one_message() -> None:
     harness = Harness()
     async with harness.running():
-        with harness.feed.reading() as first, harness.feed.reading() as second:
+        with harness.feed.open_reader() as first, harness.feed.open_reader() as second:
             await harness.news(first)
             await harness.news(second)
             await harness.cluster.create(make_holder("a", "10.0.0.0", "10.0.0.7", of="east"))

@@ -38,7 +38,7 @@ async def test_a_pool_of_claims_is_shown_and_changes_with_its_claims(harness: Ha
     harness.cluster.serve_platforms(*CLUSTER_API)
     await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             picture = await latest(harness, reader)
             assert list(picture) == [EAST, WEST, MACHINES]
             assert (picture[MACHINES]["total"], picture[MACHINES]["available"]) == (3, 3)
@@ -64,7 +64,7 @@ async def test_what_claims_hold_of_a_network_pool_is_shown_in_it(harness: Harnes
     site["metadata"]["namespace"] = "b"
     await harness.cluster.create(site)
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await latest(harness, reader)
             await harness.cluster.create(
                 claims.claim("a", "site", "NetworkPool"),
@@ -95,7 +95,7 @@ async def test_what_is_free_of_a_pool_is_not_known_before_the_claims_are_listed(
     name = "b/site 10.9.0.0/29"
     async with harness.running(has_looked=False):
         for _ in range(2):
-            with harness.feed.reading() as reader:
+            with harness.feed.open_reader() as reader:
                 first = (await latest(harness, reader, 0))[name]
                 assert clusterapi.addresses("v1beta2").full_name in first["notRead"]
                 picture = (await latest(harness, reader))[name]
@@ -115,7 +115,7 @@ async def test_pools_of_kkp_and_vitistack_are_shown(harness: Harness) -> None:
         platforms.request("web", "10.3.0.11"),
     )
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             picture = await latest(harness, reader)
             metallb = picture["IPAMPool metallb in east 10.1.0.0/29"]
             assert (metallb["allocated"], metallb["available"], metallb["waiting"]) == (4, 4, 1)
@@ -142,20 +142,20 @@ async def test_tenants_of_pools_that_did_not_change_keep_their_looks(harness: Ha
         platforms.network(),
     )
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.clock.advance(LOOK)
             before = (await harness.news(reader, 0))["looks"]["blue"]
             await harness.cluster.create(platforms.request("web", "10.3.0.11"))
             await harness.clock.advance(1)
             news = await harness.news(reader, 0)
             assert list(news["pools"]) == ["NetworkNamespace dc/net 10.3.0.0/24"]
-        with harness.feed.reading() as later:
+        with harness.feed.open_reader() as later:
             assert (await harness.news(later, 0))["looks"]["blue"] == before
 
 
 async def test_kinds_that_are_served_later_are_shown_then(harness: Harness) -> None:
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             assert list(await latest(harness, reader)) == [EAST, WEST]
             harness.cluster.serve_platforms(*CLUSTER_API)
             await harness.cluster.create(claims.ip_pool("machines", "10.0.0.10-10.0.0.12"))
@@ -174,7 +174,7 @@ async def test_only_the_total_is_known_of_a_pool_whose_claims_may_not_be_read(
 
     harness.cluster.on_request = refuse
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             await harness.clock.advance(60)
             news = await harness.news(reader, 0)
             assert news["order"] == [EAST, WEST, MACHINES]
@@ -195,7 +195,7 @@ async def test_a_kind_that_discovery_names_and_no_server_has_hides_nothing(
 
     harness.cluster.on_request = answer
     async with harness.running():
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             picture = (await latest(harness, reader))[EAST]
     assert (picture["notRead"], picture["available"]) == ([], 256)
 
@@ -212,7 +212,7 @@ async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Ha
         harness.cluster.on_request = note
         await harness.clock.advance(300)
         assert not [kind for kind in asked if kind.startswith("inclusterippools")]
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             assert MACHINES in await latest(harness, reader)
         assert [kind for kind in asked if kind.startswith("inclusterippools")]
         await harness.clock.advance(live.KEPT_SECONDS + 2 * LOOK)
@@ -220,5 +220,5 @@ async def test_other_platforms_are_not_watched_while_no_client_reads(harness: Ha
         await harness.clock.advance(600)
         await harness.cluster.create(claims.claim("web", "machines"))
         assert not [kind for kind in asked if kind.startswith("inclusterippools")]
-        with harness.feed.reading() as reader:
+        with harness.feed.open_reader() as reader:
             assert (await latest(harness, reader))[MACHINES]["waiting"] == 1
