@@ -59,8 +59,8 @@ from reconcilers.integrations.core.views import (
     Views,
 )
 from reconcilers.integrations.registry import describe_kinds
-from reconcilers.networkpool.status import closed_by_namespace
-from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
+from reconcilers.networkpool.status import find_namespace_block
+from reconcilers.networkpool.unreadable import UnreadableAllocations, find_unreadable_names
 from reconcilers.promises.unreadable import UnreadableHolders, UnreadableHoldings
 from reconcilers.reporting.wording import count_noun, name_with_count
 from reconcilers.tenantcluster.provider import find_provider
@@ -208,11 +208,11 @@ def _make_supply_finder(
         """Return the supply of a pool."""
         key = pool.metadata.key
         unreadable: UnreadableHoldings | None = None
-        if names := unreadable_near(allocations.unreadable, key):
+        if names := find_unreadable_names(allocations.unreadable, key):
             unreadable = UnreadableAllocations(names)
         elif holders := platform_views.unreadable.get(key):
             unreadable = UnreadableHolders(holders)
-        closed = pool.metadata.terminating or closed_by_namespace(pool, namespaces) is not None
+        closed = pool.metadata.terminating or find_namespace_block(pool, namespaces) is not None
         return PoolSupply(not closed and unreadable is None, str(unreadable or ""))
 
     return find_supply

@@ -254,7 +254,7 @@ def has_memory(journal: Journal, view: AllocationsView) -> bool:
     return revision is not None and view.position >= revision
 
 
-def tenants_in(view: AllocationsView, pool: Key, claims: PoolClaims | None) -> TenantOf:
+def make_tenant_finder(view: AllocationsView, pool: Key, claims: PoolClaims | None) -> TenantOf:
     """Return a function that finds the tenant of a request; it returns None if there is none.
 
     The tenant of an allocation is the namespace of its TenantCluster, that of a claim its Cluster.

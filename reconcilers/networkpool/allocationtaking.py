@@ -23,7 +23,7 @@ from reconcilers.networkpool.facts import (
     describe_holder,
     holder_of,
     name_spaces,
-    shown_answer,
+    read_shown_answer,
 )
 from reconcilers.promises.choosing import Refused, Taken
 from reconcilers.promises.holdings import Holdings
@@ -77,7 +77,7 @@ class AllocationTaker:
         try:
             ranges = rangetaking.take_ranges(self._pool, asker, self._spaces)
         except AllocatorError as error:
-            raise refusal_of(error) from error
+            raise make_refusal(error) from error
         return Taken(name_spaces(ranges), describe_choice(asker, ranges, self._spaces))
 
     def _refuse_if_range_is_in_use(self, asker: IPAllocation) -> None:
@@ -110,7 +110,7 @@ class AllocationTaker:
 
     def shows(self, asker: IPAllocation, refused: Refused) -> bool:
         """Return whether the status of an allocation shows a refusal already."""
-        return shown_answer(asker) == (FAILED, refused.reason, refused.message)
+        return read_shown_answer(asker) == (FAILED, refused.reason, refused.message)
 
 
 def _promises_part(promise: Promise, part: PromisedRange) -> bool:
@@ -121,7 +121,7 @@ def _promises_part(promise: Promise, part: PromisedRange) -> bool:
     )
 
 
-def refusal_of(error: AllocatorError) -> Refused:
+def make_refusal(error: AllocatorError) -> Refused:
     """Return why an allocation is refused, as its Ready condition reports it."""
     # What is refused of one family is reported with the reason of that refusal.
     cause = error.refused if isinstance(error, rangetaking.FamilyRefused) else error
@@ -130,5 +130,6 @@ def refusal_of(error: AllocatorError) -> Refused:
         (word for error_type, word in _REASONS.items() if isinstance(cause, error_type)),
         "InvalidRequest",
     )
-    # After the next grant the other family may be full first, which is another message.
+    # The message names the family that could not be served. The next grant may fill the other
+    # family, so equal requests are refused with these words only until then.
     return Refused(reason, str(error), until_granted=cause is not error)

@@ -60,7 +60,7 @@ def _describe_origin(allocation: IPAllocation, chosen_range: AddressRange, space
     return f"out of the smallest free block that fits ({addresses}; {blocks} fitted)"
 
 
-def allocated_message(pool: NetworkPool, ranges: Sequence[AddressRange], choice: str) -> str:
+def describe_allocated(pool: NetworkPool, ranges: Sequence[AddressRange], choice: str) -> str:
     """Return the Ready message of an allocation that was given ranges.
 
     Args:

@@ -87,13 +87,13 @@ class AllocationEvents:
             refusals: which allocations get nothing, and why.
             refused: the status writes of these refusals, in the same order.
         """
-        self._count(pool.metadata.key, granted, refused)
-        self._record(
+        self._count_results(pool.metadata.key, granted, refused)
+        self._record_each_or_all(
             pool,
             "Warning",
             reason="AllocationFailed",
             opening="Failed to allocate IPs for",
-            events=[*_unwritable(granted), *_failure_events(refusals, refused)],
+            events=[*_rejection_events(granted), *_refusal_events(refusals, refused)],
         )
         answers = [
             write.answer
@@ -101,15 +101,15 @@ class AllocationEvents:
             if write.result is WriteResult.WRITTEN and write.answer is not None
         ]
         total = sum(answer.status.count for answer in answers)
-        self._record(
+        self._record_each_or_all(
             pool,
             "Normal",
             reason="IPsAllocated",
             opening=f"Allocated {count_noun(total, 'IP')} for",
-            events=list(_grants(answers)),
+            events=list(_grant_events(answers)),
         )
 
-    def foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
+    def record_foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record that a foreign controller was noticed, or has stopped writing."""
         condition = find(after.status.conditions, FOREIGN_MANAGER)
         if condition is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
@@ -124,7 +124,7 @@ class AllocationEvents:
             )
             _log.warning("foreign manager", reason=condition.reason, message=condition.message)
 
-    def overlapping(self, before: NetworkPool, after: NetworkPool) -> None:
+    def record_overlap(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record an event if the write set condition Overlapping of a pool to True."""
         condition = find(after.status.conditions, OVERLAPPING)
         if condition is None or condition.status != "True":
@@ -139,7 +139,7 @@ class AllocationEvents:
                 action=ALLOCATE,
             )
 
-    def unreadable(self, pool: NetworkPool, unreadable: UnreadableHoldings) -> None:
+    def record_unreadable(self, pool: NetworkPool, unreadable: UnreadableHoldings) -> None:
         """Record that nothing is handed out, because what some objects hold is unknown."""
         self._recorder.record(
             NETWORK_POOL,
@@ -150,13 +150,13 @@ class AllocationEvents:
             action=ALLOCATE,
         )
 
-    def contents_differ(self, pool: Key, parts: Sequence[str]) -> None:
+    def report_wrong_contents(self, pool: Key, parts: Sequence[str]) -> None:
         """Count and log that the kept holdings of a pool differ from its requests: a bug."""
         self._metrics.start_series(pool)
         self._metrics.count_wrong_contents(pool)
         _log.error("pool cache inconsistent", pool=str(pool), parts=list(parts[:MOST_SINGLE]))
 
-    def definition_outdated(self, pool: NetworkPool) -> None:
+    def record_outdated_definition(self, pool: NetworkPool) -> None:
         """Record that nothing is handed out, because the API server stores the journal changed.
 
         The CRD in force drops fields of it, or a webhook or policy changes them. The event and the
@@ -169,7 +169,9 @@ class AllocationEvents:
         )
         _log.error("pool hands out nothing", reason=ready.message)
 
-    def _count(self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]) -> None:
+    def _count_results(
+        self, pool: Key, granted: Sequence[Written], refused: Sequence[Written]
+    ) -> None:
         """Count what was served, failed and refused in the metrics of a pool."""
         self._metrics.start_series(pool)
         now = self._clock.now()
@@ -188,7 +190,7 @@ class AllocationEvents:
             if written.result is WriteResult.REFUSED:
                 self._metrics.count_refused_write(pool)
 
-    def _record(
+    def _record_each_or_all(
         self,
         pool: NetworkPool,
         kind: EventType,
@@ -199,8 +201,8 @@ class AllocationEvents:
         """Record one event for each allocation if there are few, or one for all together."""
         if not events:
             return
-        if not self._may_record_each(pool.metadata.key, len(events)):
-            note = _shared_note(opening, events)
+        if not self._reserve_single_events(pool.metadata.key, len(events)):
+            note = _render_shared_note(opening, events)
             self._recorder.record(NETWORK_POOL, pool, kind, reason, note, action=ALLOCATE)
             return
         for event in events:
@@ -214,10 +216,10 @@ class AllocationEvents:
                 related=(IP_ALLOCATION, event.allocation),
             )
 
-    def _may_record_each(self, pool: Key, count: int) -> bool:
-        """Return whether each of `count` allocations may get its own event.
+    def _reserve_single_events(self, pool: Key, count: int) -> bool:
+        """Reserve an event for each of `count` allocations; return whether they may have one each.
 
-        If so, they count among the single events of this minute.
+        If one pass or the last minute has too many, nothing is reserved.
         """
         if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
             return False
@@ -225,7 +227,7 @@ class AllocationEvents:
         return True
 
 
-def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
+def _grant_events(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
     """Yield and log an event for each allocation that got a range."""
     for answer in answers:
         status, name = answer.status, answer.metadata.name
@@ -235,25 +237,25 @@ def _grants(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
         yield _AllocationEvent(answer, note, f"{name} {span}")
 
 
-def _unwritable(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
+def _rejection_events(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
     """Yield an event for each allocation whose promised range the API server rejected for good."""
     for written in granted:
         if written.result is WriteResult.REFUSED:
-            yield _failure(written.allocation, str(written.error))
+            yield _failure_event(written.allocation, str(written.error))
 
 
-def _failure_events(
+def _refusal_events(
     refusals: Iterable[AskerRefusal[IPAllocation]], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
     """Yield an event for each refusal that was written, or that the API server rejected."""
     for refusal, written in zip(refusals, refused, strict=True):
         if written.result is WriteResult.WRITTEN:
-            yield _failure(refusal.asker, refusal.message)
+            yield _failure_event(refusal.asker, refusal.message)
         elif written.result is WriteResult.REFUSED:
-            yield _failure(refusal.asker, str(written.error))
+            yield _failure_event(refusal.asker, str(written.error))
 
 
-def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
+def _failure_event(allocation: IPAllocation, why: str) -> _AllocationEvent:
     """Return and log the event of an allocation that gets no range."""
     name = allocation.metadata.name
     _log.warning("allocation failed", allocation=name, reason=why)
@@ -261,7 +263,7 @@ def _failure(allocation: IPAllocation, why: str) -> _AllocationEvent:
     return _AllocationEvent(allocation, f"Failed to allocate IPs for {name}: {why}", item)
 
 
-def _shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str:
+def _render_shared_note(opening: str, events: Sequence[_AllocationEvent]) -> str:
     """Return a note that names as many allocations as it has room for, and counts the rest."""
     if len(events) == 1:
         return events[0].note
@@ -305,20 +307,20 @@ class Crossing:
         """
         return f"{'Enter' if self.entered else 'Leave'}{self.tier}"
 
-    def note(self, pool: NetworkPool) -> str:
+    def render_note(self, pool: NetworkPool) -> str:
         """Return the event's note, with the utilization that the pool's status shows."""
         change = "is over {}% utilized" if self.entered else "utilization recovered below {}%"
         fullest = pool.status.fullest
         used = f"({fullest.allocated}/{count_noun(fullest.total, 'IP')} allocated)"
         return f"NetworkPool {change.format(THRESHOLDS[self.tier])} {used}"
 
-    def still_true(self, pool: NetworkPool) -> bool:
+    def is_still_shown(self, pool: NetworkPool) -> bool:
         """Return whether the pool's condition still shows that the tier was entered, or left."""
         condition = find(pool.status.conditions, self.tier)
-        return condition is not None and _matches(self, condition)
+        return condition is not None and _shows_crossing(self, condition)
 
 
-def _matches(crossing: Crossing, condition: Condition) -> bool:
+def _shows_crossing(crossing: Crossing, condition: Condition) -> bool:
     """Return whether the condition of a tier shows a crossing.
 
     The condition of a pool without addresses is False, but its utilization is not known to have
@@ -327,7 +329,7 @@ def _matches(crossing: Crossing, condition: Condition) -> bool:
     return (condition.status == "True") == crossing.entered and condition.reason != NO_CAPACITY
 
 
-def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[Crossing]:
+def find_crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[Crossing]:
     """Return each tier that a status write left, and the highest tier if the write entered it.
 
     A tier that was entered on the way to a higher one gets no event; its condition is True.
@@ -337,15 +339,16 @@ def crossings(before: Sequence[Condition], after: Sequence[Condition]) -> list[C
         for tier in THRESHOLDS
         if is_true(before, tier)
         and (condition := find(after, tier)) is not None
-        and _matches(Crossing(tier, entered=False), condition)
+        and _shows_crossing(Crossing(tier, entered=False), condition)
     ]
     return left_tiers + [
-        crossing for crossing in _lasting(after) if not is_true(before, crossing.tier)
+        crossing for crossing in _find_lasting(after) if not is_true(before, crossing.tier)
     ]
 
 
-def _lasting(conditions: Sequence[Condition]) -> list[Crossing]:
+def _find_lasting(conditions: Sequence[Condition]) -> list[Crossing]:
     """Return the entry of the highest tier that a pool is in; empty if it is in none."""
+    # THRESHOLDS ascend, so the last tier is the highest.
     reached_tiers = [tier for tier in THRESHOLDS if is_true(conditions, tier)]
     return [Crossing(tier, entered=True) for tier in reached_tiers[-1:]]
 
@@ -370,8 +373,8 @@ class CapacityEvents:
         self._seen_from_start: dict[Key, str] = {}
         """The uids of pools all of whose history this process has seen."""
 
-    def status_written(self, before: NetworkPool, after: NetworkPool) -> None:
-        """Record the tiers that a status write of the pool crossed.
+    def record_status_write(self, before: NetworkPool, after: NetworkPool) -> None:
+        """Record the tiers that a status write of the pool entered or left.
 
         If the same crossing was recorded less than an interval ago, it is postponed.
 
@@ -383,8 +386,8 @@ class CapacityEvents:
         # No tier is shown before the first status write of a pool.
         if not any(find(before.status.conditions, tier) for tier in THRESHOLDS):
             self._seen_from_start[key] = before.metadata.uid
-        for crossing in crossings(before.status.conditions, after.status.conditions):
-            last_recorded = self._last(before, crossing)
+        for crossing in find_crossings(before.status.conditions, after.status.conditions):
+            last_recorded = self._find_last_time(before, crossing)
             due = now if last_recorded is None else last_recorded + self._interval
             self._postponed.setdefault(key, {})[crossing] = max(due, now)
         self.record_due(after)
@@ -397,14 +400,14 @@ class CapacityEvents:
         now, key = self._clock.now(), pool.metadata.key
         postponed = self._postponed.pop(key, {})
         postponed = {
-            crossing: due for crossing, due in postponed.items() if crossing.still_true(pool)
+            crossing: due for crossing, due in postponed.items() if crossing.is_still_shown(pool)
         }
         for crossing, due in list(postponed.items()):
             if due <= now:
                 del postponed[crossing]
                 self._record(pool, crossing, now)
         # The tier that the pool stays in is recorded again before API servers delete its event.
-        for lasting in _lasting(pool.status.conditions):
+        for lasting in _find_lasting(pool.status.conditions):
             last_recorded = self._recorded.get((pool.metadata.uid, lasting), self._known_since)
             postponed.setdefault(lasting, max(last_recorded + self._repeated_after, now))
         if not postponed:
@@ -431,18 +434,23 @@ class CapacityEvents:
             pool,
             crossing.type,
             crossing.reason,
-            crossing.note(pool),
+            crossing.render_note(pool),
             action=crossing.action,
         )
 
-    def _last(self, before: NetworkPool, crossing: Crossing) -> datetime | None:
-        """Return when the same event may last have been recorded; None if it never was."""
+    def _find_last_time(self, before: NetworkPool, crossing: Crossing) -> datetime | None:
+        """Return when the same event may last have been recorded; None if it never was.
+
+        An earlier process may have recorded it. Then the time follows from the tier's condition.
+        """
         recorded = self._recorded.get((before.metadata.uid, crossing))
         if recorded is not None:
             return recorded
         earlier = find(before.status.conditions, crossing.tier)
         # The uid differs if a pool of the same name was recreated.
         from_start = self._seen_from_start.get(before.metadata.key) == before.metadata.uid
+        # No earlier process recorded it: the pool is newer than this process, or has no condition
+        # of the tier that shows a time.
         if from_start or earlier is None or earlier.lastTransitionTime is None:
             return None
         # The condition changed the other way then, so the last such event is not newer. Nor is it
@@ -467,15 +475,15 @@ class PoolEvents:
         self.allocations = AllocationEvents(recorder, clock, self._metrics)
         self.capacity = CapacityEvents(recorder, clock, interval)
 
-    def status_written(self, before: NetworkPool, after: NetworkPool) -> None:
+    def record_status_write(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record what a write of a pool's status changed.
 
         That is: crossed tiers of utilization, another controller that began or stopped to write,
         and other pools that began to hand out the same addresses.
         """
-        self.capacity.status_written(before, after)
-        self.allocations.foreign_manager(before, after)
-        self.allocations.overlapping(before, after)
+        self.capacity.record_status_write(before, after)
+        self.allocations.record_foreign_manager(before, after)
+        self.allocations.record_overlap(before, after)
 
     def forget(self, pool: Key) -> None:
         """Forget a pool that is gone."""

@@ -29,8 +29,12 @@ SHOWN_KINDS = {KIND: IP_ALLOCATION.kind, names.KIND_CLAIMS: "IPAddressClaim"}
 """What messages call the kinds of requests of a NetworkPool."""
 
 
-def waits(allocation: IPAllocation) -> bool:
-    """Return whether the allocation still needs a range, or a status that reports its range."""
+def is_unserved(allocation: IPAllocation) -> bool:
+    """Return whether the allocation still needs a range, or a status that reports its range.
+
+    It is not served before it has our finalizer: without that, its deletion would not wait until
+    the tenant has released the range.
+    """
     return (
         (allocation.status.phase != ALLOCATED or statusranges.find_held_range(allocation) is None)
         and names.FINALIZER_ALLOCATION in allocation.metadata.finalizers
@@ -50,13 +54,17 @@ def describe_holder(holder: Holder) -> str:
     return f"{SHOWN_KINDS.get(holder.kind, holder.kind)} {holder.key}"
 
 
-def place(allocation: IPAllocation) -> Place:
+def find_place(allocation: IPAllocation) -> Place:
     """Return the place of an allocation among those that wait: oldest request first."""
     return allocation.requested_at, holder_of(allocation)
 
 
-def shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
-    """Return phase, reason and message by which a pool answered a request; None if it did not."""
+def read_shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
+    """Return phase, reason and message of the refusal that a request shows; None if it shows none.
+
+    A refusal has phase Failed, or phase Pending and reason PoolNotReady. Pending with another
+    reason only tells that the request waits.
+    """
     phase, ready = allocation.status.phase, find(allocation.status.conditions, READY)
     if ready is None or ready.status != "False":
         return None
@@ -65,7 +73,7 @@ def shown_answer(allocation: IPAllocation) -> tuple[str, str, str] | None:
     return None
 
 
-def row(allocation: IPAllocation) -> Row:
+def find_row(allocation: IPAllocation) -> Row:
     """Return the row of a request: all that its answer depends on, and the answer that it shows.
 
     A request for certain addresses has a row of its own, because a refusal names these addresses.
@@ -75,7 +83,7 @@ def row(allocation: IPAllocation) -> Row:
     if spec.is_pinned or statusranges.list_held_ranges(allocation):
         return holder_of(allocation)
     asked = (spec.type, spec.count, spec.prefixLength, spec.ipFamilyPolicy, spec.ipFamilies)
-    return TenantRow(tenant_of(allocation), (KIND, asked, shown_answer(allocation)))
+    return TenantRow(tenant_of(allocation), (KIND, asked, read_shown_answer(allocation)))
 
 
 def tenant_of(allocation: IPAllocation) -> Tenant:
@@ -96,14 +104,14 @@ def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
     Args:
         ours: our field manager; if it is not known, no status write counts as foreign.
     """
-    held_ranges, is_waiting = statusranges.list_held_ranges(allocation), waits(allocation)
+    held_ranges, is_waiting = statusranges.list_held_ranges(allocation), is_unserved(allocation)
     # A status that a person wrote may name a range twice; facts have each range once.
     if len(held_ranges) > 1:
         held_ranges = tuple(dict.fromkeys(held_ranges))
     return Facts(
         name_spaces(held_ranges),
-        place=place(allocation) if is_waiting else None,
-        row=row(allocation) if is_waiting else None,
+        place=find_place(allocation) if is_waiting else None,
+        row=find_row(allocation) if is_waiting else None,
         uid=allocation.metadata.uid,
         is_in_use=bool(held_ranges) and allocation.status.phase == ALLOCATED,
         foreign=last_foreign_write(allocation.metadata, ours),
@@ -149,11 +157,9 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
     facts = new or old
     if facts is None:
         return False
-    _, only_facts = facts
+    _, allocation_facts_now = facts
+    is_waiting = allocation_facts_now.place is not None
     if old is None or new is None:
-        return (
-            bool(only_facts.ranges)
-            or only_facts.place is not None
-            or only_facts.foreign is not None
-        )
-    return only_facts.place is not None
+        has_foreign_write = allocation_facts_now.foreign is not None
+        return bool(allocation_facts_now.ranges) or is_waiting or has_foreign_write
+    return is_waiting

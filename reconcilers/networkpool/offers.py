@@ -47,5 +47,6 @@ def network_pool_spaces(pools: Cache[NetworkPool], max_addresses: int) -> SpaceI
     """
     spaces = SpaceIndex()
     feed(spaces, pools, lambda pool: offers_of(pool, max_addresses))
+    # The index expects no other kinds, so its comparisons are complete from the start.
     spaces.settle(Kinds.NETWORK_POOLS)
     return spaces

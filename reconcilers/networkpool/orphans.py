@@ -38,8 +38,8 @@ from reconcilers.networkpool.owners import (
     LiveOwners,
     OwnerState,
     Unsettled,
+    find_owner_state,
     noted_uid,
-    owner_state,
 )
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.networkpool.window import MinuteWindow
@@ -122,7 +122,7 @@ class OrphanCollector:
             self._unsettled.add_all()
         owners = LiveOwners(self._client)
         writes_left = self._settings.batch
-        unsettled = self._unsettled.by_pool()
+        unsettled = self._unsettled.list_by_pool()
         suspended = {
             network_pool.metadata.key
             for network_pool in self._pools
@@ -175,17 +175,19 @@ class OrphanCollector:
         suspects = [
             allocation
             for allocation in allocations
-            if owner_state(allocation, self._clusters) is OwnerState.MAYBE_GONE
+            if find_owner_state(allocation, self._clusters) is OwnerState.MAYBE_GONE
         ]
         if suspects:
             owner_count = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
-            allowed = limit(owner_count, self._settings)
+            allowed = compute_limit(owner_count, self._settings)
             gone_owners = set(map(_owner, suspects))
             if len(gone_owners.union(self._collected.recent(key))) > allowed:
                 if self._logged.begin(key, _LIMIT, str(len(suspects))):
                     _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
-                    await self._suspend(pool, too_many(len(gone_owners), owner_count, allowed))
+                    await self._suspend(
+                        pool, describe_suspension(len(gone_owners), owner_count, allowed)
+                    )
                 return
         self._logged.end(key, _LIMIT)
         if pool is not None:
@@ -320,8 +322,11 @@ class OrphanCollector:
         return {promise.identity for promise in STATUS_JOURNALS.read(pool).promises}
 
     async def _repair_one(self, allocation: IPAllocation, owners: LiveOwners) -> bool:
-        """Write what is missing on one allocation; return whether a write was tried."""
-        state = owner_state(allocation, self._clusters)
+        """Write what is missing on one allocation; return whether a write was tried.
+
+        A failed request counts as a write, also if it was a read.
+        """
+        state = find_owner_state(allocation, self._clusters)
         if state is OwnerState.MAYBE_GONE:
             return False  # it may be deleted by this sweep
         try:
@@ -373,7 +378,7 @@ class OrphanCollector:
         """
         present = find(allocation.status.conditions, OWNER_FOUND)
         if state is OwnerState.NEVER_SEEN:
-            finding = never_seen(allocation)
+            finding = describe_never_seen(allocation)
         elif present is not None and (uid or noted_uid(allocation)):
             finding = ConditionFinding(
                 OWNER_FOUND, True, reason="TenantClusterSeen", message="its TenantCluster was seen"
@@ -399,12 +404,12 @@ def _owner(allocation: IPAllocation) -> Owner:
     return allocation.spec.tenantClusterRef.key, noted_uid(allocation)
 
 
-def limit(size: int, settings: OrphanSettings) -> int:
+def compute_limit(size: int, settings: OrphanSettings) -> int:
     """Return how many of a pool's `size` owners may lose their allocations in a minute."""
     return max(settings.most, size * settings.percent // 100)
 
 
-def too_many(count: int, size: int, allowed: int) -> ConditionFinding:
+def describe_suspension(count: int, size: int, allowed: int) -> ConditionFinding:
     """Return condition OrphanCollectionSuspended of a pool: True, with the numbers of owners."""
     message = (
         f"{count} of {size} TenantClusters that hold addresses seem to be gone; more than"
@@ -414,7 +419,7 @@ def too_many(count: int, size: int, allowed: int) -> ConditionFinding:
     return ConditionFinding(SUSPENDED, True, reason="TooManyOrphans", message=message)
 
 
-def never_seen(allocation: IPAllocation) -> ConditionFinding:
+def describe_never_seen(allocation: IPAllocation) -> ConditionFinding:
     """Return condition OwnerFound, as False, of an allocation whose owner was never seen."""
     message = (
         f"TenantCluster {allocation.spec.tenantClusterRef.key} was never seen: the allocation is"

@@ -42,7 +42,7 @@ def noted_uid(allocation: IPAllocation) -> str:
     return allocation.metadata.annotations.get(names.ANNOTATION_TENANT_UID, "")
 
 
-def owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> OwnerState:
+def find_owner_state(allocation: IPAllocation, clusters: Cache[TenantCluster]) -> OwnerState:
     """Return the state of the allocation's owner, by the cache of clusters."""
     key = allocation.spec.tenantClusterRef.key
     if allocation.metadata.terminating or key in clusters.unreadable:
@@ -104,8 +104,10 @@ class Unsettled:
         """Look at every allocation again."""
         self._keys.update(allocation.metadata.key for allocation in self._allocations)
 
-    def by_pool(self) -> dict[Key, list[IPAllocation]]:
+    def list_by_pool(self) -> dict[Key, list[IPAllocation]]:
         """Return the allocations that are not settled, by pool; those of a pool sorted by name.
+
+        Settled and deleted allocations are dropped: only a change makes them unsettled again.
 
         An allocation that cannot be decoded is left out until it can be: the API server would
         reject a write from the older version in the cache.
@@ -174,6 +176,7 @@ class LiveOwners:
         try:
             return await self.client.get(TENANT_CLUSTER, key)
         except NotFound as missing:
+            # A 404 with another reason is no answer about this object, but about its path.
             if missing.reason != "NotFound" or not await self._kind_is_served():
                 raise
             return None

@@ -32,7 +32,7 @@ from reconcilers.api.ipallocation import (
 )
 from reconcilers.api.networkpool import NetworkPool, cap_at_int32
 from reconcilers.api.resources import IP_ALLOCATION
-from reconcilers.networkpool.choicewords import allocated_message
+from reconcilers.networkpool.choicewords import describe_allocated
 from reconcilers.promises.choosing import AskerRefusal
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
@@ -96,14 +96,19 @@ class AllocationWriter:
         self, refusals: Sequence[AskerRefusal[IPAllocation]], now: datetime
     ) -> list[Written]:
         """Mark each refused allocation Failed, with the reason; return the results, in order."""
-        return await self.write([(r.asker, refused_status(r, now)) for r in refusals])
+        return await self.write(
+            [(refusal.asker, render_refused(refusal, now)) for refusal in refusals]
+        )
 
     async def report(
         self, allocations: Sequence[IPAllocation], ready: ConditionFinding, now: datetime
     ) -> list[Written]:
         """Mark each allocation Pending, with the reason; return the results, in order."""
         return await self.write(
-            [(a, make_waiting_status(a, PENDING, ready=ready, now=now)) for a in allocations]
+            [
+                (allocation, make_waiting_status(allocation, PENDING, ready=ready, now=now))
+                for allocation in allocations
+            ]
         )
 
     async def void_refused(
@@ -115,7 +120,7 @@ class AllocationWriter:
             The results of the voiding writes, in order.
         """
         return await self.write(
-            [(entry.request, refused_write_status(entry, now)) for entry in refused]
+            [(entry.request, render_write_refused(entry, now)) for entry in refused]
         )
 
     async def write(self, writes: Sequence[tuple[IPAllocation, dict[str, Any]]]) -> list[Written]:
@@ -131,7 +136,7 @@ class AllocationWriter:
         """
 
         async def void(allocation: IPAllocation) -> IPAllocation:
-            status = void_status(allocation, now)
+            status = render_voiding(allocation, now)
             return await self._client.patch_status(IP_ALLOCATION, allocation, status)
 
         return Fence(
@@ -160,17 +165,19 @@ def _render_granted(
 ) -> dict[str, Any]:
     """Return the status of an allocation that writes a promise to it."""
     ranges = tuple(part.range for part in promise.ranges)
-    return granted_status(allocation, pool, ranges=ranges, now=now, choice=promise.choice)
+    return render_allocated(allocation, pool, ranges=ranges, now=now, choice=promise.choice)
 
 
-def granted_status(
+def render_allocated(
     allocation: IPAllocation,
     pool: NetworkPool,
     ranges: Sequence[AddressRange],
     now: datetime,
     choice: str = "",
 ) -> dict[str, Any]:
-    """Return the status of `allocation` once it holds `ranges`.
+    """Return the status of `allocation` once it holds `ranges`, as a merge patch.
+
+    A null removes a field that an earlier release, or an earlier spec, has left.
 
     Args:
         pool: that allocated them.
@@ -178,9 +185,9 @@ def granted_status(
         now: the time.
         choice: how they were chosen; empty if that is not known.
     """
-    first, range_statuses = ranges[0], [_range_status(address_range) for address_range in ranges]
+    first, range_statuses = ranges[0], [_render_range(address_range) for address_range in ranges]
     ready = ConditionFinding(
-        READY, True, reason="Ready", message=allocated_message(pool, ranges, choice)
+        READY, True, reason="Ready", message=describe_allocated(pool, ranges, choice)
     )
     findings = [ready, *dualstack.report_dual_stack(allocation, pool, ranges)]
     generation = allocation.metadata.generation
@@ -188,7 +195,7 @@ def granted_status(
         "phase": ALLOCATED,
         **range_statuses[0],
         "addresses": first.addresses(),
-        **_families_status(allocation, ranges, range_statuses),
+        **_render_families(allocation, ranges, range_statuses),
         "observedGeneration": generation,
         "allocatedAt": rfc3339(now),
         **({"releasedAt": None} if allocation.status.releasedAt else {}),
@@ -199,7 +206,7 @@ def granted_status(
     }
 
 
-def _range_status(address_range: AddressRange) -> dict[str, Any]:
+def _render_range(address_range: AddressRange) -> dict[str, Any]:
     """Return the status fields of one range; `exactCount` only if int32 cannot hold its size."""
     return {
         "cidr": address_range.text,
@@ -214,7 +221,7 @@ def _range_status(address_range: AddressRange) -> dict[str, Any]:
     }
 
 
-def _families_status(
+def _render_families(
     allocation: IPAllocation,
     ranges: Sequence[AddressRange],
     range_statuses: Sequence[dict[str, Any]],
@@ -234,13 +241,13 @@ def _families_status(
     return {"families": None} if allocation.status.families else {}
 
 
-def refused_status(refusal: AskerRefusal[IPAllocation], now: datetime) -> dict[str, Any]:
+def render_refused(refusal: AskerRefusal[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status of an allocation that cannot be served now."""
     failed = ConditionFinding(READY, False, reason=refusal.reason, message=refusal.message)
     return make_waiting_status(refusal.asker, FAILED, ready=failed, now=now)
 
 
-def refused_write_status(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
+def render_write_refused(kept: Kept[IPAllocation], now: datetime) -> dict[str, Any]:
     """Return the status that voids a promise whose write was refused for good."""
     failed = ConditionFinding(
         READY, False, reason=WRITE_REFUSED, message=refused_message(kept.why, now)
@@ -262,7 +269,7 @@ def new_refusals(
     return tuple(refusal for refusal in refusals if not refusal.is_shown)
 
 
-def void_status(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
+def render_voiding(allocation: IPAllocation, now: datetime) -> dict[str, Any]:
     """Return a status that differs from every earlier one, so that writing it makes a new version.
 
     The server makes no new version of an unchanged object. The time, to the microsecond, makes the

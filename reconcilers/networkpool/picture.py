@@ -52,12 +52,12 @@ def picture_of(
     held_addresses = list(list_held(pool, allocations))
     holding_keys = {entry.holder.key for entry in held_addresses}
     waiting = [
-        _request_of(allocation, pool)
+        _make_request(allocation, pool)
         for allocation in allocations
         if allocation.metadata.key not in holding_keys and not allocation.metadata.terminating
     ]
     held_addresses += others.held_addresses
-    families = _families(pool, held_addresses, all_known=not not_read)
+    families = _list_families(pool, held_addresses, all_known=not not_read)
     ready = find(pool.status.conditions, READY)
     status, reason = (ready.status, ready.message) if ready else ("Unknown", "not reconciled")
     fault = "; ".join(family.fault for family in families if family.fault)
@@ -78,7 +78,7 @@ def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterato
     """Yield the addresses that IPAllocations have of a pool, by status or by an open promise."""
     for allocation in allocations:
         for held_range in statusranges.list_held_ranges(allocation):
-            yield HeldAddresses(_holder_of(allocation), held_range)
+            yield HeldAddresses(_make_holder(allocation), held_range)
     if not pool.status.assignments:
         return
     view = AllocationsView.from_allocations(0, tuple(allocations))
@@ -88,11 +88,11 @@ def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterato
         promised_to = view.current(promise.key, promise.uid)
         if promised_to is None or statusranges.find_held_range(promised_to) is not None:
             continue  # it is gone, or its status has shown its range above
-        holder = _holder_of(promised_to, promised=True)
+        holder = _make_holder(promised_to, promised=True)
         yield from (HeldAddresses(holder, promised.range) for promised in promise.ranges)
 
 
-def _holder_of(allocation: IPAllocation, *, promised: bool = False) -> AddressHolder:
+def _make_holder(allocation: IPAllocation, *, promised: bool = False) -> AddressHolder:
     """Return an allocation as a holder in the picture."""
     return AddressHolder(
         IP_ALLOCATION.kind,
@@ -106,7 +106,7 @@ def _holder_of(allocation: IPAllocation, *, promised: bool = False) -> AddressHo
     )
 
 
-def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
+def _make_request(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
     """Return an allocation that waits as a request in the picture, with the reason of its wait."""
     ready = find(allocation.status.conditions, READY)
     created = allocation.metadata.creationTimestamp
@@ -121,7 +121,7 @@ def _request_of(allocation: IPAllocation, pool: NetworkPool) -> PoolRequest:
     )
 
 
-def _families(
+def _list_families(
     pool: NetworkPool, held_addresses: Sequence[HeldAddresses], *, all_known: bool
 ) -> list[PoolFamily]:
     """Return the blocks of a pool, each with the addresses that are held of it.
@@ -142,7 +142,7 @@ def _families(
             continue
         is_first = layout is sound_layouts[0]
         families.append(
-            _family(
+            _make_family(
                 block,
                 layout,
                 held_addresses=held_addresses,
@@ -161,7 +161,7 @@ def _parse_layout(block: NetworkPool) -> Layout | str:
         return "; ".join(invalid.messages)
 
 
-def _family(
+def _make_family(
     block: NetworkPool,
     layout: Layout,
     held_addresses: Sequence[HeldAddresses],
@@ -194,11 +194,11 @@ def _family(
             for reservation, parsed in zip(reservations, layout.reserved, strict=True)
         ],
         held_addresses=[*of_family, *strays],
-        compute_capacity=partial(_capacity, layout, of_family),
+        compute_capacity=partial(_compute_capacity, layout, of_family),
         all_known=all_known,
     )
 
 
-def _capacity(layout: Layout, held_addresses: Sequence[HeldAddresses]) -> Capacity:
+def _compute_capacity(layout: Layout, held_addresses: Sequence[HeldAddresses]) -> Capacity:
     """Return how full a block is with these addresses."""
     return Space(layout, (entry.range for entry in held_addresses)).capacity()

@@ -39,7 +39,7 @@ from reconcilers.networkpool.allocationkind import (
     AllocationKind,
     has_memory,
     list_allocation_writes,
-    tenants_in,
+    make_tenant_finder,
 )
 from reconcilers.networkpool.blockreports import find_block
 from reconcilers.networkpool.claims import ClaimService
@@ -54,7 +54,7 @@ from reconcilers.networkpool.problems import (
     is_sound,
     list_claimed,
 )
-from reconcilers.networkpool.protocol import PassDecision, ServeAskers, blockers, decide
+from reconcilers.networkpool.protocol import PassDecision, ServeAskers, count_blockers, decide
 from reconcilers.networkpool.reading import PoolReader, keep_holdings
 from reconcilers.networkpool.statusjournal import (
     STATUS_JOURNALS,
@@ -216,20 +216,20 @@ class NetworkPoolKind(
         """
         if pool.metadata.terminating:
             return await self._reconcile_deleted(pool)
-        pool = await self._with_finalizer(pool)
+        pool = await self._add_finalizer(pool)
         try:
-            self._specs.layouts(pool)
+            self._specs.get_layouts(pool)
         except InvalidPool as invalid:
             return pool, await self._block_invalid(pool, invalid.messages)
         cached_holdings = self._allocations.read_cached(pool.metadata.key).holdings
-        foreign_manager = self._foreign.of_pool(
+        foreign_manager = self._foreign.find_active(
             pool, cached_holdings.last_foreign_write, self._clock.now()
         )
         if foreign_manager is not None:
             return pool, await self._block_foreign(pool, foreign_manager)
         return pool, None
 
-    async def _with_finalizer(self, pool: NetworkPool) -> NetworkPool:
+    async def _add_finalizer(self, pool: NetworkPool) -> NetworkPool:
         """Add our finalizer to a pool if it lacks it; return the pool as it was written last."""
         return await add_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
 
@@ -251,7 +251,7 @@ class NetworkPoolKind(
     @override
     def tenants(self, reading: NetworkPoolReading) -> TenantOf:
         """Return a function that finds the tenant of an allocation or claim."""
-        return tenants_in(reading.view, reading.pool, self._claims.pool_claims)
+        return make_tenant_finder(reading.view, reading.pool, self._claims.pool_claims)
 
     @override
     async def read(
@@ -259,17 +259,23 @@ class NetworkPoolKind(
     ) -> NetworkPoolReading:
         """Return the geometry and the requests of a pool, and what another allocator gave.
 
+        Args:
+            pool: as it was read.
+            journal: of the pool.
+            seen: by the full name of a kind, its requests as a fence of this pass left them. The
+                allocations among them are not read again.
+
         Raises:
             Behind: a cache has to catch up first, or was not relisted yet.
         """
         fenced = seen.get(KIND)
-        assert fenced is None or isinstance(fenced, AllocationsView), "AllocationKind has seen it"
+        assert fenced is None or isinstance(fenced, AllocationsView), "a fence of AllocationKind"
         view = await self._allocations.read(pool, journal, fenced)
         # No await follows, so the ranges of another allocator are of the same moment as the view.
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
-        closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
+        closed = status.find_namespace_block(pool, self._settings.namespaces)
+        geometry, observed = self._specs.get_layouts(pool), self._observed.list_ranges(pool)
         return NetworkPoolReading(
             pool.metadata.key, geometry, closed=closed, view=view, observed=observed
         )
@@ -278,7 +284,10 @@ class NetworkPoolKind(
     def choose(
         self, pool: NetworkPool, journal: Journal, reading: NetworkPoolReading, limits: Limits
     ) -> NetworkPoolChoice:
-        """Choose ranges for the requests that wait, and list the refusals to write."""
+        """Choose ranges for the requests that wait, and list the refusals to write.
+
+        Refusals of allocations and of claims are listed apart, because each kind writes its own.
+        """
         decision = decide(
             pool,
             reading.view,
@@ -287,26 +296,28 @@ class NetworkPoolKind(
             observed=reading.observed,
             limits=limits,
             journal=journal,
-            claims=self._find_claims(pool, reading),
+            claims=self._make_claim_lister(pool, reading),
             are_allocations_served=reading.closed is None,
         )
         askers = (grant.asker for grant in decision.choice.grants)
         granted = [*zip(decision.promises, askers, strict=True)]
-        of_claims = [
+        claim_refusals = [
             refusal for refusal in decision.choice.refusals if refusal.holder.kind != KIND
         ]
-        of_allocations = refusals_of(IPAllocation, decision.choice.refusals)
+        allocation_refusals = refusals_of(IPAllocation, decision.choice.refusals)
         claims = self._claims.pool_claims
         detail = PoolDecision(
             decision,
-            self._allocations.due_refusals(of_allocations),
-            claim_refusals=of_claims,
-            due_claim_refusals=() if claims is None else claims.due_refusals(of_claims),
+            self._allocations.due_refusals(allocation_refusals),
+            claim_refusals=claim_refusals,
+            due_claim_refusals=() if claims is None else claims.due_refusals(claim_refusals),
         )
         return Allotment(decision.settled, granted, more=decision.choice.more, detail=detail)
 
-    def _find_claims(self, pool: NetworkPool, reading: NetworkPoolReading) -> ServeAskers | None:
-        """Return a function that returns the claims that wait, for `decide`.
+    def _make_claim_lister(
+        self, pool: NetworkPool, reading: NetworkPoolReading
+    ) -> ServeAskers | None:
+        """Return a function that lists the claims that wait, for `decide`, which calls it.
 
         None if claims get nothing now: none are served, none were read, or the pool is paused.
         """
@@ -350,7 +361,7 @@ class NetworkPoolKind(
             if is_sound(reading.view, decision)
             else self._observed.list_ranges_with_holders(pool)
         )
-        figures = status.current_figures(
+        figures = status.render_figures(
             pool,
             reading.view,
             decision=decision,
@@ -366,7 +377,7 @@ class NetworkPoolKind(
     @override
     def note_written(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record the events that follow from the changes of the pool's status."""
-        self._events.status_written(before, after)
+        self._events.record_status_write(before, after)
 
     @override
     async def finish(
@@ -408,6 +419,7 @@ class NetworkPoolKind(
             pool, list_allocation_writes(kept), refusals=refusals, refused=refused
         )
         report_wait = await self._report_block(pool, reading.view)
+        # Such a refusal may not have been written, so the next pass compares the statuses again.
         if any(write.result is WriteResult.UNKNOWN for write in refused):
             return RETRY
         return report_wait
@@ -546,16 +558,16 @@ class NetworkPoolKind(
 
     async def _block_invalid(self, pool: NetworkPool, problems: tuple[str, ...]) -> Outcome:
         """Allocate nothing from a pool whose spec is invalid; report why on pool and requests."""
-        closed = status.closed_by_namespace(pool, self._settings.namespaces)
-        new_status = status.invalid(pool, problems, now=self._clock.now(), closed=closed)
+        closed = status.find_namespace_block(pool, self._settings.namespaces)
+        new_status = status.render_invalid(pool, problems, now=self._clock.now(), closed=closed)
         written = await self._statuses.write(pool, new_status)
         return await self._block(written, "ValidationFailed", why="; ".join(problems))
 
     async def _block_foreign(self, pool: NetworkPool, other: ForeignManager) -> Outcome:
         """Hand out nothing until the other controller stops writing; report that on the pool."""
         now = self._clock.now()
-        written = await self._statuses.write(pool, status.foreign_managed(pool, other, now))
-        after = other.stopped_in(now, self._settings.foreign_silence)
+        written = await self._statuses.write(pool, status.render_foreign_managed(pool, other, now))
+        after = other.seconds_until_stopped(now, self._settings.foreign_silence)
         why = "another controller writes its status"
         return await self._block(written, FOREIGN_MANAGER, after, why=why)
 
@@ -563,14 +575,20 @@ class NetworkPoolKind(
     async def block_not_stored(self, pool: NetworkPool, after: float, *, is_new: bool) -> Outcome:
         """Report that the API server does not store the journal as it is written.
 
-        The status was written by the pass in which that was new.
+        If an earlier pass found that out, it wrote the status of the pool; then only requests that
+        do not show the reason yet are written.
+
+        Args:
+            pool: as it is stored.
+            after: seconds until the journal is written again.
+            is_new: whether a write of this pass has shown it.
         """
         if not is_new:
             return await self._block(pool, OUTDATED, after)
-        new_status = status.definition_outdated(pool, self._clock.now())
+        new_status = status.render_outdated_definition(pool, self._clock.now())
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
-            self._events.allocations.definition_outdated(written)
+            self._events.allocations.record_outdated_definition(written)
         return await self._block(written, OUTDATED, after)
 
     @override
@@ -582,10 +600,10 @@ class NetworkPoolKind(
         Returns:
             In how many seconds to call again; None if all allocations show the reason.
         """
-        new_status = status.unreadable(pool, unreadable, self._clock.now())
+        new_status = status.render_unreadable(pool, unreadable, self._clock.now())
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
-            self._events.allocations.unreadable(written, unreadable)
+            self._events.allocations.record_unreadable(written, unreadable)
         await self._write_block_to_claims(written, str(unreadable))
         view = self._allocations.read_cached(written.metadata.key)
         return await self._allocations.report_block(written, view)
@@ -601,7 +619,7 @@ class NetworkPoolKind(
     @override
     def shown_wait(self, pool: NetworkPool) -> str:
         """Return the wait that condition Ready of a pool reports; empty if it reports none."""
-        return status.shown_unknown(pool)
+        return status.find_shown_wait(pool)
 
     @override
     async def report_wait(self, pool: NetworkPool, behind: Behind, waits: WaitLog) -> None:
@@ -613,14 +631,18 @@ class NetworkPoolKind(
         """
         if isinstance(behind, ListUnderWay):
             return
-        key, message = pool.metadata.key, status.unknown_holders(pool, behind.reason).message
-        reported_message = status.shown_unknown(pool)
+        key, message = (
+            pool.metadata.key,
+            status.describe_unknown_holders(pool, behind.reason).message,
+        )
+        reported_message = status.find_shown_wait(pool)
         should_report = waits.should_report(key, reported_message, message)
-        if not (should_report or reported_message == message):
+        # Requests may show only a wait that the pool shows: after this write, or already.
+        if not should_report and reported_message != message:
             return
         try:
             if should_report:
-                new_status = status.holders_unknown(pool, behind.reason, self._clock.now())
+                new_status = status.render_unknown_holders(pool, behind.reason, self._clock.now())
                 pool = await self._statuses.write(pool, new_status)
                 waits.note_reported(key, message)
             # Allocations with a promise are left out: another replica may be about to keep it.
@@ -629,32 +651,35 @@ class NetworkPoolKind(
             _log.info("A pool changed before its status was written", error=str(error))
 
     async def _reconcile_deleted(self, pool: NetworkPool) -> tuple[NetworkPool, Outcome]:
-        """Keep earlier promises; remove the finalizer once no object blocks the deletion.
+        """Write earlier promises; remove the finalizer once no object blocks the deletion.
 
-        After that no promise can be kept: an open promise to an allocation blocks the deletion,
+        After that no promise can be written: an open promise to an allocation blocks the deletion,
         and open promises to claims are voided.
 
         Returns:
             The pool as it was written last, and the outcome of the pass.
         """
+        # An earlier pass has released the pool; finalizers of others may still keep the object.
         if not has_finalizer(pool, names.FINALIZER_POOL):
             return pool, SETTLED
         journal = STATUS_JOURNALS.read(pool)
-        count, view = await self._blockers(pool, journal)
+        count, view = await self._count_blockers(pool, journal)
         if count == 0 and not has_memory(journal, view):
             # Promises that the journal does not record may still be written, so they are voided.
             pool, journal = await self._fence_deleted(pool, journal, view)
-            count, view = await self._blockers(pool, journal)
+            count, view = await self._count_blockers(pool, journal)
         if count == 0:
             await remove_finalizer(self._client, NETWORK_POOL, pool, names.FINALIZER_POOL)
             return pool, SETTLED
-        new_status = self._status_of_deleted(pool, journal, view=view, count=count)
+        new_status = self._render_deleted_status(pool, journal, view=view, count=count)
         pool = await self._statuses.write(pool, new_status)
         self._events.capacity.record_due(pool)
-        await self._keep_due(pool, journal, view)
+        await self._write_due_promises(pool, journal, view)
         return pool, Blocked("Deleting", self._settings.requeue_deleting)
 
-    async def _blockers(self, pool: NetworkPool, journal: Journal) -> tuple[int, AllocationsView]:
+    async def _count_blockers(
+        self, pool: NetworkPool, journal: Journal
+    ) -> tuple[int, AllocationsView]:
         """Return how many objects block the pool's deletion, and the view that was counted.
 
         A cache suffices to show that some objects block it. Only a LIST may show that none does.
@@ -667,13 +692,15 @@ class NetworkPoolKind(
         key, claims = pool.metadata.key, self._claims.pool_claims
         self._claims.check_counts(pool)
         cached = self._allocations.read_cached(key)
-        count = blockers(journal, cached) + (0 if claims is None else claims.count_addresses(key))
+        count = count_blockers(journal, cached) + (
+            0 if claims is None else claims.count_addresses(key)
+        )
         if count:
             return count, cached
         raise_if_unknown_kinds(pool)
         claims = self._claims.served_from(pool)
         listed = await self._allocations.read_shared(pool)
-        count = blockers(journal, listed)
+        count = count_blockers(journal, listed)
         if claims is not None:
             count += await claims.blockers(pool, journal)
         return count, listed
@@ -697,7 +724,7 @@ class NetworkPoolKind(
         fields = STATUS_JOURNALS.fields(pool, journal)
         return await self._client.patch_status(NETWORK_POOL, pool, fields), journal
 
-    def _status_of_deleted(
+    def _render_deleted_status(
         self, pool: NetworkPool, journal: Journal, view: AllocationsView, count: int
     ) -> dict[str, Any]:
         """Return the status of a pool whose deletion waits; the first case that applies.
@@ -721,30 +748,32 @@ class NetworkPoolKind(
         # A LIST of allocations shows no claims.
         if view.claims is None and cached_claims is not None:
             view = view.with_claims(cached_claims)
-        waiting = status.waiting_for_holders(count, list_claimed(view))
-        is_foreign = self._foreign.of_pool(pool, view.holdings.last_foreign_write, now) is not None
+        waiting = status.describe_waiting_deletion(count, list_claimed(view))
+        is_foreign = (
+            self._foreign.find_active(pool, view.holdings.last_foreign_write, now) is not None
+        )
         # A view that lags behind the journal may lack holders, so its figures are not known.
         if is_foreign or view.position < journal.revisions.get(KIND, 0):
-            return status.without_figures(pool, waiting, now)
+            return status.render_ready_only(pool, waiting, now)
         try:
-            geometry, observed = self._specs.layouts(pool), self._observed.list_ranges(pool)
+            geometry, observed = self._specs.get_layouts(pool), self._observed.list_ranges(pool)
             claims = self._claims.served_from(pool)
             if claims is not None and (
                 claims.find_unreadable(pool.metadata.key)
                 or not claims.can_read_cached(pool, journal)
             ):
-                return status.without_figures(pool, waiting, now)
+                return status.render_ready_only(pool, waiting, now)
         except InvalidPool as invalid:
-            return status.invalid(pool, invalid.messages, now=now, closed=waiting)
+            return status.render_invalid(pool, invalid.messages, now=now, closed=waiting)
         except (Behind, UnreadableHoldings):
-            return status.without_figures(pool, waiting, now)
+            return status.render_ready_only(pool, waiting, now)
         promises = tuple(promise for promise in journal.promises if promise.kind == KIND)
         journal_of_kind = Journal(journal.revisions, promises)
         decision = decide(
             pool, view, geometry=geometry, batch=0, observed=observed, journal=journal_of_kind
         )
         overlapping = self._spaces.make_overlap_finding(layout_offers(pool, decision.layouts))
-        return status.current_figures(
+        return status.render_figures(
             pool,
             view,
             decision=decision,
@@ -754,7 +783,9 @@ class NetworkPoolKind(
             observed=self._observed.list_ranges_with_holders(pool),
         )
 
-    async def _keep_due(self, pool: NetworkPool, journal: Journal, view: AllocationsView) -> None:
+    async def _write_due_promises(
+        self, pool: NetworkPool, journal: Journal, view: AllocationsView
+    ) -> None:
         """Write due promises to their allocations; void promises whose write is refused for good.
 
         Args:
@@ -806,7 +837,7 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         client.field_manager,
         clock,
         settings.contents_check,
-        events.allocations.contents_differ,
+        events.allocations.report_wrong_contents,
     )
     reader = PoolReader(
         allocations,

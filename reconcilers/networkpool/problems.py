@@ -61,9 +61,9 @@ class PoolSpecs:
     def __init__(self, pools: Cache[NetworkPool], max_addresses: int) -> None:
         self._max_addresses = max_addresses
         self._layouts: dict[Key, tuple[NetworkPoolSpec, tuple[Layout, ...]]] = {}
-        pools.subscribe(self._note)
+        pools.subscribe(self._forget_deleted)
 
-    def layouts(self, pool: NetworkPool) -> tuple[Layout, ...]:
+    def get_layouts(self, pool: NetworkPool) -> tuple[Layout, ...]:
         """Return the geometry that a pool's spec declares, of each family.
 
         Raises:
@@ -76,14 +76,14 @@ class PoolSpecs:
             self._layouts[key] = cached
         return cached[1]
 
-    def _note(self, change: Change[NetworkPool]) -> None:
+    def _forget_deleted(self, change: Change[NetworkPool]) -> None:
         """Forget the geometry of a deleted pool."""
         old, new = change.old, change.new
         if old is not None and new is None:
             self._layouts.pop(old.metadata.key, None)
 
 
-def findings(
+def list_findings(
     pool: NetworkPool,
     view: AllocationsView,
     decision: PassDecision,
@@ -99,7 +99,7 @@ def findings(
             and then the condition stays as it is.
         observed: what another allocator gave; needed only if the decision is not sound.
     """
-    held_ranges = () if is_sound(view, decision) else tuple(holdings(view, decision))
+    held_ranges = () if is_sound(view, decision) else tuple(list_holdings(view, decision))
     return [
         *([overlapping] if overlapping is not None else []),
         ranges_overlap_condition((*held_ranges, *observed)),
@@ -129,7 +129,7 @@ def is_sound(view: AllocationsView, decision: PassDecision) -> bool:
     return decision.claimed + granted == counted
 
 
-def holdings(view: AllocationsView, decision: PassDecision) -> Iterator[HeldRange]:
+def list_holdings(view: AllocationsView, decision: PassDecision) -> Iterator[HeldRange]:
     """Yield every range that a request holds or was promised; each range of a request once.
 
     An allocation that holds ranges was promised these ranges, so its promise is skipped. The facts
@@ -210,7 +210,7 @@ def out_of_range_condition(
         (
             held_range
             for held_range in held_ranges
-            if not any(_inside(held_range.range, layout) for layout in layouts)
+            if not any(_is_handed_out(held_range.range, layout) for layout in layouts)
         ),
         key=lambda held_range: held_range.holder,
     )
@@ -226,7 +226,7 @@ def out_of_range_condition(
     )
 
 
-def _inside(held_range: AddressRange, layout: Layout) -> bool:
+def _is_handed_out(held_range: AddressRange, layout: Layout) -> bool:
     """Return whether the pool hands out every address of a range."""
     span = layout.span_of(held_range)
     return span is not None and layout.clip(span) == [span]
@@ -282,14 +282,14 @@ class ForeignManager:
         )
         return cls(message, write.at)
 
-    def stopped_in(self, now: datetime, silence: float) -> float:
+    def seconds_until_stopped(self, now: datetime, silence: float) -> float:
         """Return in how many seconds it will have written nothing for `silence` seconds.
 
-        0 or less if it has stopped.
+        0 or less if it counts as stopped.
         """
         return silence - (now - self.at).total_seconds()
 
-    def findings(self, pool: NetworkPool) -> list[ConditionFinding]:
+    def list_findings(self, pool: NetworkPool) -> list[ConditionFinding]:
         """Return the pool's conditions while the other controller writes.
 
         Ready is set once and then left alone, because the other controller may write it, too. Two
@@ -331,7 +331,7 @@ class ForeignManagers:
         # When this process found the condition on a pool without having seen a write.
         self._assumed: dict[Key, datetime] = {}
 
-    def of_pool(
+    def find_active(
         self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
         """Return the controller that wrote last; None if none wrote during the silence.
@@ -349,7 +349,7 @@ class ForeignManagers:
             self._assumed.pop(key, None)
         elif key not in self._seen:
             self._assumed.setdefault(key, now)
-        last_write = self._last_shown(pool, of_allocations, now)
+        last_write = self._find_last_shown(pool, of_allocations, now)
         manager = self._seen.get(key)
         if last_write is not None and (manager is None or last_write.at >= manager.at):
             manager = self._seen[key] = last_write
@@ -358,16 +358,16 @@ class ForeignManagers:
         # then that of the condition, then that of the write which this process remembers.
         messages = [last_write.message if last_write is not None else ""]
         if condition is not None:
-            write_times.append(_time_of(condition, now))
+            write_times.append(_find_start(condition, now))
             messages.append(condition.message)
         messages.append(manager.message if manager is not None else "")
         last_time = max((time for time in write_times if time is not None), default=None)
         if last_time is None:
             return None
         latest = ForeignManager(next(filter(None, messages), ""), last_time)
-        return latest if latest.stopped_in(now, self._silence) > 0 else None
+        return latest if latest.seconds_until_stopped(now, self._silence) > 0 else None
 
-    def _last_shown(
+    def _find_last_shown(
         self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
         """Return the last write that the objects show; None if none is within the silence."""
@@ -380,7 +380,11 @@ class ForeignManagers:
             for written_status, write in writes
             if write
         ]
-        recent = [manager for manager in managers if manager.stopped_in(now, self._silence) > 0]
+        recent = [
+            manager
+            for manager in managers
+            if manager.seconds_until_stopped(now, self._silence) > 0
+        ]
         return max(recent, key=lambda manager: manager.at, default=None)
 
     def forget(self, key: Key) -> None:
@@ -389,13 +393,13 @@ class ForeignManagers:
         self._assumed.pop(key, None)
 
 
-def _time_of(condition: Condition, now: datetime) -> datetime | None:
+def _find_start(condition: Condition, now: datetime) -> datetime | None:
     """Return when a condition got its status, at most `now`; None if that is not known."""
     since = condition.lastTransitionTime
     return min(since, now) if since is not None else None
 
 
-def none_foreign() -> ConditionFinding:
+def describe_no_foreign_manager() -> ConditionFinding:
     """Return condition ForeignManager as False: the other controller has stopped writing."""
     return ConditionFinding(
         FOREIGN_MANAGER,

@@ -1,7 +1,7 @@
 """The rules by which two ranges never overlap, as pure functions of what was read.
 
-    decide   which request gets what, and which promises stay open, for one pass
-    blockers which allocations a pool's deletion waits for
+    decide          which request gets what, and which promises stay open, for one pass
+    count_blockers  for how many allocations a pool's deletion waits
 
 A promise is an assignment in the pool's status. It takes effect at most once, because it may be
 written only to the version of the request that it names. It is *settled*, which means over, when
@@ -103,6 +103,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
     )
     by_family: Layouts = {familychoice.FAMILY_NAMES[layout.family]: layout for layout in geometry}
     view.holdings.lay_out(by_family)
+    # The choice must not give these ranges again. The capacities count them as allocated, too.
     with exclude_ranges(view.holdings, promised, observed_ranges):
         spaces = [view.holdings.space(family) for family in by_family]
         choice: Choice[Object] = Choice()
@@ -120,6 +121,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
                 askers.append(allocations)
             if claims is not None:
                 askers.append(claims(settled))
+            # The status of a pool has room for a limited number of promises.
             choice = choose(
                 view.holdings,
                 askers,
@@ -141,7 +143,7 @@ def decide(  # noqa: PLR0913 - what was read, and the pool
         )
 
 
-def blockers(journal: Journal, view: AllocationsView) -> int:
+def count_blockers(journal: Journal, view: AllocationsView) -> int:
     """Return how many allocations hold a range of a pool, or may get one by an open promise.
 
     Claims are not counted here: the caller adds the IPAddresses that name the pool. Open promises

@@ -16,7 +16,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.claims import ClaimService, PoolClaims
 from reconcilers.networkpool.facts import KIND, allocation_holdings, facts_in_pool, holder_of
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
-from reconcilers.networkpool.unreadable import UnreadableAllocations, unreadable_near
+from reconcilers.networkpool.unreadable import UnreadableAllocations, find_unreadable_names
 from reconcilers.networkpool.view import AllocationsView, ClaimView
 from reconcilers.promises.holdings import NO_LAYOUTS, Facts, Holdings, KeptHoldings, indexed_source
 from reconcilers.promises.identities import Holder, find_by_key
@@ -141,7 +141,7 @@ class PoolReader:
             UnreadableAllocations: some of what it lists cannot be decoded.
             ControllerError: the list failed.
         """
-        return self._view_of(await self._lists.list_now(pool.namespace), pool)
+        return self._take_list(await self._lists.list_now(pool.namespace), pool)
 
     async def read_shared(self, pool: NetworkPool) -> AllocationsView:
         """Return the allocations by a LIST that began after `pool` was read, shared with others.
@@ -154,7 +154,7 @@ class PoolReader:
         listed = await self._lists.read(pool)
         if listed is None:
             raise ListUnderWay
-        return self._view_of(listed, pool.metadata.key)
+        return self._take_list(listed, pool.metadata.key)
 
     async def read_up_to(
         self, pool: NetworkPool, journal: Journal, seen: AllocationsView | None = None
@@ -177,7 +177,7 @@ class PoolReader:
         """
         claims = None if self._claims is None else self._claims.served_from(pool)
         self._check_readable(pool, claims)
-        is_reached = seen is not None or self._suffices(pool, journal)
+        is_reached = seen is not None or self._choose_cache(pool, journal)
         are_claims_reached = claims is None or claims.can_read_cached(pool, journal)
 
         listed = seen if is_reached else await self.read_shared(pool)
@@ -223,7 +223,7 @@ class PoolReader:
         if not self.history_confirmed:
             raise Behind(reason="the caches have not been relisted")
         self._check_readable(pool, claims)
-        if allocations_by_cache and not self._suffices(pool, journal):
+        if allocations_by_cache and not self._choose_cache(pool, journal):
             raise Behind
         if claims is not None and claims_by_cache and not claims.can_read_cached(pool, journal):
             raise Behind
@@ -251,18 +251,19 @@ class PoolReader:
             UnreadableHoldings: some are. They are named in one message.
         """
         key = pool.metadata.key
-        of_allocations = unreadable_near(self._cache.unreadable, key)
+        of_allocations = find_unreadable_names(self._cache.unreadable, key)
         of_claims = () if claims is None else claims.find_unreadable(key)
         if of_allocations:
             raise UnreadableAllocations(of_allocations, of_claims)
         if of_claims:
             raise UnreadableHolders(of_claims)
 
-    def _suffices(self, pool: NetworkPool, journal: Journal) -> bool:
-        """Return whether a pass may use the cache of allocations; False if it has to LIST.
+    def _choose_cache(self, pool: NetworkPool, journal: Journal) -> bool:
+        """Choose between the cache of allocations and a LIST; return True for the cache.
 
-        It has to LIST if the journal has no revision of allocations, or if it has waited long
-        enough for the cache to reach that revision. If the cache suffices, kept LISTs are dropped.
+        The pass has to LIST if the journal has no revision of allocations, or if it has waited
+        long enough for the cache to reach that revision. If the cache is chosen, the LIST that is
+        kept for the pool is dropped, because the pass does not need it.
 
         Raises:
             Behind: the pass should wait for the cache.
@@ -273,13 +274,13 @@ class PoolReader:
         self._lists.forget(key)
         return True
 
-    def _view_of(self, listed: ListedAllocations, pool: Key) -> AllocationsView:
-        """Return the view of a pool that a LIST gives, and note the LIST for the cache.
+    def _take_list(self, listed: ListedAllocations, pool: Key) -> AllocationsView:
+        """Return the view of a pool that a LIST gives; note how far the cache has to read now.
 
         Raises:
             UnreadableAllocations: some of what it lists cannot be decoded.
         """
-        if unreadable := unreadable_near(listed.unreadable, pool):
+        if unreadable := find_unreadable_names(listed.unreadable, pool):
             raise UnreadableAllocations(unreadable)
         allocations = listed.by_pool.get(pool, ())
         self._wait.note_list(pool, allocations)

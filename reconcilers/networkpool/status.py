@@ -51,7 +51,7 @@ class PoolSummary:
     """Of its first family, and of its second."""
     allocations: int
 
-    def ready(self) -> ConditionFinding:
+    def describe_ready(self) -> ConditionFinding:
         """Return the Ready condition."""
         *others, last = self.capacities
         counts = " and ".join(
@@ -65,7 +65,7 @@ class PoolSummary:
             READY, True, reason="Ready", message=f"{counts} available ({allocations})"
         )
 
-    def tiers(self) -> list[ConditionFinding]:
+    def describe_tiers(self) -> list[ConditionFinding]:
         """Return the three capacity conditions, which are always present.
 
         Of two families the fuller one counts.
@@ -93,7 +93,7 @@ class PoolSummary:
             for tier, threshold in TIERS
         ]
 
-    def counters(self, before: NetworkPoolStatus) -> dict[str, Any]:
+    def render_counters(self, before: NetworkPoolStatus) -> dict[str, Any]:
         """Return the counts as fields of a status patch.
 
         Args:
@@ -152,7 +152,7 @@ def _render_counts(counts: Mapping[str, int], *, had_exact_counts: bool) -> dict
     return shown_counts | ({"exactCounts": None} if had_exact_counts else {})
 
 
-def summary(view: AllocationsView, decision: PassDecision) -> PoolSummary:
+def summarize(view: AllocationsView, decision: PassDecision) -> PoolSummary:
     """Return the figures of the pool's status once this pass' promises are kept."""
     # A holder that is in use and has a promise counts once.
     promised = sum(
@@ -161,7 +161,7 @@ def summary(view: AllocationsView, decision: PassDecision) -> PoolSummary:
     return PoolSummary(decision.capacities, view.holdings.in_use_count + promised)
 
 
-def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of other pools
+def render_figures(  # noqa: PLR0913 - what was read, decided, and is known of other pools
     pool: NetworkPool,
     view: AllocationsView,
     decision: PassDecision,
@@ -181,27 +181,34 @@ def current_figures(  # noqa: PLR0913 - what was read, decided, and is known of 
         closed: condition Ready of a pool that hands out nothing; None if it hands out ranges.
         observed: what another allocator gave; needed only if the decision is not sound.
     """
-    figures = summary(view, decision)
-    problem_findings = problems.findings(
+    figures = summarize(view, decision)
+    problem_findings = problems.list_findings(
         pool, view, decision=decision, overlapping=overlapping, observed=observed
     )
     manager_findings = (
-        [problems.none_foreign()] if find(pool.status.conditions, FOREIGN_MANAGER) else []
+        [problems.describe_no_foreign_manager()]
+        if find(pool.status.conditions, FOREIGN_MANAGER)
+        else []
     )
     conditions = with_findings(
         remove_condition(pool.status.conditions, STALLED),
-        [closed or figures.ready(), *figures.tiers(), *problem_findings, *manager_findings],
+        [
+            closed or figures.describe_ready(),
+            *figures.describe_tiers(),
+            *problem_findings,
+            *manager_findings,
+        ],
         generation=pool.metadata.generation,
         now=now,
     )
     return {
-        **figures.counters(pool.status),
+        **figures.render_counters(pool.status),
         "observedGeneration": pool.metadata.generation,
         "conditions": render_conditions(conditions),
     }
 
 
-def invalid(
+def render_invalid(
     pool: NetworkPool,
     problems: Sequence[str],
     now: datetime,
@@ -240,7 +247,7 @@ def invalid(
     return counts | _conditions_only(pool, findings, now)
 
 
-def unreadable(pool: NetworkPool, why: UnreadableHoldings, now: datetime) -> dict[str, Any]:
+def render_unreadable(pool: NetworkPool, why: UnreadableHoldings, now: datetime) -> dict[str, Any]:
     """Return the status of a pool while objects that may hold its ranges cannot be decoded."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until they are repaired or deleted: {why}"
@@ -249,25 +256,25 @@ def unreadable(pool: NetworkPool, why: UnreadableHoldings, now: datetime) -> dic
     )
 
 
-def holders_unknown(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
+def render_unknown_holders(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     """Return the status of a pool for which a pass cannot know yet what is held."""
-    return _conditions_only(pool, [unknown_holders(pool, why)], now)
+    return _conditions_only(pool, [describe_unknown_holders(pool, why)], now)
 
 
-def unknown_holders(pool: NetworkPool, why: str) -> ConditionFinding:
+def describe_unknown_holders(pool: NetworkPool, why: str) -> ConditionFinding:
     """Return condition Ready of a pool for which a pass cannot know yet what is held."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until that is known: {why}"
     return ConditionFinding(READY, False, reason=HOLDERS_UNKNOWN, message=message)
 
 
-def shown_unknown(pool: NetworkPool) -> str:
+def find_shown_wait(pool: NetworkPool) -> str:
     """Return the message of a pool's status about unknown holders; empty without one."""
     ready = find(pool.status.conditions, READY)
     return ready.message if ready is not None and ready.reason == HOLDERS_UNKNOWN else ""
 
 
-def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
+def render_outdated_definition(pool: NetworkPool, now: datetime) -> dict[str, Any]:
     """Return the status of a pool whose journal the API server does not store as it is written.
 
     What is stored instead does not match its checksum, so it counts as lost for every replica.
@@ -282,7 +289,7 @@ def definition_outdated(pool: NetworkPool, now: datetime) -> dict[str, Any]:
     return _conditions_only(pool, [finding], now)
 
 
-def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> ConditionFinding | None:
+def find_namespace_block(pool: NetworkPool, namespaces: Sequence[str]) -> ConditionFinding | None:
     """Return condition Ready if the pool's namespace may not hand out ranges; None if it may.
 
     Args:
@@ -295,14 +302,14 @@ def closed_by_namespace(pool: NetworkPool, namespaces: Sequence[str]) -> Conditi
     return ConditionFinding(READY, False, reason=NAMESPACE_NOT_ALLOWED, message=message)
 
 
-def foreign_managed(
+def render_foreign_managed(
     pool: NetworkPool, other: problems.ForeignManager, now: datetime
 ) -> dict[str, Any]:
     """Return the status of a pool that hands out nothing as long as another controller writes."""
-    return _conditions_only(pool, other.findings(pool), now)
+    return _conditions_only(pool, other.list_findings(pool), now)
 
 
-def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> ConditionFinding:
+def describe_waiting_deletion(blockers: int, claims: Iterable[HeldRange] = ()) -> ConditionFinding:
     """Return condition Ready of a pool whose deletion waits for `blockers` allocations and claims.
 
     Args:
@@ -316,7 +323,7 @@ def waiting_for_holders(blockers: int, claims: Iterable[HeldRange] = ()) -> Cond
     return ConditionFinding(READY, False, reason="Deleting", message=message)
 
 
-def without_figures(pool: NetworkPool, ready: ConditionFinding, now: datetime) -> dict[str, Any]:
+def render_ready_only(pool: NetworkPool, ready: ConditionFinding, now: datetime) -> dict[str, Any]:
     """Return a status with a new condition Ready; the figures, which are not known, stay.
 
     Args:

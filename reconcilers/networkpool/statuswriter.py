@@ -39,7 +39,7 @@ class PoolStatusWriter:
         if not status.differs(pool.status, new_status):
             return pool
         written = await self._client.patch_status(NETWORK_POOL, pool, new_status)
-        self._events.status_written(pool, written)
+        self._events.record_status_write(pool, written)
         return written
 
     async def check_version(self, pool: NetworkPool) -> None:

@@ -36,7 +36,7 @@ class UnreadableAllocations(UnreadableHoldings):
         super().__init__(message)
 
 
-def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
+def list_unreadable_names(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     """Return the names of those among unreadable allocations that may be the pool's, sorted.
 
     An allocation whose poolRef cannot be read may be of any pool in its namespace; one whose
@@ -53,12 +53,12 @@ def unreadable_of(unreadable: Mapping[Key, str], pool: Key) -> tuple[str, ...]:
     )
 
 
-def unreadable_near(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]:
-    """Return the names of unreadable allocations that may be the pool's, by an index of pools.
+def find_unreadable_names(unreadable: UnreadableObjects, pool: Key) -> tuple[str, ...]:
+    """Return the names of unreadable allocations that may be the pool's, sorted.
 
-    So thousands of unreadable allocations of other pools cost nothing.
+    They are found by an index of pools, so those of other pools cost nothing, however many.
     """
-    return unreadable_of(unreadable.find_near(POOL_INDEX, str(pool)), pool)
+    return list_unreadable_names(unreadable.find_near(POOL_INDEX, str(pool)), pool)
 
 
 def may_concern_pool(key: Key, failure: str, pool: Key) -> bool:

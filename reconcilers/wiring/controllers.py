@@ -42,7 +42,7 @@ from reconcilers.ipallocation.release import ReleaseCheck
 from reconcilers.loadbalancers.choice import LoadBalancerKinds
 from reconcilers.loadbalancers.port import WatchedKind
 from reconcilers.networkpool.events import PoolEvents
-from reconcilers.networkpool.facts import concerns_pool, waits
+from reconcilers.networkpool.facts import concerns_pool, is_unserved
 from reconcilers.networkpool.poolkind import make_networkpool_passes
 from reconcilers.promises.unreadable import outline_of
 from reconcilers.providerconfig.reconciler import ProviderConfigReconciler
@@ -110,7 +110,7 @@ def add_networkpools(shared: Shared, sharing: HoldersBeside = NOTHING_SHARED) ->
     def choose_delay(change: Change[IPAllocation]) -> float:
         """Return how many seconds to gather changes like this before a pass."""
         # A request is served at once. Requests that come during its pass are served by the next.
-        return 0.0 if change.new is not None and waits(change.new) else settings.pool.gather
+        return 0.0 if change.new is not None and is_unserved(change.new) else settings.pool.gather
 
     controller = shared.manager.controller(
         "networkpool",

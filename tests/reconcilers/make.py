@@ -212,7 +212,7 @@ def pool_status(
     pool: NetworkPool, seen: AllocationsView, decision: PassDecision, now: datetime = EPOCH
 ) -> dict[str, Any]:
     """Return the status that a pass writes to a pool: figures, conditions and journal."""
-    figures = poolstatus.current_figures(pool, seen, decision=decision, now=now)
+    figures = poolstatus.render_figures(pool, seen, decision=decision, now=now)
     return figures | STATUS_JOURNALS.fields(pool, decision.journal)
 
 

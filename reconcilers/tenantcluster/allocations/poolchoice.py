@@ -12,7 +12,7 @@ the pool's pass decides. If an event contradicts a placement, the forecast is *s
 again. A *space* is the free addresses of one family in a pool.
 
 A request that no free range fits waits in the *queue* of the forecast. Each *row* of the queue has
-the requests that ask for the same, and `place` returns the turn of a request.
+the requests that ask for the same, and `find_place` returns the turn of a request.
 
 A *promise* is an entry in the pool's status: the pool's pass has chosen a range for a request and
 is about to write it. An *unseen* promise is to a request that the cache does not show: the cache
@@ -34,7 +34,7 @@ from reconcilers.api.ipallocation import POOL_INDEX, PREFER_DUAL_STACK, IPAlloca
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import Networking
-from reconcilers.networkpool.facts import KIND, place, row, waits
+from reconcilers.networkpool.facts import KIND, find_place, find_row, is_unserved
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import Promise, ranges_of
@@ -262,7 +262,7 @@ class PoolForecast:
             )
         except AllocatorError:
             self._unplaced_requests[uid] = allocation
-            self._queue.add(row(allocation), (*place(allocation), uid))
+            self._queue.add(find_row(allocation), (*find_place(allocation), uid))
 
     def _place_queue(self) -> None:
         """Place the requests of the queue that fit now, oldest first.
@@ -288,7 +288,7 @@ class PoolForecast:
         """Remove a request from the queue, if it is there."""
         request = self._unplaced_requests.pop(uid, None)
         if request is not None:
-            self._queue.remove(row(request), (*place(request), uid))
+            self._queue.remove(find_row(request), (*find_place(request), uid))
 
     def _take_ranges(self, uid: str, ranges: tuple[AddressRange, ...]) -> None:
         """Take the ranges that an allocation holds, or was promised, out of the free addresses."""
@@ -323,8 +323,8 @@ class PoolForecast:
     def _list_waiting(self, allocations: Iterable[IPAllocation]) -> list[IPAllocation]:
         """Return the allocations that wait for a range, in the order in which pools serve them."""
         return sorted(
-            (a for a in allocations if waits(a) and statusranges.find_held_range(a) is None),
-            key=place,
+            (a for a in allocations if is_unserved(a) and statusranges.find_held_range(a) is None),
+            key=find_place,
         )
 
     def _take_promised_to_unseen(self, position: int) -> None:

@@ -46,7 +46,7 @@ from reconcilers.loadbalancers.port import (
     WithdrawalAnswer,
 )
 from reconcilers.networkpool.owners import noted_uid
-from reconcilers.networkpool.unreadable import unreadable_near
+from reconcilers.networkpool.unreadable import find_unreadable_names
 from reconcilers.reporting.conditions import READY
 from reconcilers.tenantcluster.allocations.annotations import annotate
 from reconcilers.tenantcluster.allocations.membership import is_foreign
@@ -221,7 +221,7 @@ class TenantReleaseCheck(ReleaseCheck):
         # to it is unreadable.
         if deleted.pool_key in self._pools.unreadable:
             return False
-        if unreadable_near(self._allocations.unreadable, deleted.pool_key):
+        if find_unreadable_names(self._allocations.unreadable, deleted.pool_key):
             return False
         reserved_spans = (
             addresstexts.parse_cidr_or_span(reservation.cidr)

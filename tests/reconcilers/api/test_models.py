@@ -19,7 +19,7 @@ from reconcilers.api.resources import (
     OWN_KINDS,
 )
 from reconcilers.networkpool import protocol, status
-from reconcilers.networkpool.pending_promises import granted_status
+from reconcilers.networkpool.pending_promises import render_allocated
 from tests.reconcilers import make
 from tests.yamls import read_all_yaml
 
@@ -81,7 +81,7 @@ def test_both_decoders_read_a_written_allocation_status_alike(
             "tenantClusterRef": {"name": "a", "namespace": "team"},
             "type": "nodes",
         },
-        "status": granted_status(allocation, make.pool(), ranges=(span,), now=make.EPOCH),
+        "status": render_allocated(allocation, make.pool(), ranges=(span,), now=make.EPOCH),
     }
     decoded, validated = _read(body)
     assert decoded == validated

@@ -257,13 +257,13 @@ class _Recording:
                 ),
             ),
             1,
-        ).tiers()
+        ).describe_tiers()
         conditions = with_findings(
             self.pool.status.conditions, tiers, generation=1, now=self.clock.now()
         )
         before = self.pool
         self.pool = replace(before, status=replace(before.status, conditions=conditions))
-        self.events.status_written(before, self.pool)
+        self.events.record_status_write(before, self.pool)
 
     def play(self, steps: list[tuple[int, int]], restarts: frozenset[int]) -> None:
         """Fill step by step, each a fill and the seconds after it, then let everything rest."""

@@ -10,7 +10,7 @@ from reconcilers.addressing import poolgeometry
 from reconcilers.api.ipallocation import IPAllocation
 from reconcilers.networkpool import protocol
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.pending_promises import granted_status
+from reconcilers.networkpool.pending_promises import render_allocated
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.journal import Journal
 from tests.reconcilers import make
@@ -27,7 +27,7 @@ def _message(pool: Any, *allocations: Any) -> str:
         pool, make.view(*allocations), geometry=geometry, batch=256
     ).choice.grants
     assert isinstance(grant.asker, IPAllocation)
-    written = granted_status(
+    written = render_allocated(
         grant.asker, pool, ranges=grant.addresses, now=make.EPOCH, choice=grant.choice
     )
     message: str = written["conditions"][0]["message"]
@@ -115,7 +115,9 @@ def test_a_promise_that_was_stored_without_words_is_kept_without_them() -> None:
     pool = make.pool(status={"assignments": [make.list_promise(promise)]})
     [stored] = STATUS_JOURNALS.read(pool).promises
     ranges = tuple(part.range for part in stored.ranges)
-    written = granted_status(allocation, pool, ranges=ranges, now=make.EPOCH, choice=stored.choice)
+    written = render_allocated(
+        allocation, pool, ranges=ranges, now=make.EPOCH, choice=stored.choice
+    )
     assert written["conditions"][0]["message"] == "allocated 8 IPs: 10.40.0.0/29 from lab"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.networkpool import protocol
-from reconcilers.networkpool.pending_promises import granted_status
+from reconcilers.networkpool.pending_promises import render_allocated
 from reconcilers.networkpool.statusjournal import settle_pool
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
@@ -47,7 +47,7 @@ def test_nothing_new_is_written_about_pools_and_requests_of_one_family() -> None
     assert list(promise) == [*OLD_PROMISE, "choice"]
     assert "secondary" not in pool
     [grant] = decide(make.pool(), waiting).choice.grants
-    written = granted_status(waiting, make.pool(), ranges=grant.addresses, now=make.EPOCH)
+    written = render_allocated(waiting, make.pool(), ranges=grant.addresses, now=make.EPOCH)
     assert written.keys() == OLD_STATUS
     assert [condition["type"] for condition in written["conditions"]] == ["Ready"]
 

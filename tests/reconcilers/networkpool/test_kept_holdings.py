@@ -18,7 +18,7 @@ from reconcilers.api.resources import IP_ALLOCATION
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.networkpool.facts import KIND, allocation_facts, holder_of
 from reconcilers.networkpool.poolkind import NetworkPoolKind
-from reconcilers.networkpool.protocol import blockers
+from reconcilers.networkpool.protocol import count_blockers
 from reconcilers.networkpool.reading import keep_holdings
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS
 from reconcilers.promises.holdings import Holdings, differences
@@ -247,7 +247,9 @@ def test_a_deletion_waits_for_a_promise_to_another_object_of_the_name_of_a_holde
     for promised_to, count in ((recreated, 2), (allocation, 1)):
         promise = make.promise(promised_to, "10.40.0.8", "10.40.0.15", version="9999")
         pool = make.pool(status={"assignments": [make.list_promise(promise)]})
-        assert blockers(STATUS_JOURNALS.read(pool), make.view(allocation, position=10)) == count
+        assert (
+            count_blockers(STATUS_JOURNALS.read(pool), make.view(allocation, position=10)) == count
+        )
 
 
 def test_the_holdings_of_a_pool_that_is_gone_are_kept_no_longer() -> None:

@@ -24,7 +24,9 @@ def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     overlapping = make.spaces(*others).make_overlap_finding(offers_of(pool, LIMIT))
     return {
         finding.type: finding
-        for finding in problems.findings(pool, view, decision=decision, overlapping=overlapping)
+        for finding in problems.list_findings(
+            pool, view, decision=decision, overlapping=overlapping
+        )
     }
 
 

@@ -166,7 +166,7 @@ def test_a_pool_that_32_bits_count_has_no_exact_counts() -> None:
 def test_a_huge_pool_that_turns_invalid_serves_nothing_and_keeps_what_it_gave() -> None:
     block = make.allocation("a", held_range=("fd00::", "fd00::ffff:ffff:ffff"))
     pool = make.pool(cidr="fd00::/64", status=_status(make.pool(cidr="fd00::/64"), block))
-    pool_status = status.invalid(pool, ["broken"], make.EPOCH)
+    pool_status = status.render_invalid(pool, ["broken"], make.EPOCH)
     assert pool_status["exactCounts"] == {
         "totalIPs": "0",
         "allocatedIPs": str(2**48),
@@ -174,7 +174,7 @@ def test_a_huge_pool_that_turns_invalid_serves_nothing_and_keeps_what_it_gave() 
         "largestFreeBlock": "0",
     }
     assert (pool_status["totalIPs"], pool_status["allocatedIPs"]) == (0, 2**31 - 1)
-    assert "allocatedIPs" not in status.invalid(make.pool(), ["broken"], make.EPOCH)
+    assert "allocatedIPs" not in status.render_invalid(make.pool(), ["broken"], make.EPOCH)
 
 
 def test_promises_count_as_allocated_in_the_write_that_makes_them() -> None:
@@ -219,7 +219,7 @@ def test_counters_never_exceed_what_the_schema_takes() -> None:
 
 def test_a_pool_whose_spec_turned_invalid_offers_nothing() -> None:
     pool = make.pool(status={"totalIPs": 256, "availableIPs": 200, "largestFreeBlock": 200})
-    reported = status.invalid(pool, ["no"], make.EPOCH)
+    reported = status.render_invalid(pool, ["no"], make.EPOCH)
     assert (reported["totalIPs"], reported["availableIPs"], reported["largestFreeBlock"]) == (
         0,
         0,

@@ -15,11 +15,11 @@ from reconcilers.addressing import familychoice, poolgeometry, rangetaking
 from reconcilers.api.ipallocation import IPAllocation, IPAllocationSpec
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.allocationtaking import AllocationTaker
-from reconcilers.networkpool.facts import KIND, holder_of, place, row, waits
+from reconcilers.networkpool.facts import KIND, find_place, find_row, holder_of, is_unserved
 from reconcilers.networkpool.pending_promises import (
-    granted_status,
     new_refusals,
-    refused_status,
+    render_allocated,
+    render_refused,
 )
 from reconcilers.networkpool.view import AllocationsView
 from reconcilers.promises.choosing import (
@@ -48,7 +48,7 @@ def choose_by_trying_all(
 ) -> Choice[IPAllocation]:
     """Return the choice of a pass that tries each waiting request, in one queue."""
     promised = {promise.uid for promise in promises}
-    queue = sorted((request for request in view.of_pool if waits(request)), key=place)
+    queue = sorted((request for request in view.of_pool if is_unserved(request)), key=find_place)
     grants: list[Grant[IPAllocation]] = []
     refusals: list[AskerRefusal[IPAllocation]] = []
     for request in queue:
@@ -187,10 +187,12 @@ class PoolPasses:
             assert expected.more
             assert (whole.grants, new_refusals(whole.refusals)) == (decided.grants, told)
         for grant in decided.grants:
-            status = granted_status(grant.asker, self.pool, ranges=grant.addresses, now=make.EPOCH)
+            status = render_allocated(
+                grant.asker, self.pool, ranges=grant.addresses, now=make.EPOCH
+            )
             self.write(grant.asker, status)
         for refusal in told:
-            self.write(refusal.asker, refused_status(refusal, make.EPOCH))
+            self.write(refusal.asker, render_refused(refusal, make.EPOCH))
 
 
 NAMES = st.sampled_from("abcdefghijkl")
@@ -268,8 +270,10 @@ def test_all_that_a_request_may_say_decides_on_its_row() -> None:
     }
     without = {"poolRef", "tenantClusterRef"}
     assert {field.name for field in fields(IPAllocationSpec)} == asked.keys() | without
-    rows = {row(make.allocation("a", **request)) for request in asked.values()}
-    assert len({*rows, row(make.allocation("a"))}) == len(asked)  # the two pins are of one name
+    rows = {find_row(make.allocation("a", **request)) for request in asked.values()}
+    assert len({*rows, find_row(make.allocation("a"))}) == len(
+        asked
+    )  # the two pins are of one name
 
 
 FEW, MANY = 8, 240

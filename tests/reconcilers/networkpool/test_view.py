@@ -7,7 +7,7 @@ import pytest
 from controller.codec import DecodeFailure
 from controller.meta import Key
 from reconcilers.api import names
-from reconcilers.networkpool.unreadable import unreadable_of
+from reconcilers.networkpool.unreadable import list_unreadable_names
 from tests.reconcilers import make
 from tests.reconcilers.platform import Platform
 
@@ -86,9 +86,9 @@ async def test_a_new_pool_is_not_fenced_past_an_allocation_that_may_be_its_own()
 
 
 def test_an_unreadable_allocation_without_namespace_concerns_every_pool() -> None:
-    assert unreadable_of({Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")) == (
-        "item 2",
-    )
+    assert list_unreadable_names(
+        {Key("", "item 2"): DecodeFailure("no metadata")}, make.key("lab")
+    ) == ("item 2",)
 
 
 async def test_an_unreadable_allocation_that_is_deleted_keeps_its_finalizer_and_says_so() -> None:

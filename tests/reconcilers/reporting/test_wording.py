@@ -4,7 +4,7 @@ import pytest
 
 from allocator import AddressRange
 from reconcilers.networkpool import status
-from reconcilers.networkpool.choicewords import allocated_message
+from reconcilers.networkpool.choicewords import describe_allocated
 from reconcilers.reporting.wording import count_addresses, count_noun, name_with_count, truncate
 from tests.reconcilers import make
 
@@ -37,8 +37,9 @@ def test_a_long_text_is_cut_and_shows_that_it_is(content: str, expected: str) ->
 
 def test_messages_about_one_address_are_in_the_singular() -> None:
     pool, address = make.pool(), AddressRange.parse("10.40.0.0", "10.40.0.0")
-    message = allocated_message(pool, [address], "as pinned")
+    message = describe_allocated(pool, [address], "as pinned")
     assert message == "allocated 1 IP: 10.40.0.0/32 from lab, as pinned"
     assert (
-        status.waiting_for_holders(1).message == "waiting for 1 active allocation to be released"
+        status.describe_waiting_deletion(1).message
+        == "waiting for 1 active allocation to be released"
     )

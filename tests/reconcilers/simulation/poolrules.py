@@ -428,9 +428,9 @@ def leaves_by_cache(mp: Patch) -> None:
         self: NetworkPoolKind, pool: NetworkPool, journal: Journal
     ) -> tuple[int, AllocationsView]:
         view = self._allocations.read_cached(pool.metadata.key)
-        return protocol.blockers(journal, view), view
+        return protocol.count_blockers(journal, view), view
 
-    mp.setattr(NetworkPoolKind, "_blockers", by_cache)
+    mp.setattr(NetworkPoolKind, "_count_blockers", by_cache)
 
 
 # 8. Own answers.

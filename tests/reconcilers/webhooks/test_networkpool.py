@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from allocator import AddressRange
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.otherholders import HeldRange
-from reconcilers.networkpool.protocol import blockers
+from reconcilers.networkpool.protocol import count_blockers
 from reconcilers.promises.journal import Journal
 from reconcilers.specrules.verdict import MOST_CAUSES, Verdict
 from reconcilers.webhooks import networkpool
@@ -306,7 +306,7 @@ def test_a_pool_cannot_be_deleted_whatever_phase_a_person_wrote_beside_a_range(
     phase: str,
 ) -> None:
     holder = make.allocation("a", phase=phase, held_range=("10.0.0.5", "10.0.0.5"))
-    assert blockers(Journal(), make.view(holder)) == 1, "its finalizer would wait for ever"
+    assert count_blockers(Journal(), make.view(holder)) == 1, "its finalizer would wait for ever"
     assert networkpool.review_deletion(pool(), make.view(holder)).join_causes() == (
         'cannot delete NetworkPool "lab": IPAllocation "a" in namespace "butler-system" is still'
         f" in phase {phase}, yet holds a range"
