@@ -40,11 +40,12 @@ class PoolExhausted(RequestRefused):
     def __init__(self, requested: int, longest: int, *, aligned: bool = False) -> None:
         block = " as one CIDR" if aligned else ""
         addresses = "address" if requested == 1 else "addresses"
-        never = f": it never has {requested} {addresses} in a row{block}, {longest} at the most"
-        # The second half of the message is added only if not even the empty pool has enough.
-        super().__init__(
-            "pool exhausted: no contiguous block available" + never * (requested > longest)
-        )
+        message = "pool exhausted: no contiguous block available"
+        if requested > longest:  # not even the empty pool has enough
+            message += (
+                f": it never has {requested} {addresses} in a row{block}, {longest} at the most"
+            )
+        super().__init__(message)
         self.requested = requested
 
 

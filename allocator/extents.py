@@ -227,6 +227,7 @@ class FreeExtents:
         if extent is None:
             return None
         size, start = extent >> bits, extent & self._mask
+        # `placed` is the same run as the index by address has it: its first and last address.
         placed = start << bits | start + size - 1
         self._by_size.remove(extent)
         if size == count:
@@ -267,11 +268,11 @@ class FreeExtents:
         Returns:
             The first and last address that were taken; None if nothing is free.
         """
-        placed = self._by_start.find_at_least(0)
-        if placed is None:
+        lowest_run = self._by_start.find_at_least(0)
+        if lowest_run is None:
             return None
-        first = placed >> self._bits
-        last = min(placed & self._mask, first + most - 1)
+        first = lowest_run >> self._bits
+        last = min(lowest_run & self._mask, first + most - 1)
         self.take_exactly(first, last)
         return first, last
 
