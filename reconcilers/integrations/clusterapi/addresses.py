@@ -345,6 +345,7 @@ def _layout(
     outside = minus([(whole.first, whole.last)], [span for span in inside if span[0] <= span[1]])
     touched = ((first >> shift, last >> shift) for first, last in _spans(holes, family))
     closed = [AddressRange(*span, family) for span in (*outside, *touched)]
+    # The layout offers all numbers of the family, except those that the pool does not hand out.
     return Layout(whole, tuple(closed), (whole,))
 
 

@@ -176,7 +176,7 @@ def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:
     )
 
 
-def why_not(address: IPAddress, claim: IPAddressClaim) -> str:
+def why_unusable(address: IPAddress, claim: IPAddressClaim) -> str:
     """Return why the IPAddress of a claim's name cannot answer it; empty if it can."""
     name, claim_ref, address_ref = address.metadata.key, claim.spec.poolRef, address.spec.poolRef
     if (address_ref.apiGroup, address_ref.kind, address_ref.name) != (
@@ -228,7 +228,7 @@ def ready_of_refused(
     return ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
 
 
-def missing_of(
+def render_missing_metadata(
     address: IPAddress, owner_references: tuple[OwnerReference, ...], claim: IPAddressClaim
 ) -> dict[str, Any]:
     """Return a merge patch that adds finalizer, owners and label that an IPAddress lacks.
@@ -286,7 +286,7 @@ class Answers:
             if is_new:
                 return address
             # Another replica or a person created it, and the cache does not show it yet.
-        if reason := why_not(address, claim):
+        if reason := why_unusable(address, claim):
             raise AddressInTheWay(reason)
         # The IPAddressClaim controller writes that record; the next pass finds it.
         if must_be_recorded(address, claim):
@@ -322,7 +322,7 @@ class Answers:
         claim: IPAddressClaim,
     ) -> IPAddress:
         """Add missing finalizer, owners and label, and return the IPAddress as it is then."""
-        patch = missing_of(address, owner_references, claim)
+        patch = render_missing_metadata(address, owner_references, claim)
         return await self._objects.repair(address, patch)
 
     def _owners(

@@ -53,13 +53,13 @@ def audit(
             kind is not reported as missing, and status counts that include it are not checked.
     """
     for contents in pools:
-        yield from _pool(contents, not_read)
-        yield from _host_bits(contents)
-    yield from _claims(caches, now, not_read)
-    yield from _addresses(caches, not_read)
+        yield from _find_pool_troubles(contents, not_read)
+        yield from _find_host_bits(contents)
+    yield from _find_claim_troubles(caches, now, not_read)
+    yield from _find_address_troubles(caches, not_read)
 
 
-def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
+def _find_host_bits(contents: PoolContents) -> Iterator[Trouble]:
     """Yield the CIDRs of a pool that have host bits set; nothing for a NetworkPool."""
     # The audit of NetworkPools has rules of its own.
     if isinstance(contents.pool, NetworkPool):
@@ -75,7 +75,7 @@ def _host_bits(contents: PoolContents) -> Iterator[Trouble]:
         )
 
 
-def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
+def _find_pool_troubles(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of one pool.
 
     For all pools these are addresses that several objects hold, and addresses outside of the pool.
@@ -84,20 +84,20 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
     """
     pool, kind, key = contents.pool, contents.kind.kind, contents.pool.metadata.key
     # The audit of NetworkPools reports their spec and status, and IPAllocations of both families.
-    own = not isinstance(pool, NetworkPool)
+    is_in_cluster_pool = not isinstance(pool, NetworkPool)
     if contents.space is None or contents.holdings is None:
         # Without a valid spec there are no blocks to compare.
-        if own:
+        if is_in_cluster_pool:
             yield invalid_pool(PoolName(kind, key), contents.fault, contents.pool)
         return
     for blocks, (state, holders) in contents.held.items():
-        first_address, last = (
-            contents.space.text(blocks.first),
-            max(holders, key=lambda key: _age(contents, key)),
-        )
-        subject, seen = CLAIM if last in contents.claims else ADDRESS, contents.holder(last)
+        first_address = contents.space.text(blocks.first)
+        # The trouble is reported once, of the youngest holder: the others had the address before.
+        youngest = max(holders, key=lambda key: _order_by_age(contents, key))
+        subject = CLAIM if youngest in contents.claims else ADDRESS
+        seen = contents.find_holder(youngest)
         if state == "shared":
-            others = ", ".join(contents.name_of(other) for other in holders if other != last)
+            others = ", ".join(contents.name_of(other) for other in holders if other != youngest)
             sentence = (
                 f"holds {first_address} of {kind} {key}, which {others} has too: delete this one"
                 " (action delete) once its owner no longer uses the address"
@@ -106,7 +106,7 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
                 "Overlap",
                 "error",
                 subject=subject,
-                key=last,
+                key=youngest,
                 sentence=sentence,
                 seen=seen,
                 removable=True,
@@ -120,19 +120,19 @@ def _pool(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Troub
                 "OutOfRange",
                 "warning",
                 subject=subject,
-                key=last,
+                key=youngest,
                 sentence=sentence,
                 seen=seen,
                 removable=True,
             )
-    for holder, parts in contents.held_of_other_family.items() if own else ():
+    for holder, parts in contents.held_of_other_family.items() if is_in_cluster_pool else ():
         addresses = ", ".join(part.text for part in parts)
         sentence = (
             f"holds {addresses}, of a family that {kind} {key} does not have; it is never taken"
             " away: delete this one (action delete)"
         )
         subject = CLAIM if holder in contents.claims else ADDRESS
-        seen = contents.holder(holder)
+        seen = contents.find_holder(holder)
         yield Trouble(
             "OutOfRange",
             "warning",
@@ -173,13 +173,15 @@ def _pool_may_exist(
     )
 
 
-def _age(contents: PoolContents, key: Key) -> tuple[str, Key]:
+def _order_by_age(contents: PoolContents, key: Key) -> tuple[str, Key]:
     """Return a sort key that is highest for the youngest holder."""
-    since = contents.holder(key).metadata.creationTimestamp
+    since = contents.find_holder(key).metadata.creationTimestamp
     return since.isoformat() if since else "", key
 
 
-def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
+def _find_claim_troubles(
+    caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]
+) -> Iterator[Trouble]:
     """Yield the troubles of claims, in order of their keys."""
     for claim in sorted(caches.claims, key=lambda claim: claim.metadata.key):
         key, kind = claim.metadata.key, kind_of(claim.spec.poolRef)
@@ -191,7 +193,7 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
             pool = PoolName(kind.kind, pool_key(kind, claim))
             yield unknown_pool(CLAIM, key, pool, seen=claim)
         may_have_cluster = is_left_out(CLUSTERS, claim.cluster or key, not_read)
-        if since is None and caches.names_no_cluster(claim) and not may_have_cluster:
+        if since is None and caches.names_missing_cluster(claim) and not may_have_cluster:
             consequence = (
                 "it waits"
                 if record_of(claim) is None
@@ -202,12 +204,12 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
                 "UnknownCluster", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
             )
         address_key = Key(key.namespace, claim.address_name)
-        has_lost = (
+        is_address_gone = (
             address_key not in caches.addresses
             and address_key not in caches.addresses.unreadable
             and not is_left_out(caches.address_kind, address_key, not_read)
         )
-        if since is None and claim.address_name and has_lost:
+        if since is None and claim.address_name and is_address_gone:
             sentence = f"its addressRef names IPAddress {claim.address_name}, which is gone"
             yield Trouble(
                 "LostAddress", "error", subject=CLAIM, key=key, sentence=sentence, seen=claim
@@ -226,15 +228,13 @@ def _claims(caches: ClaimCaches, now: datetime, not_read: Sequence[NotRead]) -> 
             )
 
 
-def _addresses(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
+def _find_address_troubles(caches: ClaimCaches, not_read: Sequence[NotRead]) -> Iterator[Trouble]:
     """Yield the troubles of IPAddresses, in order of their keys."""
     for address in sorted(caches.addresses, key=lambda address: address.metadata.key):
         key = address.metadata.key
-        claim_key, kind = (
-            Key(key.namespace, address.spec.claimRef.name),
-            kind_of(address.spec.poolRef),
-        )
-        # Another provider's, or its claim is gone and a grace period runs, as it should.
+        claim_key = Key(key.namespace, address.spec.claimRef.name)
+        kind = kind_of(address.spec.poolRef)
+        # Another provider serves it, or its claim is gone and a grace period runs, as it should.
         if kind is None or RELEASED_AT in address.metadata.annotations:
             continue
         # With a claim, or one that may exist, the troubles of the claim tell everything.

@@ -396,7 +396,7 @@ class ClaimCaches:
             return why.format(claim.cluster)
         return why_pool_stops(pool)
 
-    def names_no_cluster(self, claim: IPAddressClaim) -> bool:
+    def names_missing_cluster(self, claim: IPAddressClaim) -> bool:
         """Return whether a claim names a Cluster that does not exist."""
         state = find_cluster_state(self.clusters, claim.cluster)
         return self.clusters is not None and state is ClusterState.ABSENT
@@ -422,7 +422,7 @@ class ClaimCaches:
             return False
         return find_cluster_state(self.clusters, cluster) is ClusterState.ABSENT
 
-    def address_stopped(self, address: IPAddress) -> bool:
+    def is_address_stopped(self, address: IPAddress) -> bool:
         """Return whether an IPAddress without claim must not be released now.
 
         A person paused its pool or its Cluster, or one of them cannot be decoded.

@@ -45,7 +45,7 @@ from reconcilers.integrations.clusterapi.answers import (
     must_be_recorded,
     ready_of_refused,
     spec_of,
-    why_not,
+    why_unusable,
 )
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
@@ -70,9 +70,9 @@ from reconcilers.integrations.clusterapi.statuses import (
     ClaimRecord,
     message_of,
     record_of,
+    render_ready,
     restored_record_of,
     shows,
-    with_ready,
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
@@ -131,15 +131,15 @@ class ClaimReconciler:
 
         async def attempt(claim: IPAddressClaim | None) -> Outcome:
             """Run the pass for an existing claim, or for one that is gone (None)."""
-            return await (self._without_claim(key) if claim is None else self._reconcile(claim))
+            return await (self._reconcile_gone(key) if claim is None else self._reconcile(claim))
 
-        return await retry_live(claim, attempt, partial(self._live, key))
+        return await retry_live(claim, attempt, partial(self._read_live_claim, key))
 
     def _hides_address(self, key: Key) -> bool:
         """Return whether the IPAddress of a claim's name cannot be decoded."""
         return key in self._caches.addresses.unreadable
 
-    async def _live(self, key: Key) -> IPAddressClaim | None:
+    async def _read_live_claim(self, key: Key) -> IPAddressClaim | None:
         """Read a claim from the API server; None if it does not exist."""
         return await self._client.find(self._caches.claim_kind, key)
 
@@ -165,7 +165,7 @@ class ClaimReconciler:
         pool = self._caches.pool_of(claim)
         record = record_of(claim)
         if record is None:
-            return await self._waiting(claim, pool)
+            return await self._reconcile_waiting(claim, pool)
         # What cannot be decoded is neither repaired nor recreated, and such a pool may be paused.
         left_alone = self._hides_address(meta.key) or self._caches.pool_is_unreadable(claim)
         if pool is not None and not left_alone and not is_paused(pool.metadata.annotations):
@@ -190,11 +190,11 @@ class ClaimReconciler:
             # holds the address.
             if await self._restore_address(claim, record, pool=pool, kind=kind) is None:
                 return Blocked("NotOurs")
-        elif not why_not(address, claim):
+        elif not why_unusable(address, claim):
             await self._answers.repair(address, claim, pool=pool, pool_kind=kind)
             # The IPAddress is complete again, so the claim need not record its address any more.
             if RESTORED_ADDRESS in claim.metadata.annotations:
-                await self._annotate(claim, None)
+                await self._annotate(claim, restored=None)
         return SETTLED
 
     async def _restore_address(
@@ -215,7 +215,7 @@ class ClaimReconciler:
         except AddressInTheWay:
             return None
 
-    async def _waiting(self, claim: IPAddressClaim, pool: ServedPool | None) -> Outcome:
+    async def _reconcile_waiting(self, claim: IPAddressClaim, pool: ServedPool | None) -> Outcome:
         """Handle a claim without an address; the pass over its pool gives it one.
 
         The first step that applies ends the pass:
@@ -226,10 +226,10 @@ class ClaimReconciler:
         key = claim.metadata.key
         address = None if self._hides_address(key) else self._caches.addresses.get(key)
         if address is not None and not (pool and is_paused(pool.metadata.annotations)):
-            earlier = await self._of_earlier_claim(address, claim)
+            earlier = await self._release_earlier_answer(address, claim)
             if earlier is not None:
                 return earlier
-            if must_be_recorded(address, claim) and not why_not(address, claim):
+            if must_be_recorded(address, claim) and not why_unusable(address, claim):
                 await self._record_restored(claim, address)
                 return SETTLED  # the answer to that write wakes the pool
         problem = self._caches.why_pool_absent(claim)
@@ -239,7 +239,7 @@ class ClaimReconciler:
         finding = ready_of_refused(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
         if not shows(claim, finding):
             kind = self._caches.claim_kind
-            status = with_ready(claim, finding, version=kind.version, now=self._clock.now())
+            status = render_ready(claim, finding, version=kind.version, now=self._clock.now())
             written = await self._client.patch_status(kind, claim, status)
             self._recorder.record(
                 kind, written, "Warning", POOL_NOT_READY, problem, action="Allocating"
@@ -250,15 +250,17 @@ class ClaimReconciler:
         """Annotate a claim with the address of its IPAddress, which is to be recreated."""
         spec = address.spec
         restored = message_of(spec.address, spec.prefix, claim.spec.poolRef)
-        await self._annotate(claim, restored)
+        await self._annotate(claim, restored=restored)
 
-    async def _annotate(self, claim: IPAddressClaim, restored: str | None) -> None:
+    async def _annotate(self, claim: IPAddressClaim, *, restored: str | None) -> None:
         """Record the address of a claim's restored IPAddress; None removes the record."""
         patch = {"metadata": {"annotations": {RESTORED_ADDRESS: restored}}}
         version = Version.from_object(claim)
         await self._client.patch(self._caches.claim_kind, version, patch)
 
-    async def _of_earlier_claim(self, address: IPAddress, claim: IPAddressClaim) -> Outcome | None:
+    async def _release_earlier_answer(
+        self, address: IPAddress, claim: IPAddressClaim
+    ) -> Outcome | None:
         """Release the IPAddress of an earlier claim of this name, at once or after its rest.
 
         An IPAddress that can answer this claim is not released: a machine has its address, and
@@ -271,11 +273,11 @@ class ClaimReconciler:
         # Its own pool, not the claim's: that pool's grace period counts.
         pool = self._caches.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
-            return await self._held_back(address, pool)
+            return await self._end_rest_if_due(address, pool)
         owner = controlling_claim(address)
-        if owner is None or not is_restored(address, claim) or not why_not(address, claim):
+        if owner is None or not is_restored(address, claim) or not why_unusable(address, claim):
             return None
-        live = await self._live(claim.metadata.key)
+        live = await self._read_live_claim(claim.metadata.key)
         # The cache may show an older claim of the name; the live claim tells whose it is.
         if live is not None and live.metadata.uid != owner.uid:
             reason = "it belonged to an earlier claim of the same name"
@@ -289,16 +291,17 @@ class ClaimReconciler:
         pool = self._caches.pool_of(claim)
         if pool is not None and is_paused(pool.metadata.annotations):
             return SETTLED
-        address = await self._address_of(claim)
+        address = await self._find_address(claim)
         # Finalizers of others keep the claim; its address is released already, and may rest.
         if not has_finalizer(claim, CLAIM_FINALIZER):
-            return await self._held_back(address, pool) if address is not None else SETTLED
+            return await self._end_rest_if_due(address, pool) if address is not None else SETTLED
         if address is None:
             address = await self._recreate_to_rest(claim, pool)
-        if address is not None and not why_not(address, claim):
+        if address is not None and not why_unusable(address, claim):
             since = claim.metadata.deletionTimestamp
             assert since is not None, "the claim is being deleted"
             await self._release(address, pool, since=since, why="its claim is deleted")
+            # The release has its log line, so the watch must not log the claim as lost.
             self._caches.logged.add(claim.metadata.uid)
         await remove_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
         return SETTLED
@@ -319,11 +322,11 @@ class ClaimReconciler:
         kind = kind_of(claim.spec.poolRef)
         if record is None or since is None or kind is None or pool is None:
             return None
-        if self._rests(since, pool) <= 0:
+        if self._seconds_of_rest(since, pool) <= 0:
             return None
         return await self._restore_address(claim, record, pool=pool, kind=kind)
 
-    async def _address_of(self, claim: IPAddressClaim) -> IPAddress | None:
+    async def _find_address(self, claim: IPAddressClaim) -> IPAddress | None:
         """Return the IPAddress of a claim's name, from the server if the cache shows none.
 
         Another replica may have created it a moment ago. Once the claim is gone, nothing would
@@ -335,7 +338,7 @@ class ClaimReconciler:
             return address
         return await self._client.find(self._caches.address_kind, key)
 
-    def _rests(self, since: datetime, pool: ServedPool | None) -> float:
+    def _seconds_of_rest(self, since: datetime, pool: ServedPool | None) -> float:
         """Return how many more seconds an address rests; zero or less if its rest is over.
 
         Args:
@@ -348,7 +351,7 @@ class ClaimReconciler:
         grace = pool.spec.addressReuseGracePeriodSeconds if isinstance(pool, IPPool) else None
         return float(grace or 0) - (self._clock.now() - since).total_seconds()
 
-    async def _without_claim(self, key: Key) -> Outcome:
+    async def _reconcile_gone(self, key: Key) -> Outcome:
         """Release an IPAddress that was made for a claim that no longer exists.
 
         A claim may vanish without a pass over its deletion: the API server can remove a claim in
@@ -360,10 +363,10 @@ class ClaimReconciler:
             return SETTLED
         pool, uid = self._caches.pool_of(address), address.metadata.uid
         if is_held_back(address):
-            return await self._held_back(address, pool)
+            return await self._end_rest_if_due(address, pool)
         # The garbage collector may have removed the deleted claim from the owners.
         owner = controlling_claim(address) or self._orphaned.get(uid)
-        if await self._was_moved(address, owner.uid if owner is not None else ""):
+        if await self._check_move(address, owner.uid if owner is not None else ""):
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
         # A restore from a backup may create the IPAddress before its claim.
@@ -380,18 +383,20 @@ class ClaimReconciler:
         self, address: IPAddress, pool: ServedPool | None, since: datetime, why: str
     ) -> None:
         """Delete an IPAddress that its claim released at `since`, or let it rest first."""
-        if await self._rest_of(address, since, pool) > 0:
+        if await self._read_seconds_of_rest(address, since, pool) > 0:
             await self._answers.hold_back(address, rfc3339(since))
         else:
             await self._answers.remove(address, why)
 
-    async def _rest_of(
+    async def _read_seconds_of_rest(
         self, address: IPAddress, since: datetime, pool: ServedPool | None
     ) -> float:
         """Return how many more seconds an IPAddress rests; zero or less if its rest is over."""
         # The end of a rest cannot be undone. So the live pool decides it: the cache may be stale.
-        cached = self._rests(since, pool)
-        return cached if cached > 0 else self._rests(since, await self._read_pool(address))
+        seconds = self._seconds_of_rest(since, pool)
+        if seconds > 0:
+            return seconds
+        return self._seconds_of_rest(since, await self._read_pool(address))
 
     async def _read_pool(self, address: IPAddress) -> ServedPool | None:
         """Return the pool that an IPAddress names, live; None if it does not exist.
@@ -415,10 +420,10 @@ class ClaimReconciler:
             is_of_claim or address.metadata.uid in self._orphaned or is_left_over(address)
         )
         is_ours = kind_of(address.spec.poolRef) is not None and is_of_claim
-        return is_ours and not self._caches.address_stopped(address)
+        return is_ours and not self._caches.is_address_stopped(address)
 
-    async def _was_moved(self, address: IPAddress, claim_uid: str) -> bool:
-        """Return whether the claim of an IPAddress was moved to another cluster; record the move.
+    async def _check_move(self, address: IPAddress, claim_uid: str) -> bool:
+        """Return whether the claim of an IPAddress was moved to another cluster; record a move.
 
         `clusterctl move` deletes IPAddresses together with their claims, except those of
         cluster-scoped pools. Three signs tell of a move: the IPAddress has the annotation of a
@@ -429,6 +434,7 @@ class ClaimReconciler:
             claim_uid: of the claim that owned the IPAddress; empty if unknown.
         """
         kind, marks = kind_of(address.spec.poolRef), address.metadata.annotations
+        # A move deletes the IPAddresses of namespaced pools itself.
         if kind is None or kind.namespaced:
             return False
         # Without owner the uid in the annotation cannot be compared: the address may be in use.
@@ -471,10 +477,11 @@ class ClaimReconciler:
         if Key(new.metadata.namespace, old_owner.name) not in self._caches.claims:
             self._orphaned[new.metadata.uid] = old_owner
 
-    async def _held_back(self, address: IPAddress, pool: ServedPool | None) -> Outcome:
-        """Remove an IPAddress whose rest is over; else return when its rest ends.
+    async def _end_rest_if_due(self, address: IPAddress, pool: ServedPool | None) -> Outcome:
+        """Remove an IPAddress whose rest is over; otherwise wait until its rest ends.
 
-        An IPAddress without the time of its release does not rest, and stays.
+        An IPAddress without the time of its release does not rest, and stays. If the time cannot
+        be compared with the clock, the rest counts as over.
         """
         released_at = address.metadata.annotations.get(RELEASED_AT)
         if released_at is None:
@@ -482,9 +489,10 @@ class ClaimReconciler:
         try:
             since: datetime | None = datetime.fromisoformat(released_at)
         except ValueError:
-            since = None  # edited by hand; without a time the rest cannot be computed and is over
+            since = None  # a person edited it, and it is no time
+        # A time without time zone is an edit, too: our own times have one.
         if since is not None and since.tzinfo:
-            rest = await self._rest_of(address, since, pool)
+            rest = await self._read_seconds_of_rest(address, since, pool)
             if rest > 0:
                 return Again(rest)
         await self._answers.remove(address, f"its claim released it at {released_at}")

@@ -12,7 +12,7 @@ from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_o
 from reconcilers.integrations.clusterapi.answers import (
     must_be_recorded,
     ready_of_refused,
-    why_not,
+    why_unusable,
 )
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
@@ -116,11 +116,11 @@ class ClaimTaker:
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
         if addresses := self._view.addresses_of(key):
-            return self._adopt_blocks(claim, addresses[0])
+            return self._find_adopted_blocks(claim, addresses[0])
         restored = restored_record_of(claim)
         if restored is not None:
             origin = f"claim {key} had {restored.address}"
-            return self._own_blocks(claim, restored, origin)
+            return self._find_own_blocks(claim, restored, origin)
         # A restore may still bring back the claim's IPAddress with the address of its machine.
         if self._restored is not None and self._restored.seconds_left(claim) > 0:
             return None
@@ -131,7 +131,9 @@ class ClaimTaker:
         except PoolExhausted:
             raise Refused(POOL_EXHAUSTED, f"{self._pool_name} has no free address") from None
 
-    def _adopt_blocks(self, claim: IPAddressClaim, address: IPAddress) -> AddressRange | None:
+    def _find_adopted_blocks(
+        self, claim: IPAddressClaim, address: IPAddress
+    ) -> AddressRange | None:
         """Return the blocks of the IPAddress of a claim's name; None if they must wait.
 
         Args:
@@ -140,15 +142,17 @@ class ClaimTaker:
         Raises:
             Refused: the IPAddress cannot be used for the claim.
         """
-        if reason := why_not(address, claim):
+        if reason := why_unusable(address, claim):
             raise Refused(ALLOCATION_FAILED, reason)
         # The IPAddressClaim controller records the address on the claim before it is promised.
         if must_be_recorded(address, claim):
             return None
         record = ClaimRecord(address.spec.address, address.spec.prefix)
-        return self._own_blocks(claim, record, f"IPAddress {claim.metadata.key} exists")
+        return self._find_own_blocks(claim, record, f"IPAddress {claim.metadata.key} exists")
 
-    def _own_blocks(self, claim: IPAddressClaim, record: ClaimRecord, origin: str) -> AddressRange:
+    def _find_own_blocks(
+        self, claim: IPAddressClaim, record: ClaimRecord, origin: str
+    ) -> AddressRange:
         """Return the blocks of an address that a claim has already.
 
         Args:

@@ -146,7 +146,7 @@ class PoolContents:
             return "shared"
         return next(iter(by.values())) if self.space.layout.could_ever_pin(blocks) else "outside"
 
-    def holder(self, key: Key) -> IPAddressClaim | IPAddress:
+    def find_holder(self, key: Key) -> IPAddressClaim | IPAddress:
         """Return the holder with a key: the claim if there is one, else the IPAddress."""
         return self.claims.get(key) or self.addresses[key]
 
@@ -186,11 +186,11 @@ def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[Po
             }
             unreadable = find_unreadable(partial(check_source, source_of(caches), pool_name))
             if kind != NETWORK_POOL or claims or addresses or unreadable:
-                contents = _contents(kind, pool, claims=claims, addresses=addresses)
+                contents = _make_contents(kind, pool, claims=claims, addresses=addresses)
                 yield replace(contents, unreadable=unreadable) if unreadable else contents
 
 
-def _space(pool: ServedPool) -> PoolSpace:
+def _parse_space(pool: ServedPool) -> PoolSpace:
     """Return the addresses that a pool of any kind may hand out to claims.
 
     Raises:
@@ -201,7 +201,7 @@ def _space(pool: ServedPool) -> PoolSpace:
     return geometry_of(pool)
 
 
-def _contents(
+def _make_contents(
     kind: Resource[ServedPool],
     pool: ServedPool,
     claims: Mapping[Key, IPAddressClaim],
@@ -212,7 +212,7 @@ def _contents(
     A pool with an invalid spec has a fault, but neither space nor holdings.
     """
     try:
-        space = _space(pool)
+        space = _parse_space(pool)
     except InvalidPool as invalid:
         return PoolContents(
             kind,

@@ -78,10 +78,10 @@ class ClaimGauges(Collector):
     @override
     def collect(self) -> Iterator[Metric]:
         if self._is_leading():
-            yield from self._of_pools()
-            yield from self._of_claims()
+            yield from self._collect_pool_metrics()
+            yield from self._collect_claim_metrics()
 
-    def _of_pools(self) -> Iterator[Metric]:
+    def _collect_pool_metrics(self) -> Iterator[Metric]:
         """Yield the metric family of each pool gauge, from the counts in the pools' statuses.
 
         A pool without counts is left out. So are the gauges of UNKNOWN_TOGETHER for a pool with
@@ -93,18 +93,20 @@ class ClaimGauges(Collector):
                 for pool in self._caches.pools.get(kind.kind, ()):
                     assert not isinstance(pool, NetworkPool), "POOLS lacks this kind"
                     counts, meta = pool.status.ipAddresses, pool.metadata
-                    if counts is None or (name in UNKNOWN_TOGETHER and self._hides(kind, pool)):
+                    if counts is None or (
+                        name in UNKNOWN_TOGETHER and self._has_unreadable_holders(kind, pool)
+                    ):
                         continue
                     family.add_metric([kind.kind, meta.namespace, meta.name], value(counts))
             yield family
 
-    def _hides(self, kind: Resource[Pool], pool: Pool) -> bool:
+    def _has_unreadable_holders(self, kind: Resource[Pool], pool: Pool) -> bool:
         """Return whether objects that cannot be decoded may hold addresses of a pool."""
         pool_name = ClaimPool(kind, pool.metadata.key)
         check = partial(check_source, source_of(self._caches), pool_name)
         return bool(find_unreadable(check))
 
-    def _of_claims(self) -> Iterator[Metric]:
+    def _collect_claim_metrics(self) -> Iterator[Metric]:
         """Yield two metric families by pool: the number of waiting claims, and the greatest age.
 
         The age is in seconds. Paused claims do not count: a person decided that they wait.

@@ -20,11 +20,11 @@ from reconcilers.integrations.clusterapi.answers import Answers, ready_of_refuse
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, promised_address
 from reconcilers.integrations.clusterapi.statuses import (
-    granted_status,
     message_of,
+    render_granted,
+    render_ready,
     shows,
     waits,
-    with_ready,
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay, ClaimStatuses, ClaimWrites
@@ -63,13 +63,13 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         finding = ready_of_refused(claim, self._caches, problem)
-        return with_ready(claim, finding, version=self.claims.version, now=now)
+        return render_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
-        return granted_status(claim, address, version=self.claims.version, now=now)
+        return render_granted(claim, address, version=self.claims.version, now=now)
 
     @override
     def describe_grant(self, claim: IPAddressClaim, address: IPAddress) -> str:

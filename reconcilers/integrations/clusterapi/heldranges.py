@@ -63,7 +63,7 @@ class _ClaimsRead:
         return self.claims.get(holder.key)
 
 
-def held_ranges(
+def list_held_ranges(
     pool: NetworkPool,
     claims: Iterable[IPAddressClaim],
     addresses: Iterable[IPAddress],
@@ -83,7 +83,7 @@ def held_ranges(
     by_key = {claim.metadata.key: claim for claim in claims}
     holdings: set[HeldRange] = set()
 
-    def note(holder: str, address_text: str) -> None:
+    def add(holder: str, address_text: str) -> None:
         """Add the address of a holder to the holdings."""
         try:
             holdings.add(HeldRange(holder, AddressRange.parse(address_text, address_text)))
@@ -93,17 +93,17 @@ def held_ranges(
     for key, claim in by_key.items():
         record = record_of(claim) or restored_record_of(claim)
         if record is not None:
-            note(_claim(key), record.address)
+            add(_name_claim(key), record.address)
     for address in addresses:
         key, claim_name = address.metadata.key, address.spec.claimRef.name
-        holder = _claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
-        note(holder, address.spec.address)
+        holder = _name_claim(Key(key.namespace, claim_name)) if claim_name else f"IPAddress {key}"
+        add(holder, address.spec.address)
     # A promise that is over holds nothing, or its claim's record holds the address.
     journal = STATUS_JOURNALS.read(pool)
     claims_read = _ClaimsRead(position, by_key, unreadable)
     for promise in settle(journal, CLAIM_KIND, claims_read).promises:
         if promise.kind == CLAIM_KIND:
-            note(_claim(promise.key), promised_address(promise).start_text)
+            add(_name_claim(promise.key), promised_address(promise).start_text)
     return sorted(holdings, key=_order)
 
 
@@ -127,13 +127,13 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
         look.check_complete()
     if claim_kind is None and address_kind is None:
         # No promise is settled, so all of them count.
-        ranges = held_ranges(pool, (), addresses=(), position=0)
+        ranges = list_held_ranges(pool, (), addresses=(), position=0)
         return OtherHoldings(tuple(ranges), kinds=frozenset({CLAIM_KIND}))
     # If only one of them is served, its objects hold addresses all the same.
     claims = await _list_served(client, claim_kind, within)
     addresses = await _list_served(client, address_kind, within)
     name = space_name(NETWORK_POOL, key)
-    ranges = held_ranges(
+    ranges = list_held_ranges(
         pool,
         [claim for claim in claims.items if name in space_of(claim)],
         addresses=[address for address in addresses.items if name in space_of(address)],
@@ -159,7 +159,7 @@ async def _list_served(client: Client, kind: Resource[R] | None, namespace: str)
     return await client.list(kind, namespace=namespace)
 
 
-def _claim(key: Key) -> str:
+def _name_claim(key: Key) -> str:
     """Return the name of a claim as a holder, for refusals and conditions."""
     return f"IPAddressClaim {key}"
 

@@ -72,7 +72,7 @@ class Leftovers:
             address = self._caches.addresses.get(claim.metadata.key)
             if address is None:
                 continue
-            if not _may_go(address, claim):
+            if not _may_be_deleted(address, claim):
                 # The minute counts from the last time that the IPAddress was needed.
                 self._leftovers.note_named(address)
                 continue
@@ -94,18 +94,21 @@ class Leftovers:
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
             promises = read_journal(pool).promises if is_of_pool else ()
-            if any(promise.holder == holder and _is_of(promise, address) for promise in promises):
+            if any(
+                promise.holder == holder and _promises_address(promise, address)
+                for promise in promises
+            ):
                 return False
             live_claim = await self._client.get(self._caches.claim_kind, key)
         except NotFound:
             # The pool or the claim is gone: the IPAddressClaim controller releases the address.
             return False
-        owner = controlling_claim(address)
-        # An IPAddress without its claim among the owners was made for a claim of its own pool.
-        is_of_earlier_claim = owner is None or owner.uid != live_claim.metadata.uid
         # The status names an IPAddress, so the claim is served by now, perhaps from this one.
         if live_claim.address_name:
             return False
+        # An IPAddress of another pool is of an earlier claim, unless this claim owns it.
+        owner = controlling_claim(address)
+        is_of_earlier_claim = owner is None or owner.uid != live_claim.metadata.uid
         return is_of_pool or is_of_earlier_claim
 
 
@@ -128,7 +131,7 @@ def _list_blocked(
             yield claim
 
 
-def _is_of(promise: Promise, address: IPAddress) -> bool:
+def _promises_address(promise: Promise, address: IPAddress) -> bool:
     """Return whether a promise is of the address of an IPAddress, in any spelling."""
     stated = addresstexts.parse_ends(address.spec.address, address.spec.address)
     promised = promised_address(promise)
@@ -138,7 +141,7 @@ def _is_of(promise: Promise, address: IPAddress) -> bool:
     )
 
 
-def _may_go(address: IPAddress, claim: IPAddressClaim) -> bool:
+def _may_be_deleted(address: IPAddress, claim: IPAddressClaim) -> bool:
     """Return whether an IPAddress in the way may be deleted, as far as the caches show.
 
     A provider must have made it for a claim, no grace period may hold it back, and the claim of

@@ -64,7 +64,7 @@ ContractView = ClaimSpaceView[IPAddressClaim, IPAddress]
 ClaimOrAddress = TypeVar("ClaimOrAddress", IPAddressClaim, IPAddress)
 
 
-def named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
+def list_named_pools(obj: IPAddressClaim | IPAddress) -> Iterable[Key]:
     """Return the NetworkPool that a claim or an IPAddress names; empty for other kinds."""
     if kind_of(obj.spec.poolRef) != NETWORK_POOL:
         return ()
@@ -113,12 +113,15 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @override
     def sources(self) -> Sequence[HolderSource[Key, None]]:
         """The caches of claims and IPAddresses, as sources of the holdings of NetworkPools."""
-        return [_source_of(self._caches.claims), _source_of(self._caches.addresses)]
+        return [
+            _make_holder_source(self._caches.claims),
+            _make_holder_source(self._caches.addresses),
+        ]
 
     @override
     def find_facts(self, pool: Key, holder: Holder) -> Facts | None:
         """Return the facts of a claim and its IPAddress, by the caches; None without facts."""
-        return self._parts.reader.find_facts(_pool_of(pool), holder, FAMILY_SPACES)
+        return self._parts.reader.find_facts(_make_pool_name(pool), holder, FAMILY_SPACES)
 
     @override
     def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
@@ -128,7 +131,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def read_cached(self, pool: Key, holdings: Holdings) -> ContractView:
-        return self._parts.reader.make_cached_view(self._source, _pool_of(pool), holdings)
+        return self._parts.reader.make_cached_view(self._source, _make_pool_name(pool), holdings)
 
     @override
     def can_read_cached(self, pool: NetworkPool, journal: Journal) -> bool:
@@ -139,15 +142,15 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         """
         if not self._caches.synced:
             raise Behind(UNKNOWN_RETRY, "claims or IPAddresses have not been listed yet")
-        return self._parts.reader.can_read_cached(_pool_of(pool.metadata.key), journal)
+        return self._parts.reader.can_read_cached(_make_pool_name(pool.metadata.key), journal)
 
     @override
     def find_unreadable(self, pool: Key) -> Sequence[UnreadableObject]:
-        return find_unreadable(partial(self._parts.reader.check_cached, _pool_of(pool)))
+        return find_unreadable(partial(self._parts.reader.check_cached, _make_pool_name(pool)))
 
     @override
     async def read_lists(self, pool: NetworkPool, journal: Journal) -> ContractView:
-        key = _pool_of(pool.metadata.key)
+        key = _make_pool_name(pool.metadata.key)
         reading = await self._parts.reader.read_lists(key, FAMILY_SPACES, journal)
         return reading.view_of(CONTRACT_FIELDS)
 
@@ -165,9 +168,9 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         *,
         closed: str,
     ) -> ServedAskers[IPAddressClaim]:
-        of_claims, observed = _claims_of(pool, reading), reading.observed
+        claims_reading = _make_claims_reading(pool, reading)
         return self._claims.serve_askers(
-            pool, settled, of_claims, closed=closed, observed=observed
+            pool, settled, claims_reading, closed=closed, observed=reading.observed
         )
 
     @override
@@ -182,7 +185,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         claims = reading.view.claims
         if claims is None:
             raise Behind(reason="claims are served since the pass began")
-        return lacks_memory(self._source, _view_of(claims), journal)
+        return lacks_memory(self._source, _narrow_view(claims), journal)
 
     @override
     async def void_earlier(self, pool: NetworkPool, reading: NetworkPoolReading) -> Fenced:
@@ -191,7 +194,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @override
     def find_request(self, reading: NetworkPoolReading, promise: Promise) -> IPAddressClaim | None:
         """Return the claim of a promise; None if the claim has another version by now."""
-        return _view_of(reading.view.claims).at_version(promise)
+        return _narrow_view(reading.view.claims).at_version(promise)
 
     @override
     async def keep(
@@ -203,7 +206,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         """Write IPAddresses and statuses for promises; a paused pool keeps none of them."""
         if self.is_paused(pool):
             return []
-        return await self._requests.keep(pool, _claims_of(pool, reading), granted)
+        return await self._requests.keep(pool, _make_claims_reading(pool, reading), granted)
 
     @override
     async def void_refused(
@@ -237,7 +240,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
             return None
         return await self._claims.finish(
             pool,
-            _view_of(view),
+            _narrow_view(view),
             promises=promises,
             refusals=refusals_of(IPAddressClaim, refusals),
             due=refusals_of(IPAddressClaim, due),
@@ -264,7 +267,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     @override
     def count_addresses(self, pool: Key) -> int:
         """Return how many IPAddresses name a pool, by the cache."""
-        return self._parts.reader.count(_pool_of(pool))
+        return self._parts.reader.count(_make_pool_name(pool))
 
     @override
     async def blockers(self, pool: NetworkPool, journal: Journal) -> int:
@@ -273,15 +276,15 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
 
     @override
     def forget(self, pool: Key) -> None:
-        self._parts.reader.forget(_pool_of(pool))
+        self._parts.reader.forget(_make_pool_name(pool))
 
 
-def _pool_of(pool: Key) -> ClaimPool:
+def _make_pool_name(pool: Key) -> ClaimPool:
     """Return the name by which readers of claims know a NetworkPool."""
     return ClaimPool(NETWORK_POOL, pool)
 
 
-def _view_of(claims: ClaimView | None) -> ContractView:
+def _narrow_view(claims: ClaimView | None) -> ContractView:
     """Return the claims of a pool, with the type that this integration's readers give them.
 
     NetworkPools know the view only as a ClaimView.
@@ -290,7 +293,7 @@ def _view_of(claims: ClaimView | None) -> ContractView:
     return claims
 
 
-def _claims_of(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReading:
+def _make_claims_reading(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReading:
     """Return the reading of the claims of a pool, with the space that the pool offers to claims.
 
     Claims get addresses of the first family only.
@@ -298,11 +301,11 @@ def _claims_of(pool: NetworkPool, reading: NetworkPoolReading) -> ContractReadin
     Args:
         reading: of the pool, with claims and the parsed spec.
     """
-    space, view = space_of_layout(pool, reading.geometry[0]), _view_of(reading.view.claims)
+    space, view = space_of_layout(pool, reading.geometry[0]), _narrow_view(reading.view.claims)
     return ClaimsReading(space, view.holdings, {CLAIM_KIND: view})
 
 
-def _source_of(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
+def _make_holder_source(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
     """Return a source of NetworkPools' holdings that reads a cache of claims or IPAddresses."""
 
     def objects(pool: Key, _: None) -> Iterable[ClaimOrAddress]:
@@ -313,7 +316,7 @@ def _source_of(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]:
         """Return the holder that an object belongs to."""
         return holder_of(obj)
 
-    return CachedSource(cache, objects, pools=named_pools, holder=holder)
+    return CachedSource(cache, objects, pools=list_named_pools, holder=holder)
 
 
 class DiscoveredClaims(ClaimService):

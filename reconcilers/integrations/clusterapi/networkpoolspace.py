@@ -1,6 +1,7 @@
 """The single addresses that a NetworkPool may hand out to claims."""
 
 from allocator import Layout
+from allocator.addresses import BITS
 from reconcilers.addressing import poolgeometry
 from reconcilers.addressing.familychoice import FAMILY_NAMES
 from reconcilers.api.networkpool import NetworkPool
@@ -25,7 +26,7 @@ def space_of_layout(pool: NetworkPool, layout: Layout) -> PoolSpace:
     Args:
         layout: what its spec declares for its first family; claims get no address of the second.
     """
-    bits = 32 if layout.family == 4 else 128
-    prefix = bits - (layout.cidr.size - 1).bit_length()
+    # The prefix length of the CIDR, whose size is 2 ** (bits - prefix length).
+    prefix = BITS[layout.family] - (layout.cidr.size - 1).bit_length()
     name = FAMILY_NAMES[layout.family]
     return PoolSpace(layout, 0, prefix=prefix, gateway=pool.spec.gateway or "", name=name)

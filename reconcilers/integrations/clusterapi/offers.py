@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from allocator import AddressRange, InvalidPool
 from controller.meta import Object
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.addresses import PoolSpace
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_of
 from reconcilers.integrations.clusterapi.api import Pool
 from reconcilers.integrations.clusterapi.caches import geometry_of
 from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
@@ -30,5 +30,4 @@ def offers_of(kind: Resource[Object], pool: Pool) -> tuple[PoolOffer, ...]:
 def _addresses(space: PoolSpace) -> Iterator[AddressRange]:
     """Yield the addresses of the blocks that a pool hands out."""
     for blocks in space.layout.blocks:
-        last = (blocks.last + 1 << space.shift) - 1
-        yield AddressRange(blocks.first << space.shift, last, space.family)
+        yield addresses_of(space, blocks)

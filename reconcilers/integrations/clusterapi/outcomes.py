@@ -28,18 +28,18 @@ def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[P
         current = after.claims.get(claim.metadata.key) or claim
         record = record_of(current)
         gets = "" if record is None else f"{record.address}/{record.prefix}"
-        reason = "" if gets else _reason(current, after)
+        reason = "" if gets else _explain_wait(current, after)
         pool = f"{kind.kind} {pool_key(kind, claim)}"
         yield Planned(
             GROUP, "IPAddressClaim", key=claim.metadata.key, pool=pool, gets=gets, reason=reason
         )
 
 
-def _reason(claim: IPAddressClaim, caches: ClaimCaches) -> str:
+def _explain_wait(claim: IPAddressClaim, caches: ClaimCaches) -> str:
     """Return why a claim has no address: its condition Ready, or why controllers skip it."""
     stopped = caches.why_stopped(claim)
-    # The condition does not tell why, or it is older than the pause that stops the claim now.
-    # The reason of an absent pool is in the condition, so the condition counts there.
+    # If the pool is absent, the condition names that reason, and it counts. Otherwise the reason
+    # that stops the claim now counts: a condition from before a pause does not name the pause.
     ready = find(claim.status.conditions, READY)
     if ready is None or ready.status == TRUE or (stopped and not caches.why_pool_absent(claim)):
         return f"{POOL_NOT_READY}: {stopped or 'its pool hands out nothing'}"

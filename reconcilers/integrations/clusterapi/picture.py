@@ -46,7 +46,7 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
     """
     pool = contents.pool
     assert not isinstance(pool, NetworkPool), "the picture of a NetworkPool has IPAllocations"
-    family = _family(contents, ", ".join(pool.spec.entries))
+    family = _make_family(contents, ", ".join(pool.spec.entries))
     status, reason = "Unknown", "its definition has no conditions, or it was not reconciled"
     if ready := find(pool.status.conditions, READY):
         status, reason = ready.status, ready.message
@@ -56,7 +56,7 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
         PoolName(contents.kind.kind, pool.metadata.key),
         contents.kind.group,
         families=[family],
-        waiting=order_requests(_waiting(contents, not_read)),
+        waiting=order_requests(_list_waiting(contents, not_read)),
         ready=status,
         reason=reason,
         not_read=[str(unreadable) for unreadable in contents.unreadable],
@@ -65,7 +65,7 @@ def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
 
 def holders_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolHolders:
     """Return the addresses that claims and IPAddresses hold of a pool, and waiting claims."""
-    return PoolHolders(list(_list_held(contents)), list(_waiting(contents, not_read)))
+    return PoolHolders(list(_list_held(contents)), list(_list_waiting(contents, not_read)))
 
 
 def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
@@ -83,7 +83,7 @@ def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRe
     )
 
 
-def _family(contents: PoolContents, offers: str) -> PoolFamily:
+def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
     """Return the addresses or prefixes that a pool offers, with what is held of them.
 
     The pool has no CIDR in its spec. The result has the smallest CIDR that contains all usable
@@ -112,14 +112,14 @@ def _family(contents: PoolContents, offers: str) -> PoolFamily:
         usable=usable,
         reserved=reserved,
         held_addresses=list(_list_held(contents)),
-        compute_capacity=partial(_capacity, contents, holdings),
+        compute_capacity=partial(_compute_capacity, contents, holdings),
         prefix_length=space.prefix if space.prefixes else None,
         owns_cidr=False,
         all_known=not contents.unreadable,
     )
 
 
-def _capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
+def _compute_capacity(contents: PoolContents, holdings: Holdings) -> Capacity:
     """Return the capacity of a pool, in blocks; promised blocks count as held."""
     states = contents.states.items()
     promised = [blocks for blocks, by_holder in states if "promised" in by_holder.values()]
@@ -136,23 +136,23 @@ def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:
     for blocks, states in contents.states.items():
         addresses = addresses_of(contents.space, blocks)
         for key in sorted(states):
-            yield HeldAddresses(_holder(contents, key, states[key]), addresses)
+            yield HeldAddresses(_make_holder(contents, key, states[key]), addresses)
     for key, ranges in contents.held_of_other_family.items():
-        yield from (HeldAddresses(_holder(contents, key, "held"), part) for part in ranges)
+        yield from (HeldAddresses(_make_holder(contents, key, "held"), part) for part in ranges)
 
 
-def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
+def _make_holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
     """Return the holder of an address, as a picture shows it.
 
     Args:
         key: the key of the claim, or of an IPAddress without a claim.
         state: "held", "promised" or "resting".
     """
-    claim, source = contents.claims.get(key), contents.holder(key)
+    claim, source = contents.claims.get(key), contents.find_holder(key)
     return AddressHolder(
         CLAIM if claim is not None else ADDRESS,
         key,
-        tenant=_tenant(claim, key),
+        tenant=_find_tenant(claim, key),
         purpose=PURPOSE,
         promised=state == "promised",
         releasing=state == "resting" or source.metadata.terminating,
@@ -160,17 +160,18 @@ def _holder(contents: PoolContents, key: Key, state: str) -> AddressHolder:
     )
 
 
-def _tenant(claim: IPAddressClaim | None, key: Key) -> str:
+def _find_tenant(claim: IPAddressClaim | None, key: Key) -> str:
     """Return the Cluster of a claim; without claim or Cluster, the key of the holder."""
     return str((claim.cluster if claim is not None else None) or key)
 
 
-def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[PoolRequest]:
+def _list_waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[PoolRequest]:
     """Yield the claims that wait for an address, with the reason why they wait."""
     holding = {key for states in contents.states.values() for key in states}
     holding.update(contents.held_of_other_family)
     families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
     for key, claim in contents.claims.items():
+        # It has its address, or is being deleted and gets none any more.
         if key in holding or record_of(claim) is not None or claim.metadata.terminating:
             continue
         address_key = Key(key.namespace, claim.address_name)
@@ -181,7 +182,7 @@ def _waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterator[Po
         yield PoolRequest(
             CLAIM,
             key,
-            tenant=_tenant(claim, key),
+            tenant=_find_tenant(claim, key),
             purpose=PURPOSE,
             since=claim.metadata.creationTimestamp,
             reason=ready.message if ready is not None else "not looked at yet",

@@ -233,7 +233,9 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         why = str(unreadable)
         await self._write_ready(
             pool,
-            ConditionFinding(READY, False, reason=HOLDERS_UNKNOWN, message=unknown(pool, why)),
+            ConditionFinding(
+                READY, False, reason=HOLDERS_UNKNOWN, message=describe_unknown_holders(pool, why)
+            ),
         )
         await self._claims.refuse_waiting(pool, why)
         return None
@@ -288,7 +290,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         return Blocked("Deleting", self._parts.settings.requeue_deleting)
 
 
-def unknown(pool: Pool, why: str) -> str:
+def describe_unknown_holders(pool: Pool, why: str) -> str:
     """Return the message of a pool while objects that may hold its addresses are unreadable."""
     effect = "it is not deleted" if pool.metadata.terminating else "nothing is handed out"
     return holders_unknown_message(why, effect)

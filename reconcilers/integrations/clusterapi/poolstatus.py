@@ -42,7 +42,7 @@ def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     )
 
 
-def readiness(space: PoolSpace) -> ConditionFinding:
+def describe_readiness(space: PoolSpace) -> ConditionFinding:
     """Return the Ready condition of a pool with a valid spec: False if its space is empty."""
     if not space.total:
         return ConditionFinding(
@@ -88,13 +88,13 @@ class PoolStatuses:
             pool: as it was read.
             space: what it may hand out.
             holdings: what claims and IPAddresses hold of it.
-            ready: its condition Ready; None to use `readiness`.
+            ready: its condition Ready; None to use `describe_readiness`.
         """
         # None while it is not known which pools overlap: the condition then stays as it is.
         overlapping = self._spaces.make_overlap_finding(offers_of(kind, pool))
         others = [overlapping] if overlapping is not None else []
         counts = counts_of(space, holdings)
-        await self.write(kind, pool, counts, ready or readiness(space), *others)
+        await self.write(kind, pool, counts, ready or describe_readiness(space), *others)
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)
 
@@ -129,7 +129,7 @@ class PoolStatuses:
             ControllerError: the write failed.
         """
         has_conditions = kind.kind not in self._without_conditions
-        patch = patch_of(
+        patch = render_patch(
             pool,
             counts,
             findings=(ready, *others),
@@ -149,7 +149,7 @@ class PoolStatuses:
             )
 
 
-def patch_of(
+def render_patch(
     pool: Pool,
     counts: PoolCounts | None,
     findings: Sequence[ConditionFinding],

@@ -48,7 +48,9 @@ def faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
     return [*_ip_faults(spec)] or [*_subnet_faults(spec)]
 
 
-def immutable(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
+def find_immutable_edits(
+    new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec
+) -> list[Cause]:
     """Return the causes to reject an edit of immutable fields."""
     if not isinstance(new, PrefixPoolSpec) or not isinstance(old, PrefixPoolSpec):
         return []
@@ -104,7 +106,9 @@ def space_of(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:
     return prefix_space(spec) if isinstance(spec, PrefixPoolSpec) else ip_space(spec)
 
 
-def gives_up(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec | None) -> bool:
+def may_give_up_blocks(
+    new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec | None
+) -> bool:
     """Return whether a new spec may lack blocks of the old spec.
 
     Args:
@@ -123,7 +127,7 @@ def gives_up(new: IPPoolSpec | PrefixPoolSpec, old: IPPoolSpec | PrefixPoolSpec 
     )
 
 
-def left_out(
+def describe_left_out(
     new: IPPoolSpec | PrefixPoolSpec,
     old: IPPoolSpec | PrefixPoolSpec | None,
     in_use: Iterable[tuple[str, int]],
@@ -183,7 +187,7 @@ def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     if spec.gateway:
         gateway = _parse_single(spec.gateway)
         if gateway is None:
-            yield _no_gateway(spec.gateway)
+            yield _unparsable_gateway(spec.gateway)
         elif families - {gateway.family}:
             yield _mixed_families(_GATEWAY, spec.gateway, "provided gateway and addresses are")
     yield from _entry_faults(excluded, spec.excludedAddresses, f"provided address {_ENTRY}")
@@ -236,7 +240,7 @@ def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
     if spec.gateway:
         gateway = _parse_single(spec.gateway)
         if gateway is None:
-            yield _no_gateway(spec.gateway)
+            yield _unparsable_gateway(spec.gateway)
         elif gateway.family != 6:
             yield _invalid(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
     yield from _entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
@@ -304,7 +308,7 @@ def _join_runs(addresses: Iterable[AddressRange]) -> Iterator[str]:
         ordered = ordered[count:]
 
 
-def _no_gateway(gateway: str) -> Cause:
+def _unparsable_gateway(gateway: str) -> Cause:
     """Return the cause that a gateway is not an IP address."""
     return _invalid(_GATEWAY, gateway, f"ParseAddr({dumps(gateway)}): unable to parse IP")
 

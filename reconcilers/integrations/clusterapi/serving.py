@@ -76,7 +76,7 @@ class ClusterApi(Integration[Served]):
         self._networkpools: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Store the controller in which changes of claims enqueue NetworkPools."""
+        """Let changes of claims enqueue NetworkPools in this controller from the next start."""
         self._networkpools = controller
 
     @override
@@ -195,7 +195,7 @@ class ClusterApi(Integration[Served]):
             extension.controller(
                 f"clusterapi-{kind.kind.lower()}",
                 reconciler.reconcile,
-                watches=watched.of_pools(informer),
+                watches=watched.make_pool_watches(informer),
                 concurrency=self._settings.concurrency,
                 forget=reconciler.forget,
             )
@@ -210,14 +210,14 @@ class ClusterApi(Integration[Served]):
         extension.controller(
             "clusterapi-claim",
             claim_reconciler.reconcile,
-            watches=watched.of_claims(pools.values()),
+            watches=watched.make_claim_watches(pools.values()),
             # Half: the finalizers of a burst must not hold up the addresses of its first claims.
             concurrency=max(1, settings.width // 2),
             group=lambda key: key.namespace,
             shard_by=caches.pool_to_shard_by,
         )
         if self._networkpools is not None:
-            for watch in watched.of_requests(NETWORK_POOL):
+            for watch in watched.make_request_watches(NETWORK_POOL):
                 watch.connect(self._networkpools.queue)
 
         gauges = ClaimGauges(caches, self._clock, lambda: self._manager.is_leading)

@@ -88,7 +88,7 @@ def waits(claim: IPAddressClaim) -> bool:
     return CLAIM_FINALIZER in meta.finalizers and not meta.terminating and record_of(claim) is None
 
 
-def with_ready(
+def render_ready(
     claim: IPAddressClaim, finding: ConditionFinding, version: str, now: datetime
 ) -> Mapping[str, Any]:
     """Return a patch of a claim's status that sets its Ready condition.
@@ -101,11 +101,11 @@ def with_ready(
     """
     generation = claim.metadata.generation
     conditions = with_findings(claim.status.conditions, [finding], generation=generation, now=now)
-    encode = legacy if version == LEGACY_VERSION else to_json
+    encode = to_legacy_json if version == LEGACY_VERSION else to_json
     return {"conditions": [encode(condition) for condition in conditions]}
 
 
-def granted_status(
+def render_granted(
     claim: IPAddressClaim, address: IPAddress, version: str, now: datetime
 ) -> Mapping[str, Any]:
     """Return a patch of a claim's status that names its IPAddress and records the address.
@@ -118,14 +118,15 @@ def granted_status(
     """
     message = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
     finding = ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=message)
-    status = with_ready(claim, finding, version=version, now=now)
+    status = render_ready(claim, finding, version=version, now=now)
     return {**status, "addressRef": {"name": address.metadata.name}}
 
 
-def legacy(condition: Condition) -> dict[str, Any]:
+def to_legacy_json(condition: Condition) -> dict[str, Any]:
     """Return a condition as an entry of Cluster API's older list."""
     body = to_json(condition)
     body.pop("observedGeneration", None)
+    # The older list has a severity for each condition that is not True. To wait is no error.
     if condition.status != TRUE:
         body["severity"] = "Info" if condition.reason == "PoolNotReady" else "Error"
     return body

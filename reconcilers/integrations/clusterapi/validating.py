@@ -55,16 +55,18 @@ class ClusterApiPoolValidator:
         verdict = await self.review_creation(new)
         before = None if old is None else old.spec
         if before is not None:
-            causes = (*verdict.causes, *rules.immutable(new.spec, before))
+            causes = (*verdict.causes, *rules.find_immutable_edits(new.spec, before))
             verdict = Verdict(causes, verdict.warnings)
-        if not verdict.allowed or not rules.gives_up(new.spec, before):
+        if not verdict.allowed or not rules.may_give_up_blocks(new.spec, before):
             return verdict
         try:
-            in_use = await self._in_use(new)
+            in_use = await self._list_in_use(new)
         except UnreadableHolders as unreadable:
             why = f"cannot tell whose addresses would be left out: {unreadable}"
             return Verdict(warnings=verdict.warnings, refusal=why)
-        return Verdict(warnings=verdict.warnings, refusal=rules.left_out(new.spec, before, in_use))
+        return Verdict(
+            warnings=verdict.warnings, refusal=rules.describe_left_out(new.spec, before, in_use)
+        )
 
     async def review_deletion(self, old: Pool) -> Verdict:
         """Refuse a deletion while IPAddresses of the pool exist, unless the pool may be deleted.
@@ -72,13 +74,13 @@ class ClusterApiPoolValidator:
         It is refused as well if IPAddresses that may be the pool's cannot be decoded.
         """
         try:
-            if rules.may_be_deleted_in_use(old) or not await self._in_use(old):
+            if rules.may_be_deleted_in_use(old) or not await self._list_in_use(old):
                 return NOTHING
         except UnreadableHolders as unreadable:
             return Verdict(refusal=f"cannot tell whether its addresses are in use: {unreadable}")
         return Verdict(refusal=rules.REFUSED_DELETION)
 
-    async def _in_use(self, pool: Pool) -> list[tuple[str, int]]:
+    async def _list_in_use(self, pool: Pool) -> list[tuple[str, int]]:
         """Return address and prefix of each IPAddress that names a pool.
 
         Raises:

@@ -54,25 +54,27 @@ class Watched:
     pools: Mapping[str, PoolInformer]
     overlaps: OverlapAnnouncer
 
-    def of_pools(self, pools: Informer[api.Pool]) -> list[Trigger]:
+    def make_pool_watches(self, pools: Informer[api.Pool]) -> list[Trigger]:
         """Return the watches of the controller of one of the in-cluster provider's kinds.
 
         Args:
             pools: lists and watches the pools of the kind.
         """
         own_watches = watch_pools(pools, self.overlaps, self.gather)
-        return [*own_watches, *self.of_requests(pools.resource)]
+        return [*own_watches, *self.make_request_watches(pools.resource)]
 
-    def of_requests(self, kind: Resource[ServedPool]) -> list[Trigger]:
+    def make_request_watches(self, kind: Resource[ServedPool]) -> list[Trigger]:
         """Return the watches of claims, IPAddresses and Clusters for pools of one kind."""
 
-        def of_cluster(cluster: Key) -> Iterable[Key]:
+        def list_pools_of_cluster(cluster: Key) -> Iterable[Key]:
             """Return the pools of the kind that claims of a Cluster name."""
             return {
-                key for claim in self._claims_of(cluster) for key in list_pools_named(kind, claim)
+                key
+                for claim in self._list_claims_of(cluster)
+                for key in list_pools_named(kind, claim)
             }
 
-        def of_address(address: IPAddress) -> Iterable[Key]:
+        def list_pools_of_address(address: IPAddress) -> Iterable[Key]:
             """Return the pools of the kind that an IPAddress, or the claim of its name, names."""
             # The claim of its name may wait for another pool, and the IPAddress has the name that
             # the claim's own IPAddress needs.
@@ -80,65 +82,67 @@ class Watched:
             waiting = list_pools_named(kind, claim) if claim is not None else ()
             return {*list_pools_named(kind, address), *waiting}
 
-        may_name = partial(self._pools_named_from, kind)
+        may_name = partial(self._list_nameable_pools, kind)
         watches: list[Trigger] = [
             Watch(
                 self.claims,
                 partial(list_pools_named, kind),
-                None,
-                self.gather,
+                delay=self.gather,
                 unreadable=may_name,
             ),
-            Watch(self.addresses, of_address, None, self.gather, unreadable=may_name),
+            Watch(self.addresses, list_pools_of_address, delay=self.gather, unreadable=may_name),
         ]
         if self.clusters is not None:
-            watches.append(watch_by_key(self.clusters, of_cluster, pause_changed))
+            watches.append(watch_by_key(self.clusters, list_pools_of_cluster, has_changed_pause))
         return watches
 
-    def of_claims(self, pools: Iterable[PoolInformer]) -> list[Trigger]:
+    def make_claim_watches(self, pools: Iterable[PoolInformer]) -> list[Trigger]:
         """Return the watches of the IPAddressClaim controller, which map changes to claim keys."""
 
-        def claims_of_address(address: IPAddress) -> Iterable[Key]:
+        def list_claims_of_address(address: IPAddress) -> Iterable[Key]:
             """Return the claims of an IPAddress: by its name, its claimRef and its owner."""
             meta, owner = address.metadata, controlling_claim(address)
             names = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
             return [Key(meta.namespace, name) for name in names if name]
 
-        def claims_of_cluster(cluster: Key) -> Iterable[Key]:
+        def list_claims_of_cluster(cluster: Key) -> Iterable[Key]:
             """Return the claims of a Cluster, and the keys of IPAddresses with its label.
 
             An IPAddress has the key of its claim, which may no longer exist.
             """
             addresses = self.caches.addresses.by_index(CLUSTER_INDEX, str(cluster))
-            return keys(self._claims_of(cluster), addresses)
+            return collect_keys(self._list_claims_of(cluster), addresses)
 
-        def claims_of_pool(kind: Resource[ServedPool], pool: Key) -> Iterable[Key]:
+        def list_claims_of_pool(kind: Resource[ServedPool], pool: Key) -> Iterable[Key]:
             """Return the claims that name a pool, and the keys of IPAddresses that name it."""
             space = space_name(kind, pool)
             claims = self.caches.claims.by_index(SPACE_INDEX, space)
-            return keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
+            return collect_keys(claims, self.caches.addresses.by_index(SPACE_INDEX, space))
 
         watches: list[Trigger] = [
             Watch(self.claims, to_self, concerns_claim, unreadable=lambda claim: [claim]),
             Watch(
                 self.addresses,
-                claims_of_address,
-                self._concerns_answer,
+                list_claims_of_address,
+                self._may_need_repair,
                 unreadable=lambda address: [address],
             ),
             *(
-                watch_by_key(informer, partial(claims_of_pool, informer.resource), serving_changed)
+                watch_by_key(
+                    informer, partial(list_claims_of_pool, informer.resource), has_changed_serving
+                )
                 for informer in pools
             ),
         ]
         if self.clusters is not None:
-            watches.append(watch_by_key(self.clusters, claims_of_cluster, pause_changed))
+            watches.append(watch_by_key(self.clusters, list_claims_of_cluster, has_changed_pause))
         return watches
 
-    def _concerns_answer(self, change: Change[IPAddress]) -> bool:
+    def _may_need_repair(self, change: Change[IPAddress]) -> bool:
         """Return whether an IPAddress may have to be repaired or released after a change.
 
-        An IPAddress that was just created for an existing claim is complete, so it needs no pass.
+        It may after an update or a deletion. An IPAddress that was just created for an existing
+        claim is complete, so it needs no pass.
         """
         address = change.new
         if address is None or change.old is not None or not is_made_for_claim(address):
@@ -146,7 +150,7 @@ class Watched:
         claim = self.caches.claims.get(address.metadata.key)
         return claim is None or claim.metadata.terminating
 
-    def _pools_named_from(self, kind: Resource[ServedPool], key: Key) -> Iterable[Key]:
+    def _list_nameable_pools(self, kind: Resource[ServedPool], key: Key) -> Iterable[Key]:
         """Return the pools of a kind that an undecodable claim or IPAddress may name.
 
         Args:
@@ -155,7 +159,7 @@ class Watched:
         pools = (pool.metadata.key for pool in self.caches.pools[kind.kind])
         return [pool for pool in pools if can_name(kind, key.namespace, pool)]
 
-    def _claims_of(self, cluster: Key) -> Iterable[IPAddressClaim]:
+    def _list_claims_of(self, cluster: Key) -> Iterable[IPAddressClaim]:
         """Return the claims of a Cluster."""
         return self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
 
@@ -165,7 +169,7 @@ def list_pools_named(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress
     return [pool_key(kind, obj)] if kind_of(obj.spec.poolRef) == kind else []
 
 
-def keys(*collections: Iterable[Object]) -> set[Key]:
+def collect_keys(*collections: Iterable[Object]) -> set[Key]:
     """Return the keys of objects, each once."""
     return {obj.metadata.key for objects in collections for obj in objects}
 
@@ -181,13 +185,13 @@ def concerns_claim(change: Change[IPAddressClaim]) -> bool:
     return record_of(old) is not None and record_of(new) is None
 
 
-def pause_changed(change: Change[Cluster]) -> bool:
+def has_changed_pause(change: Change[Cluster]) -> bool:
     """Return whether a Cluster came, went, was paused or unpaused."""
     old, new = change.old, change.new
     return old is None or new is None or old.paused != new.paused
 
 
-def serving_changed(change: Change[Object]) -> bool:
+def has_changed_serving(change: Change[Object]) -> bool:
     """Return whether a change of a pool needs passes over its claims.
 
     It does if the pool was created, recreated or deleted, is being deleted now, was paused or

@@ -34,7 +34,7 @@ Rank = tuple[datetime, Key]
 """Creation time and key of an allocation; the oldest allocation has the lowest rank."""
 
 
-def problems(
+def find_problems(
     allocations: Sequence[IPAMAllocation], space: DatacenterSpace
 ) -> Mapping[Key, AllocationProblem]:
     """Return the problems of allocations in one datacenter of a pool, by their keys."""
@@ -180,7 +180,7 @@ class AllocationProblems:
             for key, oldest in find_overlaps(here, spaces[name]).items():
                 self._set_oldest(key, oldest)
             for allocation in here:
-                self._judge(allocation.metadata.key, allocation)
+                self._store_problem(allocation.metadata.key, allocation)
 
     def update(
         self, changed: Iterable[Holder], holdings: Holdings, find: Find[IPAMAllocation]
@@ -214,7 +214,9 @@ class AllocationProblems:
         computed = doubtful.union(oldest)
         for key in computed:
             self._set_oldest(key, oldest.get(key))
-        different = {key for key in computed if self._judge(key, find(Holder(JOURNALS.kind, key)))}
+        different = {
+            key for key in computed if self._store_problem(key, find(Holder(JOURNALS.kind, key)))
+        }
         return {Holder(JOURNALS.kind, key) for key in changed_keys | different}
 
     def list_differences(self, other: "AllocationProblems") -> list[str]:
@@ -266,7 +268,7 @@ class AllocationProblems:
             if key not in kept_ranks or rank < kept_ranks[key]
         }
 
-    def _judge(self, key: Key, allocation: IPAMAllocation | None) -> bool:
+    def _store_problem(self, key: Key, allocation: IPAMAllocation | None) -> bool:
         """Compute and store the problem of an allocation; return whether it differs from before.
 
         An allocation that is gone, or of a datacenter that cannot be served, has no problem.

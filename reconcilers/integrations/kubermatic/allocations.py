@@ -61,7 +61,7 @@ def release_fields(allocation: IPAMAllocation, reason: str) -> dict[str, str]:
     return {**holder_fields(holder, held_texts, pool=pool, reason=reason), "datacenter": spec.dc}
 
 
-def is_pool(owner: OwnerReference) -> bool:
+def is_pool_reference(owner: OwnerReference) -> bool:
     """Return whether an owner reference is to an IPAMPool, in any version."""
     return (owner.apiVersion.rpartition("/")[0], owner.kind) == (GROUP, POOLS.kind)
 
@@ -69,12 +69,14 @@ def is_pool(owner: OwnerReference) -> bool:
 def is_owned(allocation: IPAMAllocation, pool: IPAMPool) -> bool:
     """Return whether a pool is the one IPAMPool that owns an allocation."""
     owners = [
-        reference.uid for reference in allocation.metadata.ownerReferences if is_pool(reference)
+        reference.uid
+        for reference in allocation.metadata.ownerReferences
+        if is_pool_reference(reference)
     ]
     return owners == [pool.metadata.uid]
 
 
-def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any]:
+def render_owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any]:
     """Return the patch that makes a pool the only IPAMPool among an allocation's owners.
 
     Returns:
@@ -85,12 +87,12 @@ def owners_patch(allocation: IPAMAllocation, pool: IPAMPool) -> Mapping[str, Any
     others = [
         copied_owner(reference)
         for reference in allocation.metadata.ownerReferences
-        if not is_pool(reference)
+        if not is_pool_reference(reference)
     ]
     return {"ownerReferences": [*others, owner_reference(pool, POOLS)]}
 
 
-def content(
+def render_content(
     allocation: IPAMAllocation,
     name: str,
     datacenter: Datacenter,
@@ -113,7 +115,7 @@ def content(
     return {**spec, "addresses": [*kept, *added], "cidr": None}
 
 
-def promise_of(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
+def make_promise(grant: ClusterGrant, allocation: IPAMAllocation) -> Promise:
     """Return the promise of a grant's ranges to the present version of an allocation."""
     meta = allocation.metadata
     promised = tuple(PromisedRange(granted, grant.datacenter) for granted in grant.ranges)
@@ -165,7 +167,7 @@ class Allocations:
         )
         """Voids promises that a pool made before it was read."""
 
-    async def make(
+    async def create_missing(
         self, grants: Sequence[ClusterGrant], pool: IPAMPool
     ) -> tuple[
         list[tuple[ClusterGrant, IPAMAllocation]], list[tuple[ClusterGrant, ControllerError]]
@@ -216,13 +218,13 @@ class Allocations:
             # promise was made, or the cache may be behind.
             datacenter = datacenter_of(promise)
             promised = promise.in_space(datacenter)
-            spec = content(
+            spec = render_content(
                 allocation,
                 datacenter,
                 datacenter=pool.spec.datacenters[datacenter],
                 ranges=promised,
             )
-            metadata = {**owners_patch(allocation, pool), "annotations": {VOIDED: None}}
+            metadata = {**render_owners_patch(allocation, pool), "annotations": {VOIDED: None}}
             # Most allocations do not have the annotation; their patch does not mention it.
             if VOIDED not in allocation.metadata.annotations:
                 del metadata["annotations"]
@@ -242,7 +244,7 @@ class Allocations:
         async def repair_one(allocation: IPAMAllocation, kind: str) -> None:
             """Correct the type and the owner of an allocation."""
             patch: dict[str, Any] = {}
-            if owners := owners_patch(allocation, pool):
+            if owners := render_owners_patch(allocation, pool):
                 patch["metadata"] = owners
             if allocation.spec.type != kind:
                 patch["spec"] = {"type": kind}
@@ -288,7 +290,7 @@ class Allocations:
             [partial(delete_one, allocation) for allocation in allocations], self._width
         )
 
-    def next_in(self, allocations: Iterable[IPAMAllocation]) -> float | None:
+    def seconds_until_retry(self, allocations: Iterable[IPAMAllocation]) -> float | None:
         """Return the seconds until the first rejected write of these allocations is retried.
 
         None if none of them had a write that was rejected.

@@ -8,7 +8,10 @@ from reconcilers.integrations.core.views import (
     Severity,
     Trouble,
 )
-from reconcilers.integrations.kubermatic.allocationproblems import INVALID_ALLOCATION, problems
+from reconcilers.integrations.kubermatic.allocationproblems import (
+    INVALID_ALLOCATION,
+    find_problems,
+)
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, CLUSTERS, POOLS, IPAMAllocation
 from reconcilers.integrations.kubermatic.contents import DatacenterContents
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING
@@ -70,7 +73,7 @@ def _audit_datacenter(content: DatacenterContents) -> Iterator[Trouble]:
             sentence=fault,
         )
     allocations = {allocation.metadata.key: allocation for allocation in content.allocations}
-    for key, problem in sorted(problems(content.allocations, content.space).items()):
+    for key, problem in sorted(find_problems(content.allocations, content.space).items()):
         kind = _FINDINGS.get(problem.reason, "OutOfRange")
         severity: Severity = "warning" if kind == "OutOfRange" else "error"
         sentence = f"{where}: {problem.message}"

@@ -34,10 +34,12 @@ log = get_logger(__name__)
 ALLOCATED = "Allocated"
 NO_POOL = "NoPool"
 RETRY = 0.2
+"""Seconds until a pass is repeated whose write had a conflict."""
 _GENERATED = (POOL_EXHAUSTED, INVALID_POOL)
+"""The reasons that KKP's controller reports as failures to generate the IPAMAllocation."""
 
 
-def failure_message(cluster: KkpCluster, pool: str, problem: AllocationProblem) -> str:
+def describe_failure(cluster: KkpCluster, pool: str, problem: AllocationProblem) -> str:
     """Return the message of KKP's controller for what keeps a cluster from addresses."""
     generated = "failed to generate object: " if problem.reason in _GENERATED else ""
     return (
@@ -47,7 +49,7 @@ def failure_message(cluster: KkpCluster, pool: str, problem: AllocationProblem) 
     )
 
 
-def condition_of(
+def make_condition(
     cluster: KkpCluster, problems: Mapping[str, AllocationProblem | None]
 ) -> ClusterCondition:
     """Return the condition that a cluster has to have, without its time.
@@ -63,7 +65,7 @@ def condition_of(
     ]
     failing = [(pool, problem) for pool, problem in reported if not problem.harmless]
     if failing:
-        message = "; ".join(failure_message(cluster, pool, problem) for pool, problem in failing)
+        message = "; ".join(describe_failure(cluster, pool, problem) for pool, problem in failing)
         return ClusterCondition("False", failing[0][1].reason, message)
     if reported:
         message = "; ".join(f"IPAMPool {pool}: {problem.message}" for pool, problem in reported)
@@ -122,13 +124,13 @@ class ClusterReconciler:
         # this process does not serve may be another controller's.
         if cluster is None or is_unreadable or not cluster.is_served(self._caches.worker):
             return SETTLED
-        problems = self._reports.of_cluster(key)
-        condition = condition_of(cluster, problems)
+        problems = self._reports.list_for_cluster(key)
+        condition = make_condition(cluster, problems)
         # A pool without report may still have a problem; one problem is enough for False.
         if condition.status == "True" and self._awaits_pools(cluster, problems):
             return SETTLED
         reported = self._find_report(cluster)
-        self._record(cluster, problems, reported)
+        self._record_failures(cluster, problems, reported)
         # Another replica may not have this failure. Each writes its own one once, or they would
         # overwrite each other's condition without end.
         is_own_failure = any(
@@ -183,7 +185,7 @@ class ClusterReconciler:
             reported = self._reported[meta.key] = _Reported(meta.uid)
         return reported
 
-    def _record(
+    def _record_failures(
         self,
         cluster: KkpCluster,
         problems: Mapping[str, AllocationProblem | None],
@@ -191,7 +193,7 @@ class ClusterReconciler:
     ) -> None:
         """Record an event for what keeps a cluster from addresses, once until it changes."""
         texts = {
-            name: failure_message(cluster, name, problem)
+            name: describe_failure(cluster, name, problem)
             for name, problem in sorted(problems.items())
             if problem and not problem.harmless
         }

@@ -72,7 +72,7 @@ class DatacenterContents:
             for promised in promise.ranges:
                 yield HeldPart(promised.range, "promised", promise.key)
 
-    def blocks(self) -> list[AddressRange]:
+    def list_blocks(self) -> list[AddressRange]:
         """Return the held and the promised ranges, in blocks of the space."""
         if self.space is None:
             return []
@@ -108,7 +108,7 @@ def contents_of(
                 space = space_of(settings)
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
-            here = tuple(
+            allocations_here = tuple(
                 sorted(
                     (allocation for allocation in allocations if allocation.spec.dc == name),
                     key=lambda allocation: allocation.metadata.key,
@@ -120,7 +120,7 @@ def contents_of(
                 name,
                 space=space,
                 fault=fault,
-                allocations=here,
+                allocations=allocations_here,
                 waiting=waiting,
                 clusters=clusters,
                 unreadable=unreadable,

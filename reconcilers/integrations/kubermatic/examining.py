@@ -236,7 +236,7 @@ class Examiner:
         if asker.metadata.uid in self._promised or verdict is not ShareVerdict.ELIGIBLE:
             return _DECIDED_LATER
         facts, planned = self._content.holdings.facts(holder), self._planned
-        problem = self._content.problem_of(asker)
+        problem = self._content.find_problem_of(asker)
         # The Cluster does not wait, or waits until a person has corrected its allocation.
         if facts.place is None or is_blocking(problem):
             return _Decision(is_decided=True, problem=problem)

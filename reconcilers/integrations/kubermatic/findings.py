@@ -436,11 +436,11 @@ class KeptFindings:
         """Note that an allocation was created, changed or deleted."""
         state = change.new or change.old
         if state is not None:
-            self._note(state.metadata.name, state.metadata.namespace)
+            self._note_holder(state.metadata.name, state.metadata.namespace)
 
     def _note_unreadable_allocation(self, key: Key) -> None:
         """Note that an allocation can no longer be decoded, or can be again."""
-        self._note(key.name, key.namespace)
+        self._note_holder(key.name, key.namespace)
 
     def _note_cluster_change(self, change: Change[KkpCluster]) -> None:
         """Note a change of a Cluster for the pools that served it before or serve it now.
@@ -466,11 +466,11 @@ class KeptFindings:
             return  # a holder is named by its namespace, so this Cluster is none yet
         for name, kept in self._pools.items():
             if cluster.datacenter in kept.spec.datacenters:
-                self._note(name, cluster.namespace)
+                self._note_holder(name, cluster.namespace)
         for allocation in self._caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace):
-            self._note(allocation.metadata.name, cluster.namespace)
+            self._note_holder(allocation.metadata.name, cluster.namespace)
 
-    def _note(self, pool: str, namespace: str) -> None:
+    def _note_holder(self, pool: str, namespace: str) -> None:
         """Note that something of a holder has changed."""
         kept = self._pools.get(pool)
         # Without entry, the next pass examines all holders anyway.

@@ -47,6 +47,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 
 UNKNOWN_RETRY = 0.5
+"""Seconds until the next pass over a pool while it is not known what IPAMAllocations hold."""
 
 
 def list_cidrs(pool: NetworkPool) -> Iterable[AddressRange]:
@@ -85,8 +86,8 @@ class ObservedHolders(ObservedRanges):
         parts = sorted({(part.family, part.first, part.last) for _, part in self._parts(pool)})
         return [
             AddressRange(first, last, family)
-            for family, same in groupby(parts, key=itemgetter(0))
-            for first, last in union((first, last) for _, first, last in same)
+            for family, family_parts in groupby(parts, key=itemgetter(0))
+            for first, last in union((first, last) for _, first, last in family_parts)
         ]
 
     @override
@@ -228,8 +229,10 @@ class ConflictReconciler:
         if held_ranges:
             for ipam_allocation in self._observed:
                 if any(
-                    a.overlaps(b)
-                    for a, b in product(held_ranges, parse_holding(ipam_allocation.spec).ranges)
+                    part.overlaps(other)
+                    for part, other in product(
+                        held_ranges, parse_holding(ipam_allocation.spec).ranges
+                    )
                 ):
                     yield ipam_allocation.metadata.key
 
@@ -244,8 +247,8 @@ class ConflictReconciler:
             for pool in list_pools_with_addresses(self._pools, allocation)
             for other in self._allocations.by_index(POOL_INDEX, str(pool))
             if any(
-                a.overlaps(b)
-                for a, b in product(held_ranges, statusranges.list_held_ranges(other))
+                part.overlaps(other_part)
+                for part, other_part in product(held_ranges, statusranges.list_held_ranges(other))
             )
         }
 
@@ -278,16 +281,16 @@ class SharedPoolReconciler:
 
     def _describe_sharing(self, key: Key) -> str:
         """Describe the pools that share addresses with a pool; empty if none do."""
-        return "; ".join(self._sentences(key))
+        return "; ".join(self._list_sentences(key))
 
-    def _sentences(self, key: Key) -> Iterator[str]:
+    def _list_sentences(self, key: Key) -> Iterator[str]:
         """Yield a sentence for each datacenter of a pool that shares addresses."""
         for offer in self._spaces.get_offers(PoolName(POOLS.kind, key)):
             if sentence := self._spaces.find_sharing([offer]).sentence:
                 yield f"datacenter {offer.part}: {sentence}"
 
 
-def addresses_changed(change: Change[IPAllocation]) -> bool:
+def has_changed_addresses(change: Change[IPAllocation]) -> bool:
     """Return whether an IPAllocation holds other addresses than before."""
     old, new = change.old, change.new
     old_ranges = statusranges.list_held_ranges(old) if old is not None else ()
@@ -313,9 +316,9 @@ class KubermaticObserver(AllKindsIntegration):
         self._networkpools: Controller | None = None
 
     def enqueue_networkpools(self, controller: Controller) -> None:
-        """Store the controller in which changes of IPAMAllocations enqueue NetworkPools.
+        """Let changes of IPAMAllocations enqueue NetworkPools in this controller.
 
-        It is called before the integration begins to work.
+        It is called before the integration begins to work, because that makes the watches.
         """
         self._networkpools = controller
 
@@ -347,7 +350,7 @@ class KubermaticObserver(AllKindsIntegration):
         )
         watches: list[Watch[IPAMAllocation] | Watch[IPAllocation]] = [
             Watch(observed, to_self),
-            Watch(self._allocations, reconciler.list_touched, addresses_changed),
+            Watch(self._allocations, reconciler.list_touched, has_changed_addresses),
         ]
         extension.controller("kubermatic-observed", reconciler.reconcile, watches=watches)
         shared = SharedPoolReconciler(extension.client, self._spaces, self._recorder)

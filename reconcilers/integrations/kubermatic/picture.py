@@ -68,7 +68,7 @@ def _describe_offers(contents: DatacenterContents) -> str:
 
 def _compute_capacity(contents: DatacenterContents, space: DatacenterSpace) -> Capacity:
     """Return how many blocks are free and used; promised blocks count as used."""
-    return Space(space.layout, contents.blocks()).capacity()
+    return Space(space.layout, contents.list_blocks()).capacity()
 
 
 def _list_held_addresses(

@@ -128,7 +128,7 @@ class PoolContent:
         is_leaving = allocation is not None and allocation.metadata.terminating
         return None if is_leaving else ClusterAsker(cluster, allocation)
 
-    def problem_of(self, asker: "ClusterAsker") -> AllocationProblem | None:
+    def find_problem_of(self, asker: "ClusterAsker") -> AllocationProblem | None:
         """Return the problem of a cluster's allocation, if it is of the cluster's datacenter."""
         allocation = asker.allocation
         if allocation is None or allocation.spec.dc != asker.cluster.datacenter:
@@ -224,7 +224,7 @@ class ClusterTaker:
     def find(self, holder: Holder) -> ClusterAsker | None:
         """Return the cluster of a holder; None if only a person can correct its allocation."""
         asker = self._content.find_asker(holder)
-        if asker is None or is_blocking(self._content.problem_of(asker)):
+        if asker is None or is_blocking(self._content.find_problem_of(asker)):
             return None
         return asker
 

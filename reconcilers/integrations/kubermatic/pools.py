@@ -29,7 +29,7 @@ from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.kubermatic.allocations import (
     Allocations,
     datacenter_of,
-    promise_of,
+    make_promise,
     release_fields,
 )
 from reconcilers.integrations.kubermatic.api import (
@@ -266,7 +266,7 @@ class Pools(
                 grant for grant in decided.grants if grant.cluster.metadata.key not in tried
             ]
             tried.update(grant.cluster.metadata.key for grant in untried)
-            granted, refused = await self._allocations.make(untried, pool)
+            granted, refused = await self._allocations.create_missing(untried, pool)
             created.update(
                 (grant.cluster.metadata.key, allocation) for grant, allocation in granted
             )
@@ -335,7 +335,7 @@ class Pools(
         self._reports.record_pool(pool, decided.problems)
         if self._defer_refused(shares, failed):
             return RETRY
-        return self._allocations.next_in(examination.unfinished)
+        return self._allocations.seconds_until_retry(examination.unfinished)
 
     @override
     def next_pass(self, work: PassWork[IPAMPool, IPAMAllocation, DecidedPool]) -> Outcome:
@@ -597,7 +597,7 @@ def _make_allotment(
     """
     keys = ((grant, grant.cluster.metadata.key) for grant in decided.grants)
     pairs = [(grant, allocations[key]) for grant, key in keys if key in allocations]
-    granted = [(promise_of(grant, allocation), allocation) for grant, allocation in pairs]
+    granted = [(make_promise(grant, allocation), allocation) for grant, allocation in pairs]
     return Allotment(
         decided.journal, granted, more=decided.more, detail=DecidedPool(decided, failed)
     )

@@ -216,8 +216,8 @@ class KeptClusters:
                 ),
                 CachedSource(
                     caches.clusters,
-                    self._clusters_of,
-                    pools=self._pools_of,
+                    self._list_clusters_of,
+                    pools=self._list_pools_of,
                     holder=lambda cluster, pool: holder_in(cluster.namespace, pool),
                 ),
             ],
@@ -240,12 +240,12 @@ class KeptClusters:
         # The kept holdings follow the caches, so they do not fit a view that was listed.
         if not view.is_listed:
             return self._kept.holdings(pool, spaces)
-        namespaces = (cluster.namespace for cluster in self._clusters_of(pool, spaces))
+        namespaces = (cluster.namespace for cluster in self._list_clusters_of(pool, spaces))
         return holdings_of(
             pool,
             spaces,
             allocations=view.list_allocations(),
-            cluster_in=self._cluster_in,
+            cluster_in=self._find_cluster_in,
             namespaces=namespaces,
         )
 
@@ -258,10 +258,10 @@ class KeptClusters:
         del pool
         allocation = self._caches.allocations.get(holder.key)
         return holder_facts(
-            holder, allocation, cluster=self._cluster_in(holder.key.namespace), spaces=spaces
+            holder, allocation, cluster=self._find_cluster_in(holder.key.namespace), spaces=spaces
         )
 
-    def _cluster_in(self, namespace: str) -> KkpCluster | None:
+    def _find_cluster_in(self, namespace: str) -> KkpCluster | None:
         """Return the served Cluster of a namespace, even if it cannot be decoded just now.
 
         The cache sends no change for a Cluster that becomes undecodable, so kept holdings cannot
@@ -272,13 +272,13 @@ class KeptClusters:
             (cluster for cluster in clusters if cluster.is_served(self._caches.worker)), None
         )
 
-    def _clusters_of(self, pool: str, spaces: Spaces) -> Iterable[KkpCluster]:
+    def _list_clusters_of(self, pool: str, spaces: Spaces) -> Iterable[KkpCluster]:
         """Return the Clusters of all datacenters of a pool that have a namespace."""
         del pool
         by_datacenter = (self._caches.clusters.by_index(DATACENTER_INDEX, name) for name in spaces)
         return [cluster for cluster in chain.from_iterable(by_datacenter) if cluster.namespace]
 
-    def _pools_of(self, cluster: KkpCluster) -> Iterable[str]:
+    def _list_pools_of(self, cluster: KkpCluster) -> Iterable[str]:
         """Return the names of the stored pools that serve the datacenter of a Cluster."""
         if not cluster.namespace:
             return ()  # a holder is named by the namespace

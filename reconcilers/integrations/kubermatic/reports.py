@@ -46,7 +46,7 @@ class Reports:
         self.changed: Callable[[Key], None] = lambda _: None
         """Called with the key of a Cluster whose reports have changed."""
 
-    def of_cluster(self, cluster: Key) -> Mapping[str, AllocationProblem | None]:
+    def list_for_cluster(self, cluster: Key) -> Mapping[str, AllocationProblem | None]:
         """Return the reports for a cluster by pool: its problem; None for no problem."""
         return self._clusters.get(cluster, {})
 

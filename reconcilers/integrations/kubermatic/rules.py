@@ -26,11 +26,13 @@ from reconcilers.integrations.kubermatic.spaces import (
     NO_DATACENTERS,
     parse_prefix,
     parse_range,
-    plain,
+    to_ipv4_text,
 )
 
 LARGEST_RANGE_BITS = 12
+"""The most host bits of a datacenter that hands out single addresses."""
 INT64_BITS = 63
+"""From so many host bits on, the number of addresses does not fit in an int64."""
 
 
 UNNAMED_DATACENTER = (
@@ -101,7 +103,7 @@ def _find_exclusion_fault(address_range: str) -> str:
     if len(parts) > 2:
         form = '(format should be "{first_ip}-{last_ip}" or single "{ip}")'
         return f'invalid format for range: "{address_range}" {form}'
-    parsed = [parse_address(plain(part)) for part in parts]
+    parsed = [parse_address(to_ipv4_text(part)) for part in parts]
     for part, address in zip(parts, parsed, strict=True):
         if address is None:
             return f'invalid IP format for "{part}" in range "{address_range}"'
@@ -158,7 +160,7 @@ def find_unnamed_datacenter(new: IPAMPool, old: IPAMPool | None = None) -> str:
     return UNNAMED_DATACENTER if is_new else ""
 
 
-def changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
+def find_forbidden_changes(new: IPAMPool, old: IPAMPool) -> Iterable[str]:
     """Yield a message for each change of a pool that is not allowed."""
     for name, datacenter in sorted(new.spec.datacenters.items()):
         old_datacenter = old.spec.datacenters.get(name)
@@ -186,13 +188,13 @@ def _is_same_network(cidr: str, other: str) -> bool:
         return cidr == other
 
 
-def conflicts(
+def find_conflicts(
     new: IPAMPool, old: IPAMPool, allocations: Sequence[IPAMAllocation]
 ) -> Iterable[str]:
     """Yield a message for each datacenter where an added exclusion would touch an allocation."""
     for name, datacenter in sorted(new.spec.datacenters.items()):
         old_datacenter = old.spec.datacenters.get(name, Datacenter())
-        added = set(exclusions(datacenter)) - set(exclusions(old_datacenter))
+        added = set(parse_exclusions(datacenter)) - set(parse_exclusions(old_datacenter))
         held_ranges = [
             part
             for allocation in allocations
@@ -213,12 +215,13 @@ def adds_exclusions(new: IPAMPool, old: IPAMPool) -> bool:
     """
     old_datacenters = old.spec.datacenters
     return any(
-        set(exclusions(datacenter)) - set(exclusions(old_datacenters.get(name, Datacenter())))
+        set(parse_exclusions(datacenter))
+        - set(parse_exclusions(old_datacenters.get(name, Datacenter())))
         for name, datacenter in new.spec.datacenters.items()
     )
 
 
-def exclusions(datacenter: Datacenter) -> list[AddressRange]:
+def parse_exclusions(datacenter: Datacenter) -> list[AddressRange]:
     """Return the excluded ranges of a datacenter, without those that cannot be parsed."""
     ranges = []
     texts: Mapping[str, Sequence[str]] = {
@@ -255,7 +258,7 @@ def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     yield from list_host_bit_warnings(new)
     for name, datacenter in sorted(new.spec.datacenters.items()):
         whole = parse_prefix(datacenter.poolCidr)
-        for exclusion in exclusions(datacenter):
+        for exclusion in parse_exclusions(datacenter):
             if not whole.overlaps(exclusion):
                 yield f"datacenter {name}: exclusion {exclusion.text} is not in the pool"
     for name in sorted(set(old.spec.datacenters if old else ()) - set(new.spec.datacenters)):

@@ -105,7 +105,9 @@ class Kubermatic(AllKindsIntegration):
             # due when a pool is deleted or no longer names the datacenter.
             watches=[
                 Watch(clusters, to_self, unreadable=lambda cluster: [cluster]),
-                Watch(pools, list_clusters_of_pool, spec_changed, unreadable=list_all_clusters),
+                Watch(
+                    pools, list_clusters_of_pool, has_changed_spec, unreadable=list_all_clusters
+                ),
             ],
             concurrency=settings.width,
         )
@@ -184,7 +186,7 @@ class Kubermatic(AllKindsIntegration):
         ]
 
 
-def spec_changed(change: Change[IPAMPool]) -> bool:
+def has_changed_spec(change: Change[IPAMPool]) -> bool:
     """Return whether a pool was created, deleted or got another spec after the first list.
 
     The pools of the first list need no trigger: each gets a pass, which reports to its Clusters.

@@ -100,7 +100,9 @@ def parse_range(range_text: str) -> AddressRange:
         InvalidRange: the text is neither; blanks around an address do not matter.
     """
     start, dash, end = range_text.partition("-")
-    return AddressRange.parse(plain(start.strip()), plain((end if dash else start).strip()))
+    return AddressRange.parse(
+        to_ipv4_text(start.strip()), to_ipv4_text((end if dash else start).strip())
+    )
 
 
 def parse_prefix(cidr: str) -> AddressRange:
@@ -113,7 +115,7 @@ def parse_prefix(cidr: str) -> AddressRange:
     return prefix.in_family(4) or prefix
 
 
-def plain(address: str) -> str:
+def to_ipv4_text(address: str) -> str:
     """Return an IPv4 address that is written as IPv6 as IPv4; any other text as it is."""
     value = address_in(address, 4)
     return address if value is None else address_text(value, 4)

@@ -30,7 +30,7 @@ class IPAMPoolValidator:
         """Validate a new pool; refuse it with the first fault, as KKP's webhook does."""
         if missing := rules.find_missing_datacenters(new) or rules.find_unnamed_datacenter(new):
             return Verdict(refusal=missing, forbidden=True)
-        for fault in rules.faults(new):
+        if fault := next(iter(rules.faults(new)), ""):
             return Verdict(refusal=fault, forbidden=True)
         return Verdict(warnings=(*rules.warnings(new), *shared_addresses(new, self._spaces)))
 
@@ -45,10 +45,10 @@ class IPAMPoolValidator:
             new, old
         ):
             return Verdict(refusal=missing, forbidden=True)
-        for fault in rules.faults(new):
+        if fault := next(iter(rules.faults(new)), ""):
             return Verdict(refusal=fault, forbidden=True)
         if old is not None:
-            for change in rules.changes(new, old):
+            if change := next(iter(rules.find_forbidden_changes(new, old)), ""):
                 return Verdict(refusal=change, forbidden=True)
             if rules.adds_exclusions(new, old):
                 page = await self._client.list(
@@ -60,7 +60,7 @@ class IPAMPoolValidator:
                     # Their addresses may be the ones that the edit excludes.
                     why = f"cannot tell whose addresses would be excluded: {unreadable}"
                     return Verdict(refusal=why, forbidden=True)
-                for conflict in rules.conflicts(new, old, page.items):
+                if conflict := next(iter(rules.find_conflicts(new, old, page.items)), ""):
                     return Verdict(refusal=conflict, forbidden=True)
         return Verdict(warnings=(*rules.warnings(new, old), *shared_addresses(new, self._spaces)))
 

@@ -35,7 +35,7 @@ def name_of(name_prefix: str, address: AddressRange) -> str:
 
 
 @lru_cache(maxsize=16_384)
-def addresses_in(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
+def parse_name(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
     """Return the addresses that a name may stand for: IPv4 first, then IPv6.
 
     The results are cached, because each name is parsed about ten times while its claim is served.
@@ -59,7 +59,7 @@ def addresses_in(name: str, name_prefix: str) -> tuple[AddressRange, ...]:
 
 
 @lru_cache(maxsize=16_384)
-def prefixes_of(name: str) -> tuple[str, ...]:
+def find_prefixes(name: str) -> tuple[str, ...]:
     """Return each `namePrefix` with which a pool could need this name for an IPAddress.
 
     Only the name matters, not the address of the IPAddress that has it: while the name is taken,
@@ -70,6 +70,6 @@ def prefixes_of(name: str) -> tuple[str, ...]:
     for match in _DASH.finditer(name, max(1, len(name) - MOST_OF_ADDRESS - 1)):
         prefix = name[: match.start()]
         is_address = _OF_ADDRESS.fullmatch(name, match.end()) is not None
-        if is_address and bool(addresses_in(name, prefix)):
+        if is_address and bool(parse_name(name, prefix)):
             prefixes.append(prefix)
     return tuple(prefixes)

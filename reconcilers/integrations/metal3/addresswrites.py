@@ -60,19 +60,19 @@ class AddressWrites(Generic[ClaimT, AddressT]):
             Conflict: an IPAddress changed meanwhile.
             ControllerError: a request failed.
         """
-        kind, meta = self._side, claim.metadata
+        side, meta = self._side, claim.metadata
         for cached in self._caches.addresses_of(meta.key):
-            is_of_pool = kind.pool_of_address(cached) == pool.metadata.key
+            is_of_pool = side.pool_of_address(cached) == pool.metadata.key
             if is_of_pool and parse_single(cached.spec.address) == address:
                 return await self.repair(cached, claim=claim, pool=pool)
-        body = body_of(kind, claim, pool=pool, space=space, address=address)
+        body = render_address(side, claim, pool=pool, space=space, address=address)
         ip_address, is_new = await self._objects.create(body)
         if is_new:
             return ip_address
         # An IPAddress with the name exists. It may be this claim's, although the cache is behind.
         is_same = parse_single(ip_address.spec.address) == address
-        is_of_pool = kind.pool_of_address(ip_address) == pool.metadata.key
-        if is_same and is_of_pool and kind.is_of(ip_address, claim):
+        is_of_pool = side.pool_of_address(ip_address) == pool.metadata.key
+        if is_same and is_of_pool and side.is_of(ip_address, claim):
             return await self.repair(ip_address, claim=claim, pool=pool)
         why = "is not of the claim" if is_same else f"is {ip_address.spec.address!r}"
         raise AddressInTheWay(f"IPAddress {ip_address.metadata.key} exists and {why}")
@@ -81,7 +81,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         """Replace an IPAddress that is being deleted by a new one with the same address."""
         reason = "it is being deleted; its claim gets another one"
         fields = release_fields(self._side, address, reason)
-        body = recreated_body(self._side, address, claim=claim, pool=pool)
+        body = render_recreated_address(self._side, address, claim=claim, pool=pool)
         return await self._objects.recreate(address, body, fields)
 
     async def repair(self, address: AddressT, claim: ClaimT, pool: Metal3Pool) -> AddressT:
@@ -114,7 +114,7 @@ class AddressWrites(Generic[ClaimT, AddressT]):
         await self._objects.remove(address, fields)
 
 
-def body_of(
+def render_address(
     side: ClaimSide[ClaimT, AddressT],
     claim: ClaimT,
     pool: Metal3Pool,
@@ -137,7 +137,7 @@ def body_of(
     }
 
 
-def recreated_body(
+def render_recreated_address(
     side: ClaimSide[ClaimT, AddressT], address: AddressT, claim: ClaimT, pool: Metal3Pool
 ) -> dict[str, Any]:
     """Return the body of the IPAddress that replaces one that is being deleted.

@@ -62,7 +62,10 @@ def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
 
 
 def _audit_statuses(
-    content: IPPoolContents, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
+    content: IPPoolContents,
+    not_read: Sequence[NotRead],
+    side_caches: SideCaches[ClaimT, AddressT],
+    /,
 ) -> Iterator[Trouble]:
     """Yield the troubles of claims whose status names an IPAddress that is not theirs.
 
@@ -73,26 +76,26 @@ def _audit_statuses(
     Args:
         content: the pool.
         not_read: the lists that the user may not read.
-        side: the caches of one kind of claims and of its IPAddresses.
+        side_caches: the caches of one kind of claims and of its IPAddresses.
     """
     pool = content.pool.metadata.key
-    for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
-        name, key = side.side.address_name(claim), claim.metadata.key
-        if not name or not side.side.holds(claim):
+    for claim in side_caches.claims.by_index(SPACE_INDEX, str(pool)):
+        name, key = side_caches.side.address_name(claim), claim.metadata.key
+        if not name or not side_caches.side.holds(claim):
             continue  # it has no address
-        kind, address_key = side.side.claims.kind, Key(key.namespace, name)
-        address = side.addresses.get(address_key)
-        is_unknown = address_key in side.addresses.unreadable or is_left_out(
-            side.side.addresses, address_key, not_read
+        kind, address_key = side_caches.side.claims.kind, Key(key.namespace, name)
+        address = side_caches.addresses.get(address_key)
+        is_unknown = address_key in side_caches.addresses.unreadable or is_left_out(
+            side_caches.side.addresses, address_key, not_read
         )
         if address is None and not is_unknown:
-            if not content.space.addresses_named(name):
+            if not content.space.find_named_addresses(name):
                 sentence = (
                     f"its status names IPAddress {name}, which does not exist and whose name tells"
                     " no address; delete the claim, or create the IPAddress"
                 )
                 yield Trouble("Dangling", "error", subject=kind, key=key, sentence=sentence)
-        elif address is not None and (owner := side.side.claim_of_address(address)) != key:
+        elif address is not None and (owner := side_caches.side.claim_of_address(address)) != key:
             if owner is not None:
                 sentence = f"its status names IPAddress {name}, which is of {owner}; {_DELETE_ONE}"
                 yield Trouble(OVERLAP, "error", subject=kind, key=key, sentence=sentence)
@@ -105,12 +108,12 @@ def _audit_statuses(
 
 
 def _audit_missing_pools(
-    caches: Metal3Caches, not_read: Sequence[NotRead], side: SideCaches[ClaimT, AddressT], /
+    caches: Metal3Caches, not_read: Sequence[NotRead], side_caches: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[Trouble]:
     """Yield the claims whose pool does not exist."""
-    for claim in sorted(side.claims, key=lambda claim: claim.metadata.key):
-        pool, key = side.side.pool_of_claim(claim), claim.metadata.key
+    for claim in sorted(side_caches.claims, key=lambda claim: claim.metadata.key):
+        pool, key = side_caches.side.pool_of_claim(claim), claim.metadata.key
         if pool is None or pool in caches.pools or pool in caches.pools.unreadable:
             continue
         if not is_left_out(POOLS, pool, not_read):
-            yield unknown_pool(side.side.claims.kind, key, PoolName(POOLS.kind, pool))
+            yield unknown_pool(side_caches.side.claims.kind, key, PoolName(POOLS.kind, pool))

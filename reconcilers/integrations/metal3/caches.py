@@ -26,7 +26,7 @@ from reconcilers.integrations.clusterapi.clusterstates import (
 )
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
-from reconcilers.integrations.metal3.addressnames import addresses_in, prefixes_of
+from reconcilers.integrations.metal3.addressnames import find_prefixes, parse_name
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
 from reconcilers.integrations.metal3.entries import OUTSIDE, EntrySpace, parse_single, parts_of
 from reconcilers.integrations.metal3.sides import (
@@ -85,7 +85,7 @@ def index_values_of(key: Key | None) -> Sequence[str]:
 def prefix_keys(address: EitherAddress) -> list[Key]:
     """Return the possible `namePrefix`es of an IPAddress, each as Key(namespace, prefix)."""
     meta = address.metadata
-    return [Key(meta.namespace, prefix) for prefix in prefixes_of(meta.name)]
+    return [Key(meta.namespace, prefix) for prefix in find_prefixes(meta.name)]
 
 
 def cluster_of(claim: EitherClaim) -> Key | None:
@@ -96,7 +96,7 @@ def cluster_of(claim: EitherClaim) -> Key | None:
 class SideWork(Protocol[Result_co]):
     """A function that works for either kind of claims, because it is generic in the kind."""
 
-    def __call__(self, side: "SideCaches[ClaimT, AddressT]", /) -> Result_co:
+    def __call__(self, side_caches: "SideCaches[ClaimT, AddressT]", /) -> Result_co:
         """Do the work for one kind and return the result."""
 
 
@@ -295,7 +295,7 @@ def facts_of(
         name = side.address_name(claim)
         is_named = any(address.metadata.name == name for address in of_pool)
         if side.holds(claim) and not is_named:
-            recorded = [*parts_of(space, space.addresses_named(name))]
+            recorded = [*parts_of(space, space.find_named_addresses(name))]
             parts.update(dict.fromkeys(recorded))
             is_in_use = is_in_use or bool(recorded)
         created = claim.metadata.creationTimestamp
@@ -320,5 +320,5 @@ def _list_addresses_of_name(
     meta = address.metadata
     if meta.namespace != pool.namespace:
         return []  # names are unique only within a namespace
-    addresses = addresses_in(meta.name, space.name_prefix)
+    addresses = parse_name(meta.name, space.name_prefix)
     return [parsed for parsed in addresses if space.entry_of(parsed) is not None]

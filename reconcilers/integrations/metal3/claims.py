@@ -208,8 +208,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         The status stays unchanged if the IPAddress does not exist and cannot be recreated.
         """
         name, key = self._side.address_name(claim), claim.metadata.key
-        of_claim = self._side_caches.addresses_of(key)
-        current = next((address for address in of_claim if address.metadata.name == name), None)
+        addresses = self._side_caches.addresses_of(key)
+        current = next((address for address in addresses if address.metadata.name == name), None)
         if current is None or current.metadata.terminating:
             current = await self._recreate_address(claim, pool, current)
         else:
@@ -236,7 +236,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         """
         space = self._spaces.of(pool)
         name, key = self._side.address_name(claim), claim.metadata.key
-        recorded = space.addresses_named(name)
+        recorded = space.find_named_addresses(name)
         if current is not None:  # it is being deleted
             address = parse_single(current.spec.address)
             address = address if address in recorded else None
@@ -290,22 +290,24 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         ]
         if name or not addresses:
             return addresses  # the claim has its IPAddress and needs none of these
-        of_pool = [
+        addresses_of_pool = [
             address
             for address in addresses
             if self._side.pool_of_address(address) == pool.metadata.key
         ]
-        of_others = [address for address in addresses if address not in of_pool]
+        addresses_of_other_pools = [
+            address for address in addresses if address not in addresses_of_pool
+        ]
         space = self._spaces.of(pool)
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
         holder = holder_of_claim(self._side_caches, claim)
         in_the_way = [
             address
-            for address in of_pool
+            for address in addresses_of_pool
             if (parsed := parse_single(address.spec.address)) is not None
             and holdings.other_holder(parsed, holder, space.part_of(parsed).space) is not None
         ]
-        return [*of_others, *in_the_way]
+        return [*addresses_of_other_pools, *in_the_way]
 
     def _is_of_earlier_claim(self, address: AddressT, claim: ClaimT) -> bool:
         """Return whether an IPAddress was created for an earlier claim of the same name."""
@@ -325,10 +327,8 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         pool = await self._client.find(POOLS, pool_key)
         if pool is not None and self._caches.pool_is_paused(pool):
             return False
-        parsed, holder = (
-            parse_single(address.spec.address),
-            holder_of_claim(self._side_caches, claim),
-        )
+        parsed = parse_single(address.spec.address)
+        holder = holder_of_claim(self._side_caches, claim)
         for promise in JOURNALS.read(pool).promises if pool is not None else ():
             if promise.holder == holder and any(part.range == parsed for part in promise.ranges):
                 return False

@@ -100,13 +100,17 @@ class IPPoolContents:
         for side in self.caches.sides.values():
             yield from side.visit(self._list_waiting_of)
 
-    def _list_waiting_of(self, side: SideCaches[ClaimT, AddressT], /) -> Iterator[WaitingClaim]:
+    def _list_waiting_of(
+        self, side_caches: SideCaches[ClaimT, AddressT], /
+    ) -> Iterator[WaitingClaim]:
         """Yield the claims of one kind without an address that are neither paused nor deleted."""
-        for claim in side.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
+        for claim in side_caches.claims.by_index(SPACE_INDEX, str(self.pool.metadata.key)):
             is_paused = bool(self.caches.why_claim_stops(claim))
             is_terminating = claim.metadata.terminating
-            if not (is_paused or is_terminating or side.side.address_name(claim)):
-                yield WaitingClaim(side.side.claims.kind, claim, side.side.error_of(claim))
+            if not (is_paused or is_terminating or side_caches.side.address_name(claim)):
+                yield WaitingClaim(
+                    side_caches.side.claims.kind, claim, side_caches.side.error_of(claim)
+                )
 
     def find_claim(self, holder: Holder) -> EitherClaim | None:
         """Return the claim of a holder; None if there is none."""
@@ -179,4 +183,6 @@ def _caches_of_side(
 
 def make_caches(pools: Cache[Metal3Pool], *sides: EitherCaches) -> Metal3Caches:
     """Return the caches of pools and of kinds of claims, without Clusters."""
-    return Metal3Caches(pools, {side.side.claim_kind: side for side in sides}, None)
+    return Metal3Caches(
+        pools, {side_caches.side.claim_kind: side_caches for side_caches in sides}, None
+    )

@@ -13,7 +13,7 @@ from allocator import AddressRange, AllocatorError, Layout
 from allocator.addresses import BITS
 from controller.meta import Key
 from reconcilers.addressing.addresstexts import parse_ends
-from reconcilers.integrations.metal3.addressnames import addresses_in, name_of
+from reconcilers.integrations.metal3.addressnames import name_of, parse_name
 from reconcilers.integrations.metal3.api import RANDOM, Metal3Pool, Metal3PoolSpec, PoolEntry
 from reconcilers.promises.holdings import Layouts
 from reconcilers.promises.journal import PromisedRange
@@ -104,12 +104,12 @@ class EntrySpace:
         """Return the name of the IPAddress that has an address."""
         return name_of(self.name_prefix, address)
 
-    def addresses_named(self, name: str) -> tuple[AddressRange, ...]:
+    def find_named_addresses(self, name: str) -> tuple[AddressRange, ...]:
         """Return the addresses that the name of an IPAddress may stand for.
 
         If some of them lie in entries, only these are returned, else the first one alone.
         """
-        addresses = addresses_in(name, self.name_prefix)
+        addresses = parse_name(name, self.name_prefix)
         in_entries = tuple(address for address in addresses if self.entry_of(address) is not None)
         return in_entries or addresses[:1]
 
@@ -220,7 +220,7 @@ def parts_of(space: EntrySpace, addresses: Iterable[AddressRange]) -> Iterator[P
     return map(space.part_of, addresses)
 
 
-def reserved_of(spec: Metal3PoolSpec) -> list[AddressRange]:
+def list_reserved(spec: Metal3PoolSpec) -> list[AddressRange]:
     """Return the gateways and broadcast addresses of a pool: its holes, not pre-allocated ones."""
     broadcasts = (_find_broadcast(entry) for entry in spec.pools)
     return [*_list_gateways(spec), *filter(None, broadcasts)]

@@ -50,7 +50,7 @@ def _find_address(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim
     pool = None if pool_key is None else caches.pools.get(pool_key)
     if pool is None:
         return ""
-    addresses = space_of(pool.spec).addresses_named(side.address_name(claim))
+    addresses = space_of(pool.spec).find_named_addresses(side.address_name(claim))
     return addresses[0].start_text if addresses else ""
 
 

@@ -13,7 +13,7 @@ from reconcilers.integrations.clusterapi.addresses import smallest_cidr
 from reconcilers.integrations.clusterapi.api import CLUSTER_LABEL, is_paused
 from reconcilers.integrations.metal3.api import POOLS, Metal3PoolSpec
 from reconcilers.integrations.metal3.contents import IPPoolContents
-from reconcilers.integrations.metal3.entries import parse_single, reserved_of
+from reconcilers.integrations.metal3.entries import list_reserved, parse_single
 from reconcilers.integrations.metal3.sides import EitherClaim
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
 from reconcilers.pictures.poolpicture import (
@@ -69,7 +69,7 @@ def list_held(contents: IPPoolContents) -> Iterator[HeldAddresses]:
         yield HeldAddresses(holder, held_address.address)
 
 
-def capacity_of(contents: IPPoolContents, family: Family) -> Capacity:
+def compute_capacity(contents: IPPoolContents, family: Family) -> Capacity:
     """Return the capacity of a pool in one family; promised addresses count as held."""
     holdings, held_addresses = contents.holdings, list(contents.list_held())
     promised = [entry.address for entry in held_addresses if entry.is_promised]
@@ -87,6 +87,7 @@ def capacity_of(contents: IPPoolContents, family: Family) -> Capacity:
                 largest = max(largest, space.largest_free)
     # A hole that a claim has got counts as an address in use; other holes do not count.
     total += len(_find_granted_holes(contents, family))
+    # The free addresses outside of the longest free block, in percent, rounded up.
     fragmentation = 100 - 100 * largest // free if free else 0
     return Capacity(
         total,
@@ -142,7 +143,7 @@ def _build_family(contents: IPPoolContents, family: Family) -> PoolFamily:
         usable=usable,
         reserved=list(_list_holes(contents, family, cidr)),
         held_addresses=held_addresses,
-        compute_capacity=partial(capacity_of, contents, family),
+        compute_capacity=partial(compute_capacity, contents, family),
         owns_cidr=False,
         all_known=not contents.unreadable,
     )
@@ -152,7 +153,7 @@ def _list_holes(
     contents: IPPoolContents, family: Family, cidr: AddressRange
 ) -> Iterator[Reserved]:
     """Yield the holes that no claim has got, with the reason why each is a hole."""
-    holes = dict.fromkeys(reserved_of(contents.pool.spec), "gateway or broadcast")
+    holes = dict.fromkeys(list_reserved(contents.pool.spec), "gateway or broadcast")
     for claim, written in contents.pool.spec.preAllocations.items():
         address = parse_single(written)
         if address is not None:

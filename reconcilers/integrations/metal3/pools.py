@@ -306,7 +306,7 @@ class Metal3Pools(
         clusters = self._caches.clusters
         cluster = clusters.get(key) if clusters is not None else None
         if clusters is not None and cluster is not None:
-            owners = _owners_with_cluster(pool, cluster, clusters.resource)
+            owners = _add_cluster_owner(pool, cluster, clusters.resource)
             if owners is not None:
                 patch["ownerReferences"] = owners
         return patch
@@ -327,6 +327,7 @@ class Metal3Pools(
         kinds = self._served.kinds
         await self._refuse_waiting(pool, "it is being deleted")
         for kind in kinds:
+            # This voids open promises to claims of the kind, if nothing blocks the deletion.
             if await kind.count_blockers(pool, journal):
                 with writing_pool():
                     await self._indexes.write(pool, self._spaces.of(pool))
@@ -336,7 +337,7 @@ class Metal3Pools(
         return SETTLED
 
 
-def _owners_with_cluster(
+def _add_cluster_owner(
     pool: Metal3Pool, cluster: Cluster, kind: Resource[Cluster]
 ) -> list[dict[str, Any]] | None:
     """Return the owner references of a pool with its Cluster added, for a patch.

@@ -71,7 +71,7 @@ class PoolIndexes:
             Conflict: the pool changed meanwhile.
             ControllerError: the write failed.
         """
-        previous, current = pool.status.indexes, self.indexes_of(pool.metadata.key, space)
+        previous, current = pool.status.indexes, self.read_indexes(pool.metadata.key, space)
         if previous == current:
             return pool
         changed: dict[str, str | None] = {
@@ -85,7 +85,7 @@ class PoolIndexes:
         """Forget a pool that is gone."""
         self._kept.pop(pool, None)
 
-    def indexes_of(self, pool: Key, space: EntrySpace) -> Mapping[str, str]:
+    def read_indexes(self, pool: Key, space: EntrySpace) -> Mapping[str, str]:
         """Return the addresses of a pool by the names of their claims, as the caches show them.
 
         If claims of both kinds have one name, the address of the IPClaim is returned. Texts that
@@ -110,7 +110,7 @@ class PoolIndexes:
         """Return the names of all claims of a pool, and of those that its IPAddresses name."""
         names: set[str] = set()
         for side in self._caches.sides.values():
-            names.update(side.visit(partial(_names_of_kind, pool)))
+            names.update(side.visit(partial(_list_names_of_kind, pool)))
         return names
 
     def _list_addresses(self, pool: Key, space: EntrySpace, name: str) -> Iterator[str]:
@@ -119,26 +119,30 @@ class PoolIndexes:
         Of several IPAddresses of a claim, the one that its status names comes first.
         """
         for side in self._caches.sides.values():
-            yield from side.visit(partial(_addresses_of_kind, pool, space, name))
+            yield from side.visit(partial(_list_addresses_of_kind, pool, space, name))
 
-    def _follow(self, side: SideCaches[ClaimT, AddressT], /) -> None:
+    def _follow(self, side_caches: SideCaches[ClaimT, AddressT], /) -> None:
         """Note each change of the claims and IPAddresses of one kind."""
-        side.claims.subscribe(partial(self._note_claim, side))
-        side.addresses.subscribe(partial(self._note_address, side))
+        side_caches.claims.subscribe(partial(self._note_claim, side_caches))
+        side_caches.addresses.subscribe(partial(self._note_address, side_caches))
 
-    def _note_claim(self, side: SideCaches[ClaimT, AddressT], change: Change[ClaimT]) -> None:
+    def _note_claim(
+        self, side_caches: SideCaches[ClaimT, AddressT], change: Change[ClaimT]
+    ) -> None:
         """Note a changed claim in its pool, and in the pool that it named before."""
         for claim in (change.old, change.new):
             if claim is not None:
-                self._note(side.side.pool_of_claim(claim), claim.metadata.name)
+                self._note(side_caches.side.pool_of_claim(claim), claim.metadata.name)
 
-    def _note_address(self, side: SideCaches[ClaimT, AddressT], change: Change[AddressT]) -> None:
+    def _note_address(
+        self, side_caches: SideCaches[ClaimT, AddressT], change: Change[AddressT]
+    ) -> None:
         """Note the claim of a changed IPAddress, as it names it now and as it did before."""
         for address in (change.old, change.new):
             if address is not None:
-                claim = side.side.claim_of_address(address)
+                claim = side_caches.side.claim_of_address(address)
                 if claim is not None:
-                    self._note(side.side.pool_of_address(address), claim.name)
+                    self._note(side_caches.side.pool_of_address(address), claim.name)
 
     def _note(self, pool: Key | None, name: str) -> None:
         """Note that claims of a name have changed; a pool without entry reads all anyway."""
@@ -147,18 +151,18 @@ class PoolIndexes:
             kept.changed.add(name)
 
 
-def _names_of_kind(pool: Key, side: SideCaches[ClaimT, AddressT], /) -> Iterator[str]:
+def _list_names_of_kind(pool: Key, side_caches: SideCaches[ClaimT, AddressT], /) -> Iterator[str]:
     """Yield the names of the claims of a kind that concern a pool."""
-    for claim in side.claims.by_index(SPACE_INDEX, str(pool)):
+    for claim in side_caches.claims.by_index(SPACE_INDEX, str(pool)):
         yield claim.metadata.name
-    for address in side.addresses.by_index(SPACE_INDEX, str(pool)):
-        key = side.side.claim_of_address(address)
+    for address in side_caches.addresses.by_index(SPACE_INDEX, str(pool)):
+        key = side_caches.side.claim_of_address(address)
         if key is not None:
             yield key.name
 
 
-def _addresses_of_kind(
-    pool: Key, space: EntrySpace, name: str, side: SideCaches[ClaimT, AddressT], /
+def _list_addresses_of_kind(
+    pool: Key, space: EntrySpace, name: str, side_caches: SideCaches[ClaimT, AddressT], /
 ) -> Iterator[str]:
     """Yield the addresses of a claim of one kind in the order in which they are preferred.
 
@@ -166,11 +170,13 @@ def _addresses_of_kind(
     address that the name in the status stands for, whose IPAddress may be missing.
     """
     key = Key(pool.namespace, name)
-    claim = side.claims.get(key)
-    is_of_pool = claim is not None and side.side.pool_of_claim(claim) == pool
-    status_name = side.side.address_name(claim) if claim is not None and is_of_pool else ""
+    claim = side_caches.claims.get(key)
+    is_of_pool = claim is not None and side_caches.side.pool_of_claim(claim) == pool
+    status_name = side_caches.side.address_name(claim) if claim is not None and is_of_pool else ""
     addresses = [
-        address for address in side.addresses_of(key) if side.side.pool_of_address(address) == pool
+        address
+        for address in side_caches.addresses_of(key)
+        if side_caches.side.pool_of_address(address) == pool
     ]
 
     def order(address: AddressT) -> tuple[bool, str]:
@@ -178,8 +184,8 @@ def _addresses_of_kind(
         return address.metadata.name != status_name, address.metadata.name
 
     parsed = [parse_single(address.spec.address) for address in sorted(addresses, key=order)]
-    if claim is not None and is_of_pool and side.side.holds(claim):
-        parsed += space.addresses_named(status_name)[:1]
+    if claim is not None and is_of_pool and side_caches.side.holds(claim):
+        parsed += space.find_named_addresses(status_name)[:1]
     for entry in parsed:
         if entry is not None and not is_never_given(entry):
             yield canonical_text(entry)

@@ -132,7 +132,7 @@ class Metal3(Integration[ServedMetal3Kinds]):
         if (contract := kinds_served.contract_side) is not None:
             informers[contract.claim_kind] = watch(contract)
         sides: Mapping[str, EitherCaches] = {
-            kind: of_kind.side for kind, of_kind in informers.items()
+            kind: side_informers.caches for kind, side_informers in informers.items()
         }
         caches = Metal3Caches(pools.cache, sides, None if clusters is None else clusters.cache)
         client = extension.client.with_field_manager(names.FIELD_MANAGER)
@@ -183,15 +183,15 @@ class Metal3(Integration[ServedMetal3Kinds]):
         extension.controller(
             "metal3-ippool",
             passes.reconcile,
-            watches=watches.of_pools(),
+            watches=watches.make_pool_watches(),
             concurrency=self._settings.concurrency,
             forget=passes.forget,
         )
-        for name, side in sides.items():
+        for name, side_caches in sides.items():
             extension.controller(
-                f"metal3-{side.side.claims.kind.lower()}",
-                side.visit(reconcile_claims),
-                watches=watches.of_claims(name),
+                f"metal3-{side_caches.side.claims.kind.lower()}",
+                side_caches.visit(reconcile_claims),
+                watches=watches.make_claim_watches(name),
                 # Half of the width: the writes of finalizers for many new claims must not delay
                 # the first addresses.
                 concurrency=max(1, settings.width // 2),

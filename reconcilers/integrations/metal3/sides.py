@@ -20,10 +20,10 @@ from reconcilers.integrations.clusterapi.answers import owners
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, PoolOutline
 from reconcilers.integrations.clusterapi.contractkinds import ContractKinds
 from reconcilers.integrations.clusterapi.statuses import (
-    granted_status,
+    render_granted,
+    render_ready,
     shown_reason,
     shows,
-    with_ready,
 )
 from reconcilers.integrations.core.claimproblems import (
     POOL_NOT_READY,
@@ -373,13 +373,13 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
         finding = ConditionFinding(READY, False, reason=problem.reason, message=problem.message)
-        return with_ready(claim, finding, version=self.claims.version, now=now)
+        return render_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
     def status_of_grant(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
-        return granted_status(claim, address, version=self.claims.version, now=now)
+        return render_granted(claim, address, version=self.claims.version, now=now)
 
     @override
     def correction(

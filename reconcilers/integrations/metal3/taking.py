@@ -182,6 +182,8 @@ class EntryTaker(Generic[ClaimT, AddressT]):
     def _take_new(self, claim: ClaimT) -> AddressRange:
         """Take the pre-allocation, the wish, or a free address for a claim without IPAddress.
 
+        The *wish* is the address that the claim requests by its annotation.
+
         Raises:
             Refused: the wish is no address, is outside the entries, is held, or differs from the
                 pre-allocation; or no address is free.
@@ -205,14 +207,20 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             raise Refused(ALLOCATION_FAILED, REQUESTED_HELD)
         return self._take_exactly(requested, claim, REQUESTED_HELD)
 
-    def _take_exactly(self, address: AddressRange, claim: ClaimT, why_not: str) -> AddressRange:
+    def _take_exactly(self, address: AddressRange, claim: ClaimT, refusal: str) -> AddressRange:
         """Take exactly this address.
 
+        Args:
+            address: a single address.
+            claim: the claim that gets it.
+            refusal: the message if the address is not available.
+
         Raises:
-            Refused: with `why_not`, if another claim has the address, or its IPAddress name.
+            Refused: another claim has the address, or an IPAddress of the claim has the name that
+                the address needs.
         """
         if not self._is_free(address, claim) or self._is_name_taken(claim, address):
-            raise Refused(ALLOCATION_FAILED, why_not)
+            raise Refused(ALLOCATION_FAILED, refusal)
         part = self._space.part_of(address)
         self._view.holdings.space(part.space).hold(address)
         return address
@@ -264,6 +272,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
                 return space.pin(AddressRange(start, start, span.family))
             except RequestRefused:
                 continue
+        # The caller has found that the space has a free address, so there is at least one extent.
         extents = list(space.free_extents())
         extents_above = (extent for extent in extents if extent.last >= start)
         extent = next(extents_above, extents[0])

@@ -50,7 +50,7 @@ class Metal3PoolValidator:
 
     async def review_creation(self, new: Metal3Pool) -> Verdict:
         """Validate a new pool; addresses that other pools hand out, too, are only a warning."""
-        return self._verdict(new, is_new=True)
+        return self._check_spec(new, is_new=True)
 
     async def review_update(self, new: Metal3Pool, old: Metal3Pool | None) -> Verdict:
         """Validate an edit; IPAddresses are read only if the pool may lose addresses.
@@ -58,7 +58,7 @@ class Metal3PoolValidator:
         Args:
             old: the pool before; None if it cannot be decoded.
         """
-        verdict = self._verdict(new, is_new=False)
+        verdict = self._check_spec(new, is_new=False)
         before = None if old is None else old.spec
         if before is not None:
             causes = (*verdict.causes, *rules.find_pool_changes(new.spec, before))
@@ -78,7 +78,7 @@ class Metal3PoolValidator:
         del old
         return NOTHING
 
-    def _verdict(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
+    def _check_spec(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
         """Return the faults of a pool, with a warning if other pools share its addresses."""
         warnings: list[str] = []
         if sentence := self._spaces.find_sharing(offers_of(new)).sentence:

@@ -12,7 +12,7 @@ from controller.informer import Informer
 from controller.meta import Key
 from controller.triggers import Trigger, Watch, to_self
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.watched import pause_changed, serving_changed
+from reconcilers.integrations.clusterapi.watched import has_changed_pause, has_changed_serving
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.integrations.metal3.api import Metal3Address, Metal3Claim, Metal3Pool
@@ -26,15 +26,15 @@ class SideInformers(Generic[ClaimT, AddressT]):
     """The informers of one kind of claims, and the pools and claims that their changes enqueue.
 
     Args:
-        side: the caches of the kind.
+        caches: of the kind.
         addresses: the IPAddresses of these claims.
     """
 
-    side: SideCaches[ClaimT, AddressT]
+    caches: SideCaches[ClaimT, AddressT]
     claims: Informer[ClaimT]
     addresses: Informer[AddressT]
 
-    def of_pools(
+    def make_pool_watches(
         self, gather: float, pools_near: Callable[[Key], Iterable[Key]]
     ) -> Sequence[Trigger]:
         """Return the watches of claims and IPAddresses for the controller of IPPools.
@@ -48,7 +48,7 @@ class SideInformers(Generic[ClaimT, AddressT]):
             Watch(self.addresses, self._pools_of_address, None, gather, unreadable=pools_near),
         )
 
-    def of_claims(self) -> Sequence[Trigger]:
+    def make_claim_watches(self) -> Sequence[Trigger]:
         """Return the watches of claims and IPAddresses for the controller of the claims."""
         return (
             Watch(self.claims, to_self, self._needs_pass, unreadable=lambda claim: [claim]),
@@ -57,33 +57,35 @@ class SideInformers(Generic[ClaimT, AddressT]):
 
     def claims_of_pool(self, pool: Key) -> set[Key]:
         """Return the claims that name a pool, and the claims that its IPAddresses name."""
-        keys = {claim.metadata.key for claim in self.side.claims.by_index(SPACE_INDEX, str(pool))}
-        for address in self.side.addresses.by_index(SPACE_INDEX, str(pool)):
+        keys = {
+            claim.metadata.key for claim in self.caches.claims.by_index(SPACE_INDEX, str(pool))
+        }
+        for address in self.caches.addresses.by_index(SPACE_INDEX, str(pool)):
             keys.update(self._claims_of_address(address))
         return keys
 
     def claims_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the claims that are for a Cluster."""
-        claims = self.side.claims.by_index(CLUSTER_INDEX, str(cluster))
+        claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
         return {claim.metadata.key for claim in claims}
 
     def pools_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the pools that the claims for a Cluster name."""
-        claims = self.side.claims.by_index(CLUSTER_INDEX, str(cluster))
+        claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
         return {pool for claim in claims for pool in self.pools_of_claim(claim)}
 
     def pools_of_claim(self, claim: ClaimT) -> Iterable[Key]:
         """Return the pool that a claim names."""
-        pool = self.side.side.pool_of_claim(claim)
+        pool = self.caches.side.pool_of_claim(claim)
         return () if pool is None else (pool,)
 
     def _pools_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the pool of an IPAddress, and the pools that could give its name."""
-        return list(self.side.pools_of_address(address))
+        return list(self.caches.pools_of_address(address))
 
     def _claims_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the claim that an IPAddress names; empty if it names none."""
-        claim = self.side.side.claim_of_address(address)
+        claim = self.caches.side.claim_of_address(address)
         return () if claim is None else (claim,)
 
     def _needs_pass(self, change: Change[ClaimT]) -> bool:
@@ -97,7 +99,7 @@ class SideInformers(Generic[ClaimT, AddressT]):
         old = change.old
         if old is None or metadata_changed(change):
             return True
-        return bool(self.side.side.address_name(old))
+        return bool(self.caches.side.address_name(old))
 
     def _needs_pass_over_claim(self, change: Change[AddressT]) -> bool:
         """Return whether a change of an IPAddress needs a pass over its claim.
@@ -107,11 +109,11 @@ class SideInformers(Generic[ClaimT, AddressT]):
         names an IPAddress already.
         """
         new = change.new
-        side = self.side.side
+        side = self.caches.side
         if new is None or change.old is not None or not side.is_made_for_claim(new):
             return True  # deleted, changed, or created by a person
         key = side.claim_of_address(new)
-        claim = None if key is None else self.side.claims.get(key)
+        claim = None if key is None else self.caches.claims.get(key)
         return claim is None or claim.metadata.terminating or bool(side.address_name(claim))
 
 
@@ -139,16 +141,16 @@ class Metal3Watches:
     gather: float
     overlaps: OverlapAnnouncer
 
-    def of_pools(self) -> list[Trigger]:
+    def make_pool_watches(self) -> list[Trigger]:
         """Return the watches of the controller of IPPools."""
         watches: list[Trigger] = [*watch_pools(self.pools, self.overlaps, self.gather)]
         for informers in self.sides.values():
-            watches += informers.of_pools(self.gather, self._pools_near)
+            watches += informers.make_pool_watches(self.gather, self._pools_near)
         if self.clusters is not None:
-            watches.append(watch_by_key(self.clusters, self._pools_of_cluster, pause_changed))
+            watches.append(watch_by_key(self.clusters, self._pools_of_cluster, has_changed_pause))
         return watches
 
-    def of_claims(self, kind: str) -> list[Trigger]:
+    def make_claim_watches(self, kind: str) -> list[Trigger]:
         """Return the watches of the controller of one kind of claims."""
         informers = self.sides[kind]
 
@@ -161,11 +163,11 @@ class Metal3Watches:
             return keys
 
         watches: list[Trigger] = [
-            *informers.of_claims(),
-            watch_by_key(self.pools, informers.claims_of_pool, serving_changed),
+            *informers.make_claim_watches(),
+            watch_by_key(self.pools, informers.claims_of_pool, has_changed_serving),
         ]
         if self.clusters is not None:
-            watches.append(watch_by_key(self.clusters, claims_of_cluster, pause_changed))
+            watches.append(watch_by_key(self.clusters, claims_of_cluster, has_changed_pause))
         return watches
 
     def _pools_near(self, key: Key) -> Iterable[Key]:

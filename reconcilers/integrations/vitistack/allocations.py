@@ -38,7 +38,7 @@ from reconcilers.integrations.vitistack.api import (
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     VitistackProblem,
-    problem_of,
+    find_problem,
     static_of,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
@@ -46,26 +46,28 @@ from reconcilers.integrations.vitistack.writing import (
     ACTION,
     RELEASE,
     VitistackWriter,
-    expiry,
-    lifetime,
-    of_network,
+    compute_expiry,
+    compute_lifetime,
     release,
     release_fields,
+    render_network_settings,
 )
 from reconcilers.reporting.releaselog import GONE, GoneHolders
 
 RETRY = 0.2
+"""Seconds until a pass is repeated that found the caches to be behind."""
 SOONEST = 1.0
+"""The fewest seconds until the next pass over an IPAllocation that holds its address."""
 EXPIRED = "Expired"
 UNREADABLE = "Unreadable"
 
 
-def labels_of(network: str, configuration: str) -> dict[str, str]:
+def make_labels(network: str, configuration: str) -> dict[str, str]:
     """Return the labels that an IPAllocation has to have; they are for people only."""
     return {LABEL_NETWORK: label_value(network), LABEL_CONFIGURATION: label_value(configuration)}
 
 
-def renewal(uid: str, ttl: int) -> float:
+def compute_renewal_margin(uid: str, ttl: int) -> float:
     """Return how many seconds before its expiry an IPAllocation is renewed.
 
     The result is between a quarter and a half of the lifetime, depending on the uid. So addresses
@@ -78,7 +80,7 @@ def renewal(uid: str, ttl: int) -> float:
     return ttl / 4 + ttl / 4 * (crc32(uid.encode()) % 1024) / 1024
 
 
-def moment(timestamp: str) -> datetime | None:
+def parse_moment(timestamp: str) -> datetime | None:
     """Parse a timestamp; None if it is empty or cannot be parsed. Without zone it is UTC."""
     try:
         time = datetime.fromisoformat(timestamp)
@@ -154,7 +156,7 @@ class AllocationReconciler:
             return SETTLED  # the write leads to an event, and that to the next pass
         if allocation.holds:
             return await self._keep(allocation)
-        problem = problem_of(
+        problem = find_problem(
             self._caches.network_of(allocation), allocation.spec.networkNamespaceName
         )
         # Without problem, the pass over the network serves it.
@@ -167,7 +169,7 @@ class AllocationReconciler:
 
         An IPAllocation that another program or a person created lacks them.
         """
-        expected_labels = labels_of(
+        expected_labels = make_labels(
             allocation.spec.networkNamespaceName, allocation.spec.networkConfigurationName
         )
         old_labels = allocation.metadata.labels
@@ -225,19 +227,19 @@ class AllocationReconciler:
         """
         static = static_of(self._caches.network_of(allocation))
         changes = _list_changes(allocation, static)
-        ttl = lifetime(static)
+        ttl = compute_lifetime(static)
         now = self._clock.now()
-        expires = moment(allocation.status.expiresAt)
+        expires = parse_moment(allocation.status.expiresAt)
         seconds_left = (expires - now).total_seconds() if expires is not None else 0.0
-        margin = renewal(allocation.metadata.uid, ttl)
+        margin = compute_renewal_margin(allocation.metadata.uid, ttl)
         next_pass = seconds_left - margin
         # An expiry beyond the lifetime was set by an earlier, longer lifetime, or by a person.
         if seconds_left <= margin or seconds_left > ttl + SOONEST:
             if await self._is_used(allocation):
-                changes["expiresAt"] = expiry(static, now)
+                changes["expiresAt"] = compute_expiry(static, now)
                 next_pass = ttl - margin
             elif expires is None:
-                changes["expiresAt"] = expiry(static, now)
+                changes["expiresAt"] = compute_expiry(static, now)
                 next_pass = ttl
             elif seconds_left <= 0:
                 return await self._release(allocation)
@@ -308,5 +310,5 @@ def _list_changes(allocation: VitistackAllocation, static: Static | None) -> dic
         "vlanId": status.vlanId,
         "dns": list(status.dns),
     }
-    desired = of_network(static)
+    desired = render_network_settings(static)
     return {name: value for name, value in desired.items() if present[name] != value}

@@ -13,7 +13,7 @@ from reconcilers.integrations.core.troubles import (
     unknown_pool,
 )
 from reconcilers.integrations.core.views import HOST_BITS, Trouble
-from reconcilers.integrations.vitistack.allocations import moment
+from reconcilers.integrations.vitistack.allocations import parse_moment
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, NETWORKS
 from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
 from reconcilers.integrations.vitistack.contents import NetworkContents
@@ -104,7 +104,7 @@ def _audit_allocations(
                 seen=allocation,
                 removable=True,
             )
-        expired = moment(allocation.status.expiresAt)
+        expired = parse_moment(allocation.status.expiresAt)
         if allocation.holds and expired is not None and now - expired > LATE_AFTER:
             sentence = f"expired at {expired.isoformat()}, and was not renewed or released"
             yield Trouble("Expired", "warning", subject=kind, key=key, sentence=sentence)

@@ -188,8 +188,8 @@ class VitistackCaches:
 
     def is_ours(self, network: NetworkNamespace) -> bool:
         """Return whether this program hands out the addresses of a network, by its provider."""
-        how = network.spec.ipAllocation
-        return self.names_us(how.provider if how is not None else "")
+        settings = network.spec.ipAllocation
+        return self.names_us(settings.provider if settings is not None else "")
 
     def check_readable(
         self,
@@ -239,7 +239,7 @@ class VitistackCaches:
             }
             check_holders(near, may_hold_addresses)
 
-    def unreadable_of_machine(
+    def find_unreadable_of_machine(
         self, machine: NetworkConfiguration, network: NetworkNamespace, lacking: Collection[str]
     ) -> UnreadableObject | None:
         """Return an undecodable IPAllocation that may belong to a machine; None if there is none.
@@ -298,24 +298,26 @@ class VitistackCaches:
         """Return the network that an allocation names; None if it does not exist."""
         return self.networks.get(allocation.network)
 
-    def networks_in(self, namespace: str) -> list[NetworkNamespace]:
+    def list_networks_in(self, namespace: str) -> list[NetworkNamespace]:
         """Return the networks of a namespace, by their names."""
         networks = self.networks.by_index(NAMESPACE_INDEX, namespace)
         return sorted(networks, key=lambda network: network.metadata.name)
 
-    def networks_near(self, holder: Key) -> list[Key]:
+    def list_nameable_networks(self, holder: Key) -> list[Key]:
         """Return the networks that an undecodable object may name: those of its namespace.
 
         Without namespace, not even its key could be decoded, and it may name any network.
         """
-        networks = self.networks if not holder.namespace else self.networks_in(holder.namespace)
+        networks = (
+            self.networks if not holder.namespace else self.list_networks_in(holder.namespace)
+        )
         return [network.metadata.key for network in networks]
 
-    def of_network(self, network: Key) -> list[VitistackAllocation]:
+    def list_allocations_in(self, network: Key) -> list[VitistackAllocation]:
         """Return the allocations that name a network."""
         return list(self.allocations.by_index(SPACE_INDEX, str(network)))
 
-    def of_configuration(self, configuration: Key) -> list[VitistackAllocation]:
+    def list_allocations_of(self, configuration: Key) -> list[VitistackAllocation]:
         """Return the allocations that name a NetworkConfiguration, by their names."""
         allocations = self.allocations.by_index(CONFIGURATION_INDEX, str(configuration))
         return sorted(allocations, key=lambda allocation: allocation.metadata.name)
@@ -402,11 +404,11 @@ def addresses_of(interface: Interface) -> Sequence[str]:
 
 def static_of(network: NetworkNamespace | None) -> Static | None:
     """Return the static settings of a network; None if it hands out no static addresses."""
-    how = network.spec.ipAllocation if network is not None else None
-    return how.static if how is not None and how.type == STATIC else None
+    settings = network.spec.ipAllocation if network is not None else None
+    return settings.static if settings is not None and settings.type == STATIC else None
 
 
-def problem_of(network: NetworkNamespace | None, name: str) -> VitistackProblem | None:
+def find_problem(network: NetworkNamespace | None, name: str) -> VitistackProblem | None:
     """Return why a network hands out nothing; None if it hands out addresses.
 
     Args:

@@ -22,7 +22,7 @@ from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key, Version
 from controller.outcome import SETTLED, Again, Blocked, Outcome
 from reconcilers.integrations.core.owners import owner_reference
-from reconcilers.integrations.vitistack.allocations import labels_of
+from reconcilers.integrations.vitistack.allocations import make_labels
 from reconcilers.integrations.vitistack.api import (
     ALLOCATIONS,
     CONFIGURATIONS,
@@ -46,14 +46,15 @@ from reconcilers.integrations.vitistack.interfaces import (
     FAILED,
     READY,
     WantedStatus,
-    by_interface,
-    wanted_status,
+    compute_wanted_status,
+    find_by_interface,
 )
 from reconcilers.integrations.vitistack.ranges import space_of
 from reconcilers.integrations.vitistack.writing import release
 from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 
 RETRY = 0.2
+"""Seconds until a pass is repeated that found the caches to be behind."""
 
 
 class ConfigurationReconciler:
@@ -98,7 +99,7 @@ class ConfigurationReconciler:
         """
         if self._may_be_of_others(configuration):
             return Blocked("Unreadable")
-        network = network_of(self._caches, configuration)
+        network = find_network(self._caches, configuration)
         if isinstance(network, str):
             # The addresses in its status stay: the machine has them, and while they are shown, no
             # other machine gets them.
@@ -108,15 +109,15 @@ class ConfigurationReconciler:
                 WantedStatus(ERROR, FAILED, reason=ERROR, message=network, interfaces=interfaces),
             )
             return SETTLED
-        how = network.spec.ipAllocation
-        if how is None or how.type != STATIC or not self._caches.is_ours(network):
+        settings = network.spec.ipAllocation
+        if settings is None or settings.type != STATIC or not self._caches.is_ours(network):
             return SETTLED
-        allocations = self._caches.of_configuration(configuration.metadata.key)
-        allocations_by_interface = by_interface(configuration, allocations)
+        allocations = self._caches.list_allocations_of(configuration.metadata.key)
+        allocations_by_interface = find_by_interface(configuration, allocations)
         lacking = [
             name for name in interface_names(configuration) if name not in allocations_by_interface
         ]
-        unreadable = self._caches.unreadable_of_machine(configuration, network, lacking)
+        unreadable = self._caches.find_unreadable_of_machine(configuration, network, lacking)
         if unreadable is not None:
             # It may hold the address of an interface. So no second IPAllocation is created for
             # that interface, and its address stays in the status.
@@ -129,14 +130,14 @@ class ConfigurationReconciler:
             )
             return Blocked("Unreadable")
         configuration = await add_finalizer(self._client, CONFIGURATIONS, configuration, FINALIZER)
-        await self._make_missing(configuration, network, lacking)
-        await self._remove(configuration, allocations, allocations_by_interface.values())
+        await self._create_missing(configuration, network, lacking)
+        await self._delete_unused(configuration, allocations, allocations_by_interface.values())
         await self._write_status(
-            configuration, wanted_status(configuration, allocations_by_interface)
+            configuration, compute_wanted_status(configuration, allocations_by_interface)
         )
         return SETTLED
 
-    async def _make_missing(
+    async def _create_missing(
         self,
         configuration: NetworkConfiguration,
         network: NetworkNamespace,
@@ -158,16 +159,16 @@ class ConfigurationReconciler:
         ):
             return
         for interface in interfaces:
-            await self._make(live, network, interface)
+            await self._create_allocation(live, network, interface)
 
-    async def _make(
+    async def _create_allocation(
         self, configuration: NetworkConfiguration, network: NetworkNamespace, interface: str
     ) -> None:
         """Create the IPAllocation of an interface, by the first of its two names that is free."""
         namespace = configuration.metadata.namespace
         for name in allocation_names(configuration.metadata.name, interface):
             try:
-                body = allocation_for(configuration, network, interface=interface, name=name)
+                body = render_allocation(configuration, network, interface=interface, name=name)
                 await self._client.create(ALLOCATIONS, namespace, body)
             except AlreadyExists:
                 existing = await self._client.find(ALLOCATIONS, Key(namespace, name))
@@ -176,7 +177,7 @@ class ConfigurationReconciler:
                 # Another replica or a person created it: its event leads to the next pass.
             return
 
-    async def _remove(
+    async def _delete_unused(
         self,
         configuration: NetworkConfiguration,
         allocations: Sequence[VitistackAllocation],
@@ -260,7 +261,7 @@ class ConfigurationReconciler:
         ):
             return SETTLED
         message = f"NetworkConfiguration {configuration.metadata.name} is deleted"
-        for allocation in self._caches.of_configuration(configuration.metadata.key):
+        for allocation in self._caches.list_allocations_of(configuration.metadata.key):
             if allocation.metadata.key in self._caches.allocations.unreadable:
                 continue  # the garbage collector deletes it with its owner
             is_of_machine = allocation.owner in {"", configuration.metadata.uid}
@@ -280,7 +281,7 @@ class ConfigurationReconciler:
         """
         return (
             not configuration.spec.provider
-            and unreadable_network_of(self._caches, configuration) is not None
+            and find_unreadable_network(self._caches, configuration) is not None
         )
 
     def _is_ours_to_release(self, configuration: NetworkConfiguration) -> bool:
@@ -288,14 +289,14 @@ class ConfigurationReconciler:
 
         It is ours if the network is ours or not known, or the machine owns an IPAllocation.
         """
-        network = network_of(self._caches, configuration)
+        network = find_network(self._caches, configuration)
         if isinstance(network, str) or self._caches.is_ours(network):
             return True
-        allocations = self._caches.of_configuration(configuration.metadata.key)
+        allocations = self._caches.list_allocations_of(configuration.metadata.key)
         return any(allocation.owner == configuration.metadata.uid for allocation in allocations)
 
 
-def network_of(
+def find_network(
     caches: VitistackCaches, configuration: NetworkConfiguration
 ) -> NetworkNamespace | str:
     """Return the network of a NetworkConfiguration, or why it is not known, as a sentence.
@@ -304,13 +305,13 @@ def network_of(
     the namespace has none or several, the network is unknown.
     """
     namespace, name = configuration.metadata.namespace, configuration.spec.networkNamespaceName
-    unreadable = unreadable_network_of(caches, configuration)
+    unreadable = find_unreadable_network(caches, configuration)
     if unreadable is not None:
         return describe_unreadable_network(unreadable)
     if name:
         network = caches.networks.get(Key(namespace, name))
         return network or f'NetworkNamespace "{name}" not found'
-    networks = caches.networks_in(namespace)
+    networks = caches.list_networks_in(namespace)
     if len(networks) == 1:
         return networks[0]
     return f"spec.networkNamespaceName is empty, and the namespace has {len(networks)} networks"
@@ -321,7 +322,7 @@ def describe_unreadable_network(name: str) -> str:
     return f'NetworkNamespace "{name}" cannot be read; correct it'
 
 
-def unreadable_network_of(
+def find_unreadable_network(
     caches: VitistackCaches, configuration: NetworkConfiguration
 ) -> str | None:
     """Return the name of an undecodable network that may be the machine's; None if there is none.
@@ -335,7 +336,7 @@ def unreadable_network_of(
     return min(unreadable, default=None)
 
 
-def allocation_for(
+def render_allocation(
     configuration: NetworkConfiguration, network: NetworkNamespace, interface: str, name: str
 ) -> dict[str, Any]:
     """Return the metadata and spec of a new IPAllocation for an interface.
@@ -357,7 +358,7 @@ def allocation_for(
     shown_address = _find_shown_address(configuration, interface)
     if shown_address and _hands_out(network, shown_address):
         spec["requestedAddress"] = shown_address
-    labels = labels_of(network.metadata.name, configuration.metadata.name)
+    labels = make_labels(network.metadata.name, configuration.metadata.name)
     metadata = {
         "name": name,
         "labels": labels,

@@ -25,8 +25,8 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
+    find_problem,
     network_holdings,
-    problem_of,
     static_of,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
@@ -89,9 +89,9 @@ def contents_of(
             continue
         allocations = {
             allocation.metadata.key: allocation
-            for allocation in caches.of_network(network.metadata.key)
+            for allocation in caches.list_allocations_in(network.metadata.key)
         }
-        problem = problem_of(network, network.metadata.name)
+        problem = find_problem(network, network.metadata.name)
         fault = problem.message if problem is not None else ""
         key, unread = network.metadata.key, caches.allocations.unreadable
         unreadable = find_unreadable(partial(caches.check_readable, key, unread))

@@ -56,7 +56,9 @@ class NetworkFigures:
         name = PoolName(NETWORKS.kind, key)
         if space is None:
             waiting = [
-                allocation for allocation in self._caches.of_network(key) if allocation.waits
+                allocation
+                for allocation in self._caches.list_allocations_in(key)
+                if allocation.waits
             ]
             created = [allocation.metadata.creationTimestamp for allocation in waiting]
             since = min((moment for moment in created if moment is not None), default=None)

@@ -65,7 +65,7 @@ class WantedStatus:
         object.__setattr__(self, "message", escape_text(self.message))
 
 
-def by_interface(
+def find_by_interface(
     configuration: NetworkConfiguration, allocations: Sequence[VitistackAllocation]
 ) -> Mapping[str, VitistackAllocation]:
     """Return the IPAllocation of each interface that has one.
@@ -101,7 +101,7 @@ def by_interface(
     return by_name
 
 
-def wanted_status(
+def compute_wanted_status(
     configuration: NetworkConfiguration, allocations: Mapping[str, VitistackAllocation]
 ) -> WantedStatus:
     """Return the status that a NetworkConfiguration must have. The first row that applies decides.
@@ -194,6 +194,7 @@ def _build_interface_status(
         shown_interface: its present status. While its IPAllocation waits for a shown address, this
             status stays: the machine has the address, so readers must see it all the time.
     """
+    # Without an IPAllocation, one that requests the shown address is about to be created.
     still_waits = allocation is None or (allocation.waits and allocation.status.phase != ERROR)
     shown_addresses = (
         addresses_of(shown_interface) if shown_interface is not None and still_waits else ()

@@ -47,8 +47,8 @@ from reconcilers.integrations.vitistack.caches import (
     INVALID_RANGE,
     VitistackCaches,
     VitistackProblem,
+    find_problem,
     holder_of,
-    problem_of,
     static_of,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
@@ -57,7 +57,7 @@ from reconcilers.integrations.vitistack.writing import (
     ACTION,
     NetworkStatuses,
     VitistackWriter,
-    has_problem,
+    shows_problem,
 )
 from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.choosing import (
@@ -202,10 +202,12 @@ class Networks(
         Returns:
             The network, and the outcome of the pass; the outcome is None if the pass goes on.
         """
-        problem = problem_of(pool, pool.metadata.name)
+        problem = find_problem(pool, pool.metadata.name)
         if static_of(pool) is not None and problem is None:
             return pool, None
-        self._record(pool, problem if problem and problem.reason == INVALID_RANGE else None)
+        self._report_problem(
+            pool, problem if problem and problem.reason == INVALID_RANGE else None
+        )
         if not pool.metadata.terminating:
             await self._statuses.write_overlaps(pool)
         return pool, SETTLED
@@ -249,7 +251,7 @@ class Networks(
     def choose(
         self, pool: NetworkNamespace, journal: Journal, reading: NetworkReading, limits: Limits
     ) -> NetworkChoice:
-        shown_addresses = self._shown.of_network(pool.metadata.key)
+        shown_addresses = self._shown.list_in_network(pool.metadata.key)
         return self._choose(
             pool, journal, reading=reading, limits=limits, shown_texts=shown_addresses
         )
@@ -364,8 +366,8 @@ class Networks(
         retry = VitistackProblem(PENDING, "", "trying again")
         leaving = ((allocation, retry) for allocation in choice.detail.leaving_error)
         later = await self._writer.write_problems([*refused, *leaving])
-        full = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
-        self._record(pool, full[0] if full else None)
+        exhausted = [problem for _, problem in refused if problem.reason == POOL_EXHAUSTED]
+        self._report_problem(pool, exhausted[0] if exhausted else None)
         holdings = self._reader.read_cached(pool.metadata.key, reading.space).holdings
         await self._statuses.write(pool, reading.static, space=reading.space, holdings=holdings)
         return later
@@ -389,11 +391,11 @@ class Networks(
         problem = VitistackProblem(
             PENDING, HOLDERS_UNKNOWN, holders_unknown_message(str(unreadable))
         )
-        self._record(pool, problem)
+        self._report_problem(pool, problem)
         undecoded = self._caches.allocations.unreadable
         waiting = [
             allocation
-            for allocation in self._caches.of_network(pool.metadata.key)
+            for allocation in self._caches.list_allocations_in(pool.metadata.key)
             if allocation.waits and allocation.metadata.key not in undecoded
         ]
         await self._writer.write_problems([(allocation, problem) for allocation in waiting])
@@ -403,7 +405,7 @@ class Networks(
     async def report_pool_refused(self, pool: NetworkNamespace, error: ApiError) -> None:
         """Report nothing beside the log: IPAllocations do not show failed writes of a network."""
 
-    def _record(self, network: NetworkNamespace, problem: VitistackProblem | None) -> None:
+    def _report_problem(self, network: NetworkNamespace, problem: VitistackProblem | None) -> None:
         """Record an event about the problem of a network, once until the problem changes.
 
         Args:
@@ -476,7 +478,7 @@ class NetworkTaker:
     def shows(self, asker: VitistackAllocation, refused: Refused) -> bool:
         """Return whether an IPAllocation shows a refusal already."""
         problem = _build_error(refused.reason, refused.message)
-        return has_problem(asker, problem)
+        return shows_problem(asker, problem)
 
     def _find_shown_address(self, allocation: VitistackAllocation) -> AddressRange | None:
         """Return the address that an IPAllocation shows already; None if it cannot keep it.

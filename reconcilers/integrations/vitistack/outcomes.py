@@ -17,7 +17,7 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import VitistackCaches, interface_names
 from reconcilers.integrations.vitistack.configurations import describe_unreadable_network
-from reconcilers.integrations.vitistack.interfaces import by_interface
+from reconcilers.integrations.vitistack.interfaces import find_by_interface
 from reconcilers.reporting.conditions import READY
 
 
@@ -32,13 +32,19 @@ def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planne
     """
     for configuration in sorted(after.configurations, key=lambda obj: obj.metadata.key):
         key = configuration.metadata.key
-        has = by_interface(configuration, after.of_configuration(key))
-        lacks = any(name not in has for name in interface_names(configuration))
+        allocations = find_by_interface(configuration, after.list_allocations_of(key))
+        lacks = any(name not in allocations for name in interface_names(configuration))
         ready = find(configuration.status.conditions, READY)
         if lacks and ready is not None and ready.reason == ERROR:
             network = f"{NETWORKS.kind} {key.namespace}/{configuration.spec.networkNamespaceName}"
-            kind = CONFIGURATIONS.group, CONFIGURATIONS.kind
-            yield Planned(*kind, key, network, "", ready.message)
+            yield Planned(
+                CONFIGURATIONS.group,
+                CONFIGURATIONS.kind,
+                key=key,
+                pool=network,
+                gets="",
+                reason=ready.message,
+            )
     for allocation in sorted(after.allocations, key=lambda obj: obj.metadata.key):
         earlier = before.allocations.get(allocation.metadata.key)
         status = allocation.status
@@ -50,5 +56,11 @@ def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planne
             # The controllers write no status while the network cannot be decoded.
             reason = describe_unreadable_network(allocation.network.name)
         name = f"{NETWORKS.kind} {allocation.network}"
-        kind = ALLOCATIONS.group, ALLOCATIONS.kind
-        yield Planned(*kind, allocation.metadata.key, name, gets, reason)
+        yield Planned(
+            ALLOCATIONS.group,
+            ALLOCATIONS.kind,
+            key=allocation.metadata.key,
+            pool=name,
+            gets=gets,
+            reason=reason,
+        )

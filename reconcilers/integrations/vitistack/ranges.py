@@ -69,9 +69,9 @@ def space_of(static: Static) -> NetworkSpace:
         whole = AddressRange.parse_cidr(static.ipv4CIDR)
     except MalformedText as wrong:
         raise InvalidPool([f"{INVALID}: ipv4CIDR {wrong}"]) from None
-    gateway = _end(static.ipv4Gateway, "ipv4Gateway")
-    start = _end(static.ipv4RangeStart, "ipv4RangeStart")
-    end = _end(static.ipv4RangeEnd, "ipv4RangeEnd")
+    gateway = _parse_bound(static.ipv4Gateway, "ipv4Gateway")
+    start = _parse_bound(static.ipv4RangeStart, "ipv4RangeStart")
+    end = _parse_bound(static.ipv4RangeEnd, "ipv4RangeEnd")
     first = whole.first + 2 if start is None else start
     last = whole.last - 1 if end is None else end
     if first > last:
@@ -90,7 +90,7 @@ def space_of(static: Static) -> NetworkSpace:
     return NetworkSpace(layout)
 
 
-def _end(address: str, name: str) -> int | None:
+def _parse_bound(address: str, name: str) -> int | None:
     """Return an address as a number; None for an empty text.
 
     Args:

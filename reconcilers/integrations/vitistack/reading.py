@@ -163,7 +163,7 @@ class ShownAddresses:
         caches.configurations.subscribe(self._note_machine)
         caches.allocations.subscribe(self._note_allocation)
 
-    def of_network(self, network: Key) -> Mapping[str, Key]:
+    def list_in_network(self, network: Key) -> Mapping[str, Key]:
         """Return shown addresses that may be of a network, with their NetworkConfigurations."""
         while self._noted:
             self._read_machine(self._noted.pop())
@@ -198,10 +198,10 @@ class ShownAddresses:
             for configuration in page.items
             if self._may_be_in(configuration, network)
             for address in _list_shown(
-                configuration, self._caches.of_configuration(configuration.metadata.key)
+                configuration, self._caches.list_allocations_of(configuration.metadata.key)
             )
         }
-        return {**self.of_network(network), **live}
+        return {**self.list_in_network(network), **live}
 
     def _may_be_in(self, configuration: NetworkConfiguration, network: Key) -> bool:
         """Return whether a machine may have addresses of a network, and is not being deleted."""
@@ -217,7 +217,7 @@ class ShownAddresses:
         configuration = self._caches.configurations.get(key)
         texts = frozenset[str]()
         if configuration is not None:
-            texts = _list_shown_unheld(configuration, self._caches.of_configuration(key))
+            texts = _list_shown_unheld(configuration, self._caches.list_allocations_of(key))
         here = self._shown.setdefault(key.namespace, {})
         if texts:
             here[key] = texts

@@ -146,11 +146,11 @@ class Vitistack(AllKindsIntegration):
                 lambda allocation: [allocation.network],
                 may_affect_network,
                 gather,
-                unreadable=caches.networks_near,
+                unreadable=caches.list_nameable_networks,
             ),
             # A change of a machine needs no pass: passes read the addresses that machines show.
             # But a machine that cannot be decoded stops passes, so its decoding needs one.
-            Watch(configurations, lambda _: (), unreadable=caches.networks_near),
+            Watch(configurations, lambda _: (), unreadable=caches.list_nameable_networks),
         ]
 
 
@@ -167,31 +167,41 @@ def _watch_allocations(
     - A NetworkConfiguration that is created or deleted, or becomes undecodable: its IPAllocations.
     """
 
-    def of_network(network: NetworkNamespace) -> Iterable[Key]:
+    def list_allocations_in_network(network: NetworkNamespace) -> Iterable[Key]:
         """Return the IPAllocations that name a network."""
-        return (allocation.metadata.key for allocation in caches.of_network(network.metadata.key))
+        return (
+            allocation.metadata.key
+            for allocation in caches.list_allocations_in(network.metadata.key)
+        )
 
-    def of_configuration(configuration: NetworkConfiguration) -> Iterable[Key]:
+    def list_allocations_of_machine(configuration: NetworkConfiguration) -> Iterable[Key]:
         """Return the IPAllocations that name a NetworkConfiguration."""
-        own_allocations = caches.of_configuration(configuration.metadata.key)
+        own_allocations = caches.list_allocations_of(configuration.metadata.key)
         return (allocation.metadata.key for allocation in own_allocations)
 
-    def of_unreadable_network(network: Key) -> Iterable[Key]:
+    def list_allocations_in_unreadable(network: Key) -> Iterable[Key]:
         """Return the IPAllocations that name a network which cannot be decoded."""
-        return (allocation.metadata.key for allocation in caches.of_network(network))
+        return (allocation.metadata.key for allocation in caches.list_allocations_in(network))
 
-    def of_unreadable_configuration(configuration: Key) -> Iterable[Key]:
+    def list_allocations_of_unreadable(configuration: Key) -> Iterable[Key]:
         """Return the IPAllocations that name a NetworkConfiguration which cannot be decoded."""
-        return (allocation.metadata.key for allocation in caches.of_configuration(configuration))
+        return (
+            allocation.metadata.key for allocation in caches.list_allocations_of(configuration)
+        )
 
     return [
         Watch(allocations, to_self, unreadable=lambda allocation: [allocation]),
-        Watch(networks, of_network, may_change_offer, unreadable=of_unreadable_network),
+        Watch(
+            networks,
+            list_allocations_in_network,
+            may_change_offer,
+            unreadable=list_allocations_in_unreadable,
+        ),
         Watch(
             configurations,
-            of_configuration,
-            came_or_went,
-            unreadable=of_unreadable_configuration,
+            list_allocations_of_machine,
+            has_come_or_gone,
+            unreadable=list_allocations_of_unreadable,
         ),
     ]
 
@@ -210,14 +220,14 @@ def _watch_configurations(
     - An undecodable network or IPAllocation: all NetworkConfigurations of its namespace.
     """
 
-    def of_network(network: NetworkNamespace) -> Iterable[Key]:
+    def list_configurations_of_network(network: NetworkNamespace) -> Iterable[Key]:
         """Yield the NetworkConfigurations of a namespace that name its network, or no network."""
         name, namespace = network.metadata.name, network.metadata.namespace
         for configuration in caches.configurations.by_index(NAMESPACE_INDEX, namespace):
             if configuration.spec.networkNamespaceName in {"", name}:
                 yield configuration.metadata.key
 
-    def in_namespace(unreadable: Key) -> Iterable[Key]:
+    def list_configurations_near(unreadable: Key) -> Iterable[Key]:
         """Return the NetworkConfigurations of a namespace: an undecodable object may name any."""
         configurations_there = caches.configurations.by_index(
             NAMESPACE_INDEX, unreadable.namespace
@@ -226,8 +236,17 @@ def _watch_configurations(
 
     return [
         Watch(configurations, to_self, unreadable=lambda configuration: [configuration]),
-        Watch(networks, of_network, may_change_offer, unreadable=in_namespace),
-        Watch(allocations, lambda allocation: [allocation.configuration], unreadable=in_namespace),
+        Watch(
+            networks,
+            list_configurations_of_network,
+            may_change_offer,
+            unreadable=list_configurations_near,
+        ),
+        Watch(
+            allocations,
+            lambda allocation: [allocation.configuration],
+            unreadable=list_configurations_near,
+        ),
     ]
 
 
@@ -239,7 +258,7 @@ def may_change_offer(change: Change[NetworkNamespace]) -> bool:
     return old.status.provisioningPhase != new.status.provisioningPhase
 
 
-def came_or_went(change: Change[NetworkConfiguration]) -> bool:
+def has_come_or_gone(change: Change[NetworkConfiguration]) -> bool:
     """Return whether a machine was created, deleted or recreated, or begins to terminate."""
     old, new = change.old, change.new
     if old is None or new is None:

@@ -72,7 +72,7 @@ NOTHING_HELD: Mapping[str, Any] = {
 """The patch that removes all fields about a held address from a status."""
 
 
-def of_network(static: Static) -> dict[str, Any]:
+def render_network_settings(static: Static) -> dict[str, Any]:
     """Return the part of an IPAllocation's status with the settings of its network."""
     return {
         "gateway": static.ipv4Gateway,
@@ -82,7 +82,7 @@ def of_network(static: Static) -> dict[str, Any]:
     }
 
 
-def lifetime(static: Static | None) -> int:
+def compute_lifetime(static: Static | None) -> int:
     """Return the lifetime of an address in seconds, limited so that its expiry is a valid date.
 
     Args:
@@ -91,9 +91,9 @@ def lifetime(static: Static | None) -> int:
     return min((static or Static()).ttlSeconds, LONGEST_SECONDS)
 
 
-def expiry(static: Static | None, now: datetime) -> str:
+def compute_expiry(static: Static | None, now: datetime) -> str:
     """Return the expiry, in RFC 3339, of an address that is given or renewed now."""
-    return rfc3339(now + timedelta(seconds=lifetime(static)))
+    return rfc3339(now + timedelta(seconds=compute_lifetime(static)))
 
 
 def build_allocated_status(static: Static, address: str, now: datetime) -> dict[str, Any]:
@@ -101,8 +101,8 @@ def build_allocated_status(static: Static, address: str, now: datetime) -> dict[
     return {
         "phase": ALLOCATED,
         "address": address,
-        **of_network(static),
-        "expiresAt": expiry(static, now),
+        **render_network_settings(static),
+        "expiresAt": compute_expiry(static, now),
         "message": "IP allocated successfully",
     }
 
@@ -227,7 +227,7 @@ class VitistackWriter:
         unshown = [
             (allocation, problem)
             for allocation, problem in problems
-            if not has_problem(allocation, problem)
+            if not shows_problem(allocation, problem)
         ]
         await run_concurrently(
             [partial(self._write_problem, *entry) for entry in unshown], self._width
@@ -269,7 +269,7 @@ class VitistackWriter:
         return await self._client.patch_status(ALLOCATIONS, allocation, status)
 
 
-def has_problem(allocation: VitistackAllocation, problem: VitistackProblem) -> bool:
+def shows_problem(allocation: VitistackAllocation, problem: VitistackProblem) -> bool:
     """Return whether an IPAllocation shows a problem already, so that it need not be written."""
     status = allocation.status
     may_show_address = problem.phase == PENDING
@@ -358,27 +358,30 @@ class NetworkStatuses:
         if self._without_conditions:
             return None
         finding = self._spaces.make_overlap_finding(offers_of(network))
-        has = find(network.status.conditions, OVERLAPPING)
-        return finding if finding is not None and (finding.status or has is not None) else None
+        # Without shared addresses, only a condition that exists already has to become False.
+        is_shown = find(network.status.conditions, OVERLAPPING) is not None
+        return finding if finding is not None and (finding.status or is_shown) else None
 
     def _build_counts(
         self, network: NetworkNamespace, static: Static, space: NetworkSpace, holdings: Holdings
     ) -> dict[str, Any]:
         """Return the counts that differ from the status, as a merge patch; empty if none does."""
-        how = network.spec.ipAllocation
+        settings = network.spec.ipAllocation
         summary = NetworkSummary(
             type=STATIC,
-            provider=(how.provider if how is not None else "") or self._caches.provider,
+            provider=(settings.provider if settings is not None else "") or self._caches.provider,
             allocatedCount=holdings.in_use_count,
             availableCount=holdings.space().free,
             totalCount=space.layout.total,
         )
-        has, prefix = network.status, space.layout.cidr.text
-        if (has.ipAllocationSummary, has.ipv4Prefix, has.vlanId) == (
+        status, prefix = network.status, space.layout.cidr.text
+        if (status.ipAllocationSummary, status.ipv4Prefix, status.vlanId) == (
             summary,
             prefix,
             static.vlanId,
         ):
             return {}
-        counts: Mapping[str, Any] = {n: getattr(summary, n) for n in NetworkSummary.__slots__}
+        counts: Mapping[str, Any] = {
+            name: getattr(summary, name) for name in NetworkSummary.__slots__
+        }
         return {"ipv4Prefix": prefix, "vlanId": static.vlanId, "ipAllocationSummary": counts}

@@ -122,7 +122,7 @@ def vanished_claims_unseen(mp: Patch) -> None:
         del key
         return SETTLED
 
-    mp.setattr(ClaimReconciler, "_without_claim", nothing)
+    mp.setattr(ClaimReconciler, "_reconcile_gone", nothing)
 
 
 def leftovers_stay(mp: Patch) -> None:
@@ -140,8 +140,8 @@ def released_by_cache(mp: Patch) -> None:
     async def get_cached(self: ClaimReconciler, claim: Any) -> Any:
         return self._caches.addresses.get(claim.metadata.key)
 
-    mp.setattr(ClaimReconciler, "_address_of", get_cached)
-    mp.setattr(ClaimReconciler, "_without_claim", _nothing)
+    mp.setattr(ClaimReconciler, "_find_address", get_cached)
+    mp.setattr(ClaimReconciler, "_reconcile_gone", _nothing)
 
 
 async def _nothing(self: ClaimReconciler, key: Key) -> Any:
@@ -201,7 +201,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
 
 def addresses_never_rest(mp: Patch) -> None:
     """An address is free as soon as its claim lets go, whatever the pool says."""
-    mp.setattr(ClaimReconciler, "_rests", lambda self, since, pool: 0.0)
+    mp.setattr(ClaimReconciler, "_seconds_of_rest", lambda self, since, pool: 0.0)
 
 
 def pools_believed_absent(mp: Patch) -> None:

@@ -33,12 +33,12 @@ def networkpool_figures_not_updated(mp: Patch) -> None:
 
 def claim_pool_figures_not_updated(mp: Patch) -> None:
     """The figures of an in-cluster pool are written once."""
-    patch_of = poolstatus.patch_of
+    render_patch = poolstatus.render_patch
 
     def lazy(pool: Any, counts: Any, *args: Any, **how: Any) -> Mapping[str, Any]:
-        return patch_of(pool, pool.status.ipAddresses or counts, *args, **how)
+        return render_patch(pool, pool.status.ipAddresses or counts, *args, **how)
 
-    mp.setattr(poolstatus, "patch_of", lazy)
+    mp.setattr(poolstatus, "render_patch", lazy)
 
 
 def network_figures_not_updated(mp: Patch) -> None:

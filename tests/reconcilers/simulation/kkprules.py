@@ -120,7 +120,7 @@ def own_answers_count_as_read(mp: Patch) -> None:
 
 def made_with_addresses(mp: Patch) -> None:
     """An IPAMAllocation is made with its addresses at once, before they are promised."""
-    make = Allocations.make
+    make = Allocations.create_missing
 
     async def hasty(
         self: Allocations, grants: Sequence[ClusterGrant], pool: IPAMPool
@@ -131,7 +131,7 @@ def made_with_addresses(mp: Patch) -> None:
             if grant.allocation is None:
                 empty = IPAMAllocation(grant.cluster.metadata)
                 settings = pool.spec.datacenters[grant.datacenter]
-                spec = allocations.content(
+                spec = allocations.render_content(
                     empty, grant.datacenter, datacenter=settings, ranges=grant.ranges
                 )
                 body = {
@@ -144,7 +144,7 @@ def made_with_addresses(mp: Patch) -> None:
                 await self._client.create(ALLOCATIONS, grant.cluster.namespace, body)
         return await make(self, [grant for grant in grants if grant.allocation is not None], pool)
 
-    mp.setattr(Allocations, "make", hasty)
+    mp.setattr(Allocations, "create_missing", hasty)
 
 
 def left_without_addresses(mp: Patch) -> None:
@@ -175,13 +175,13 @@ def deleted_by_cache(mp: Patch) -> None:
 
 def rewritten_from_the_start(mp: Patch) -> None:
     """What is promised takes the place of what the allocation has."""
-    content = allocations.content
+    content = allocations.render_content
 
     def anew(ipam_allocation: IPAMAllocation, *arguments: Any, **keywords: Any) -> Any:
         without_addresses = replace(ipam_allocation.spec, addresses=())
         return content(replace(ipam_allocation, spec=without_addresses), *arguments, **keywords)
 
-    mp.setattr(allocations, "content", anew)
+    mp.setattr(allocations, "render_content", anew)
 
 
 def leftovers_deleted_blindly(mp: Patch) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from reconcilers.integrations.vitistack import configurations, networks, reading
 from reconcilers.integrations.vitistack.caches import VitistackCaches
-from reconcilers.integrations.vitistack.interfaces import WantedStatus, wanted_status
+from reconcilers.integrations.vitistack.interfaces import WantedStatus, compute_wanted_status
 from tests.reconcilers.simulation import journalrules
 from tests.reconcilers.simulation.journalrules import (
     promises_dropped_at_once,
@@ -56,7 +56,7 @@ def ready_by_what_is_there(mp: Patch) -> None:
     """A configuration is Ready once all IPAllocations that the cache shows have addresses."""
 
     def hasty(allocation: Any, allocations: Any) -> Any:
-        said = wanted_status(allocation, allocations)
+        said = compute_wanted_status(allocation, allocations)
         if said.phase == "Pending" and all(
             allocation.holds for allocation in allocations.values()
         ):
@@ -69,7 +69,7 @@ def ready_by_what_is_there(mp: Patch) -> None:
             )
         return said
 
-    mp.setattr(configurations, "wanted_status", hasty)
+    mp.setattr(configurations, "compute_wanted_status", hasty)
 
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:

@@ -163,7 +163,7 @@ def without_finalizer(mp: Patch) -> None:
             and statusranges.find_held_range(allocation) is None
         )
 
-    mp.setattr(facts, "waits", asks)
+    mp.setattr(facts, "is_unserved", asks)
 
 
 def while_terminating(mp: Patch) -> None:
@@ -175,7 +175,7 @@ def while_terminating(mp: Patch) -> None:
             and statusranges.find_held_range(allocation) is None
         )
 
-    mp.setattr(facts, "waits", asks)
+    mp.setattr(facts, "is_unserved", asks)
     mp.setattr(AllocationsView, "at_version", _at_version_though_terminating)
 
 
@@ -418,7 +418,7 @@ def serves_without_finalizer(mp: Patch) -> None:
     async def keep_pool(self: NetworkPoolKind, pool: NetworkPool) -> NetworkPool:
         return pool
 
-    mp.setattr(NetworkPoolKind, "_with_finalizer", keep_pool)
+    mp.setattr(NetworkPoolKind, "_add_finalizer", keep_pool)
 
 
 def leaves_by_cache(mp: Patch) -> None:

@@ -82,9 +82,9 @@ def test_all_faults_are_named_at_once() -> None:
 
 def test_the_length_of_prefixes_cannot_be_changed() -> None:
     old, new = PrefixPoolSpec(("2001:db8::/48",)), PrefixPoolSpec(("2001:db8::/48",), 60)
-    [cause] = rules.immutable(new, old)
+    [cause] = rules.find_immutable_edits(new, old)
     assert cause.message == "Invalid value: 60: spec.allocationPrefixLength is immutable"
-    assert rules.immutable(old, old) == []
+    assert rules.find_immutable_edits(old, old) == []
 
 
 BASE = IPPoolSpec(("10.0.0.1-10.0.0.20",), 24)
@@ -107,29 +107,32 @@ IN_USE = [("10.0.0.3", 24), ("10.0.0.4", 24), ("10.0.0.9", 24)]
     ],
 )
 def test_an_edit_that_leaves_out_what_is_in_use_is_refused(new: IPPoolSpec, expected: str) -> None:
-    said = rules.left_out(new, BASE, IN_USE)
+    said = rules.describe_left_out(new, BASE, IN_USE)
     assert said == (expected and f"pool addresses do not contain allocated addresses: {expected}")
 
 
 def test_reserving_a_subnets_end_again_is_refused_while_it_is_in_use() -> None:
     old = IPPoolSpec(("10.0.0.0/24",), 24, allocateReservedIPAddresses=True)
     new = IPPoolSpec(("10.0.0.0/24",), 24)
-    assert rules.gives_up(new, old)
-    assert "[10.0.0.0-10.0.0.0]" in rules.left_out(new, old, [("10.0.0.0", 24)])
+    assert rules.may_give_up_blocks(new, old)
+    assert "[10.0.0.0-10.0.0.0]" in rules.describe_left_out(new, old, [("10.0.0.0", 24)])
 
 
 def test_an_edit_is_not_refused_for_an_address_that_was_outside_before() -> None:
     wider = IPPoolSpec(("10.0.0.1-10.0.0.20", "10.0.0.40"), 24)
-    assert rules.left_out(wider, BASE, [("10.0.0.30", 24), ("2001:db8::1", 64), ("x", 0)]) == ""
-    assert rules.left_out(wider, None, [("10.0.0.30", 24)]) != ""
+    assert (
+        rules.describe_left_out(wider, BASE, [("10.0.0.30", 24), ("2001:db8::1", 64), ("x", 0)])
+        == ""
+    )
+    assert rules.describe_left_out(wider, None, [("10.0.0.30", 24)]) != ""
 
 
 def test_an_edit_of_a_prefix_pool_that_leaves_out_what_is_in_use_is_refused() -> None:
     old = PrefixPoolSpec(("2001:db8::/60",))
     new = PrefixPoolSpec(("2001:db8::/60",), excludedPrefixes=("2001:db8:0:1::7",))
     in_use = [("2001:db8::", 64), ("2001:db8:0:1::", 64)]
-    assert rules.gives_up(new, old)
-    assert rules.left_out(new, old, in_use) == (
+    assert rules.may_give_up_blocks(new, old)
+    assert rules.describe_left_out(new, old, in_use) == (
         "existing allocations become non-allocatable: [2001:db8:0:1::]"
     )
 
@@ -150,8 +153,8 @@ def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
     in_use = [(f"10.0.0.{number}", 24) for number in used]
     old_space, new_space = rules.space_of(old), rules.space_of(new)
     lost = [a for a, p in in_use if old_space.hands_out(a, p) and not new_space.hands_out(a, p)]
-    assert bool(rules.left_out(new, old, in_use)) == bool(lost)
-    assert rules.gives_up(new, old) or not lost
+    assert bool(rules.describe_left_out(new, old, in_use)) == bool(lost)
+    assert rules.may_give_up_blocks(new, old) or not lost
 
 
 def test_a_pool_of_single_addresses_in_prefixes_is_warned_of() -> None:

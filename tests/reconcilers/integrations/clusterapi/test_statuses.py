@@ -20,8 +20,8 @@ from reconcilers.integrations.clusterapi.statuses import (
     ClaimRecord,
     message_of,
     record_of,
+    render_ready,
     waits,
-    with_ready,
 )
 from reconcilers.reporting.conditions import READY, ConditionFinding
 
@@ -75,7 +75,7 @@ def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None
 
 def test_conditions_of_others_are_kept() -> None:
     other = Condition("Other", "True", "Because", "", NOW)
-    written = with_ready(
+    written = render_ready(
         claim(other),
         ConditionFinding(READY, False, reason="PoolExhausted", message="x"),
         version="v1beta2",
@@ -87,9 +87,9 @@ def test_conditions_of_others_are_kept() -> None:
 
 def test_the_older_list_has_a_severity_where_something_is_wrong_and_no_generation() -> None:
     failed = ConditionFinding(READY, False, reason="PoolExhausted", message="no free address")
-    [written] = with_ready(claim(), failed, version="v1beta1", now=NOW)["conditions"]
+    [written] = render_ready(claim(), failed, version="v1beta1", now=NOW)["conditions"]
     assert written["severity"] == "Error"
     assert "observedGeneration" not in written
     finding = ConditionFinding(READY, True, reason="AddressAllocated", message="x")
-    [written] = with_ready(claim(), finding, version="v1beta1", now=NOW)["conditions"]
+    [written] = render_ready(claim(), finding, version="v1beta1", now=NOW)["conditions"]
     assert "severity" not in written

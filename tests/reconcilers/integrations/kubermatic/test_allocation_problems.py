@@ -12,7 +12,7 @@ from reconcilers.integrations.kubermatic.allocationproblems import (
     AllocationProblems,
     Rank,
     find_overlaps,
-    problems,
+    find_problems,
 )
 from reconcilers.integrations.kubermatic.api import (
     RANGE,
@@ -84,7 +84,7 @@ def test_an_allocation_names_the_oldest_other_one_and_of_two_as_old_the_first_by
         key.namespace: problem.message.removeprefix(
             "addresses of this allocation are also held by"
         )
-        for key, problem in problems(allocations, SPACE).items()
+        for key, problem in find_problems(allocations, SPACE).items()
     }
     expected = {"a-young": "b/p", "b": "c/p", "c": "b/p"}
     assert named_keys == {name: f" IPAMAllocation {other}" for name, other in expected.items()}

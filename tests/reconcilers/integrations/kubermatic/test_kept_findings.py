@@ -19,7 +19,7 @@ from controller.events import Recorder
 from controller.meta import Key, ObjectMeta, OwnerReference
 from reconcilers.configuration.settings import PoolSettings
 from reconcilers.integrations.kubermatic import planning
-from reconcilers.integrations.kubermatic.allocations import promise_of
+from reconcilers.integrations.kubermatic.allocations import make_promise
 from reconcilers.integrations.kubermatic.api import (
     ALLOCATIONS,
     CLUSTERS,
@@ -124,7 +124,7 @@ class _Replica:
         return {
             name: dict(problems)
             for name in NAMES
-            if (problems := self.reports.of_cluster(Key("", name)))
+            if (problems := self.reports.list_for_cluster(Key("", name)))
         }
 
     def new_events(self) -> list[tuple[Any, ...]]:
@@ -305,7 +305,7 @@ class _World:
                 meta = replace(meta, ownerReferences=(OWNER,))
                 allocation = IPAMAllocation(meta, AllocationSpec(RANGE, grant.datacenter))
                 self.caches.allocations.apply(Modified(allocation))
-            granted.append(promise_of(grant, allocation))
+            granted.append(make_promise(grant, allocation))
         self.journal = decided.journal.with_promises(granted)
 
     def compare(self) -> None:

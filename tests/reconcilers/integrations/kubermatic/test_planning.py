@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from allocator import AddressRange, InvalidPool, Space
 from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.kubermatic import planning
-from reconcilers.integrations.kubermatic.allocationproblems import problems
+from reconcilers.integrations.kubermatic.allocationproblems import find_problems
 from reconcilers.integrations.kubermatic.api import (
     PREFIX,
     RANGE,
@@ -102,7 +102,7 @@ def _content(
         holdings=holdings,
         find=find,
         find_cluster=cluster_by_namespace.get,
-        problems=problems(allocations, space),
+        problems=find_problems(allocations, space),
     )
 
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from allocator import AddressRange
-from reconcilers.integrations.metal3.addressnames import addresses_in, name_of, prefixes_of
+from reconcilers.integrations.metal3.addressnames import find_prefixes, name_of, parse_name
 
 ADDRESSES = (
     st.ip_addresses()
@@ -25,8 +25,8 @@ def test_the_address_of_a_name_is_among_those_that_it_may_stand_for(
 ) -> None:
     name = name_of(prefix, address)
     if name != prefix:  # of the address ::, nothing but the prefix is left
-        assert address in list(addresses_in(name, prefix))
-        assert prefix in prefixes_of(name)
+        assert address in list(parse_name(name, prefix))
+        assert prefix in find_prefixes(name)
 
 
 @pytest.mark.parametrize(
@@ -44,19 +44,19 @@ def test_a_name_is_made_as_metal3_makes_it(address: str, name: str) -> None:
 
 
 def test_a_name_that_may_be_of_either_family_stands_for_both() -> None:
-    texts = [address.start_text for address in addresses_in("p-1-2-3-4", "p")]
+    texts = [address.start_text for address in parse_name("p-1-2-3-4", "p")]
     assert texts == ["1.2.3.4", "1:2:3:4::"]
 
 
 @pytest.mark.parametrize("name", ["q-10-0-0-5", "p-by-hand", "p", "p-", "p-10-0-0-05"])
 def test_a_name_of_another_form_stands_for_nothing(name: str) -> None:
-    assert list(addresses_in(name, "p")) == []
+    assert list(parse_name(name, "p")) == []
 
 
 def test_a_name_may_be_given_by_pools_of_several_prefixes() -> None:
-    assert prefixes_of("p-fd00-1--5") == ("p", "p-fd00", "p-fd00-1-")
+    assert find_prefixes("p-fd00-1--5") == ("p", "p-fd00", "p-fd00-1-")
 
 
 @pytest.mark.parametrize("name", ["p", "p-", "by-hand", "x" * 253, "-" * 253])
 def test_a_name_without_address_is_given_by_no_pool(name: str) -> None:
-    assert prefixes_of(name) == ()
+    assert find_prefixes(name) == ()

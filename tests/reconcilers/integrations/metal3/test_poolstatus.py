@@ -86,9 +86,11 @@ def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> Non
         else:
             cache.apply(Modified(obj))
         if random.random() < 0.5:
-            read_anew = make_indexes(caches).indexes_of(POOL, space)
-            assert kept.indexes_of(POOL, space) == read_anew
-    assert kept.indexes_of(POOL, space_of(SPEC)) == make_indexes(caches).indexes_of(POOL, space)
+            read_anew = make_indexes(caches).read_indexes(POOL, space)
+            assert kept.read_indexes(POOL, space) == read_anew
+    assert kept.read_indexes(POOL, space_of(SPEC)) == make_indexes(caches).read_indexes(
+        POOL, space
+    )
 
 
 def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
@@ -99,9 +101,9 @@ def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
         spec = api.Metal3AddressSpec(f"10.0.0.{last}", pool=ObjectRef("p"), claim=ObjectRef("a"))
         side.addresses.apply(Modified(api.Metal3Address(meta, spec)))
     indexes = make_indexes(caches)
-    assert indexes.indexes_of(POOL, space) == {"a": "10.0.0.1"}
+    assert indexes.read_indexes(POOL, space) == {"a": "10.0.0.1"}
     meta = ObjectMeta("a", POOL.namespace, resourceVersion="1")
     status = api.Metal3ClaimStatus(ObjectRef("p-10-0-0-2"))
     claim = api.Metal3Claim(meta, api.Metal3ClaimSpec(ObjectRef("p")), status)
     side.claims.apply(Modified(claim))
-    assert indexes.indexes_of(POOL, space) == {"a": "10.0.0.2"}
+    assert indexes.read_indexes(POOL, space) == {"a": "10.0.0.2"}

@@ -15,7 +15,7 @@ from reconcilers.integrations.vitistack.api import (
     VitistackAllocationSpec,
 )
 from reconcilers.integrations.vitistack.caches import allocation_names
-from reconcilers.integrations.vitistack.interfaces import by_interface, wanted_status
+from reconcilers.integrations.vitistack.interfaces import compute_wanted_status, find_by_interface
 
 HAD = {"name": "eth0", "ipv4Addresses": ["10.0.2.7"], "ipAllocated": True}
 
@@ -39,7 +39,9 @@ def allocation(phase: str, requested: str, address: str = "") -> VitistackAlloca
 def addresses(
     network_configuration: NetworkConfiguration, allocation: VitistackAllocation | None
 ) -> list[str]:
-    said = wanted_status(network_configuration, {} if allocation is None else {"eth0": allocation})
+    said = compute_wanted_status(
+        network_configuration, {} if allocation is None else {"eth0": allocation}
+    )
     assert (said.phase == "Ready") == (allocation is not None and allocation.holds)
     return [
         ipv4_address
@@ -53,7 +55,7 @@ def test_an_address_that_the_machine_has_stays_shown_until_its_allocation_has_it
     assert addresses(machine, None) == ["10.0.2.7"]
     assert addresses(machine, allocation("Pending", "10.0.2.7")) == ["10.0.2.7"]
     assert addresses(machine, allocation("Allocated", "10.0.2.7", "10.0.2.7")) == ["10.0.2.7"]
-    assert wanted_status(machine, {}).phase == "Pending"
+    assert compute_wanted_status(machine, {}).phase == "Pending"
 
 
 def test_an_address_that_the_machine_does_not_get_is_not_shown() -> None:
@@ -112,10 +114,10 @@ def test_an_allocation_is_never_shown_on_two_interfaces() -> None:
     own_allocation = replace(
         allocation("Allocated", "", "10.0.2.7"), spec=VitistackAllocationSpec("net", "vm", "ETH0")
     )
-    assert by_interface(machine, [own_allocation]) == {"ETH0": own_allocation}
+    assert find_by_interface(machine, [own_allocation]) == {"ETH0": own_allocation}
     machine = machine_of("eth0", "eth0")
-    allocations = by_interface(machine, [allocation("Allocated", "", "10.0.2.7")])
-    said = wanted_status(machine, allocations)
+    allocations = find_by_interface(machine, [allocation("Allocated", "", "10.0.2.7")])
+    said = compute_wanted_status(machine, allocations)
     assert [interface.get("ipv4Addresses") for interface in said.interfaces] == [
         ["10.0.2.7"],
         None,
@@ -125,7 +127,9 @@ def test_an_allocation_is_never_shown_on_two_interfaces() -> None:
 
 
 def test_an_address_that_is_none_is_an_error_of_its_interface() -> None:
-    said = wanted_status(machine_of("eth0"), {"eth0": allocation("Allocated", "", "nonsense")})
+    said = compute_wanted_status(
+        machine_of("eth0"), {"eth0": allocation("Allocated", "", "nonsense")}
+    )
     assert said.phase == "Error"
     assert "IPAllocation vm-eth0 has an address that cannot be read" in said.message
     assert "ipv4Addresses" not in said.interfaces[0]

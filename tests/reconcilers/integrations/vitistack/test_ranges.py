@@ -3,7 +3,7 @@
 import pytest
 
 from allocator import InvalidPool
-from reconcilers.integrations.vitistack.allocations import renewal
+from reconcilers.integrations.vitistack.allocations import compute_renewal_margin
 from reconcilers.integrations.vitistack.api import Static
 from reconcilers.integrations.vitistack.ranges import space_of
 
@@ -62,7 +62,7 @@ def test_settings_that_contradict_each_other_are_refused_by_the_documented_words
 
 
 def test_expiries_are_moved_ahead_between_half_and_three_quarters_of_their_time() -> None:
-    margins = [renewal(f"uid-{number}", 3600) for number in range(100)]
+    margins = [compute_renewal_margin(f"uid-{number}", 3600) for number in range(100)]
     assert min(margins) >= 900
     assert max(margins) <= 1800
     assert len(set(margins)) > 50

@@ -97,15 +97,15 @@ class Site:
 
 def test_an_address_is_shown_only_until_its_machine_holds_it_and_after_that_is_gone() -> None:
     site = Site()
-    assert site.shown.of_network(NET) == {}
+    assert site.shown.list_in_network(NET) == {}
     machine = site.machine("vm", "10.0.0.5")
-    assert site.shown.of_network(NET) == {"10.0.0.5": Key("n", "vm")}
+    assert site.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
     holds = site.holds("vm", "10.0.0.5")
-    assert site.shown.of_network(NET) == {}
+    assert site.shown.list_in_network(NET) == {}
     site.delete(site.allocations, holds)
-    assert site.shown.of_network(NET) == {"10.0.0.5": Key("n", "vm")}
+    assert site.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
     site.delete(site.machines, machine)
-    assert site.shown.of_network(NET) == {}
+    assert site.shown.list_in_network(NET) == {}
 
 
 def test_an_address_is_of_the_network_that_the_machine_names_and_of_its_own_provider() -> None:
@@ -113,18 +113,18 @@ def test_an_address_is_of_the_network_that_the_machine_names_and_of_its_own_prov
     site.machine("a", "10.0.0.5")
     site.machine("b", "10.0.0.6", network="")
     site.machine("c", "10.0.0.7", provider="kea")
-    assert set(site.shown.of_network(NET)) == {"10.0.0.5", "10.0.0.6"}
-    assert set(site.shown.of_network(OTHER)) == {"10.0.0.6"}
-    assert site.shown.of_network(Key("elsewhere", "net")) == {}
+    assert set(site.shown.list_in_network(NET)) == {"10.0.0.5", "10.0.0.6"}
+    assert set(site.shown.list_in_network(OTHER)) == {"10.0.0.6"}
+    assert site.shown.list_in_network(Key("elsewhere", "net")) == {}
 
 
 def test_an_allocation_that_names_another_network_since_leaves_the_address_shown() -> None:
     site = Site()
     site.machine("vm", "10.0.0.5")
     site.holds("vm", "10.0.0.5")
-    assert site.shown.of_network(NET) == {}
+    assert site.shown.list_in_network(NET) == {}
     site.holds("vm", "10.0.0.5", network="other")
-    assert site.shown.of_network(NET) == {"10.0.0.5": Key("n", "vm")}
+    assert site.shown.list_in_network(NET) == {"10.0.0.5": Key("n", "vm")}
 
 
 def test_only_machines_of_which_something_changed_are_looked_at_again() -> None:
@@ -135,7 +135,7 @@ def test_only_machines_of_which_something_changed_are_looked_at_again() -> None:
 
     def looks() -> Sequence[object]:
         before = site.allocations.looks
-        return site.shown.of_network(NET), site.allocations.looks - before
+        return site.shown.list_in_network(NET), site.allocations.looks - before
 
     assert looks() == ({}, MACHINES)
     assert looks() == ({}, 0)
