@@ -372,6 +372,7 @@ class BalancerMemory:
     def get_or_create(self, part_class: type[T]) -> T:
         """Return the object of a class; create it at the first use."""
         part = self._parts.get(part_class)
+        # `isinstance` instead of `is None`, so that type checkers know the class of the part.
         if not isinstance(part, part_class):
             part = self._parts[part_class] = part_class()
         return part

@@ -37,6 +37,7 @@ from reconcilers.reporting.wording import truncate
 NOT_SUPPORTED = "LoadBalancerNotSupported"
 """The reason where a TenantCluster names a provider that this release does not know."""
 _LONGEST = 80
+"""How many characters of the provider a message has."""
 
 
 class UnsupportedBalancer(LoadBalancer):

@@ -4,7 +4,8 @@ Each IPAllocation has a CiliumLoadBalancerIPPool of its own. Cilium's operator *
 generation of a pool by counts of its addresses in the pool's status. Acknowledged generations
 prove that Cilium does not hand out a range any more (release.py).
 
-A *projection* is the set of ranges that a tenant should hold; port.py has the other words.
+A *projection* is the set of ranges that a tenant should hold. The *basis* of a pool is the cache
+position that it was computed from, in an annotation. port.py has the other words.
 """
 
 from collections.abc import Mapping, Sequence
@@ -81,6 +82,7 @@ NOT_RUNNING = "CiliumNotRunning"
 CONFLICT = "CiliumPoolConflict"
 """The reason where another pool overlaps one of ours, and Cilium switches ours off."""
 _SOON = 1.0
+"""Seconds until the next look at an operator that may be about to acknowledge its pools."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +140,7 @@ class CiliumBalancer(LoadBalancer):
         self._client = client
         self._pools = PoolClient(client, memory.get_or_create(ServedVersion))
         self._kept_state = memory.get_or_create(CiliumKeptState)
-        self._reading = memory.get_or_create(OperatorSilence)
+        self._silence = memory.get_or_create(OperatorSilence)
         self._release = memory.get_or_create(ReleaseMemory)
         self._watched = watched
         self._clock = clock
@@ -166,7 +168,7 @@ class CiliumBalancer(LoadBalancer):
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
         """Write the pools; watch them from then on if there are ranges."""
         self._kept_state.begin()
-        await self._projection().project(projection, confirm, permit)
+        await self._make_pool_writer().project(projection, confirm, permit)
         if projection.entries and self._watched is not None:
             self._watched.open()
 
@@ -175,7 +177,7 @@ class CiliumBalancer(LoadBalancer):
         self, projection: Projection, position: int, permit: Permit
     ) -> Offer | None:
         """Write `projection` over pools with a basis above `position`; return the first."""
-        return await self._projection().overwrite(projection, position, permit)
+        return await self._make_pool_writer().overwrite(projection, position, permit)
 
     @override
     async def prove_withdrawal(
@@ -223,7 +225,8 @@ class CiliumBalancer(LoadBalancer):
             case ReleaseWrite.DRAIN:
                 spec = {"disabled": True}
             case ReleaseWrite.EMPTY:
-                # None removes the field.
+                # None removes the field. With a selector that Cilium cannot read, the operator
+                # would not acknowledge the write.
                 removed_fields = (*pool.spec.edited_fields, "serviceSelector")
                 spec = {"blocks": make_blocks(()), **dict.fromkeys(removed_fields)}
             case ReleaseWrite.NONCE:
@@ -231,6 +234,8 @@ class CiliumBalancer(LoadBalancer):
         uid = withdrawal.allocation.uid
         annotations = make_annotations(withdrawal.position, withdrawal.owner, uid)
         is_noted = names.ANNOTATION_EMPTIED_UNDER in pool.metadata.annotations
+        # An earlier note stays while the pool is drained, or gets a nonce: the proof needs another
+        # leader than the one under which the pool was emptied.
         if leader.holder and (write is ReleaseWrite.EMPTY or not is_noted):
             annotations[names.ANNOTATION_EMPTIED_UNDER] = leader.holder
         written = await self._pools.patch(
@@ -247,15 +252,17 @@ class CiliumBalancer(LoadBalancer):
         now = self._clock.monotonic()
         if contest := self._kept_state.describe_contest(now):
             return Health(HealthState.CONTESTED, CONTESTED, contest)
-        memory = self._reading
+        silence = self._silence
+        # Without allocations there is no pool that Cilium could use.
         problem = await self._find_problem(projection) if projection.allocations else None
         if problem is None:
-            memory.since = None
+            silence.since = None
             return Health()
-        if memory.since is None or memory.entries != projection.entries:
-            memory.entries, memory.since = projection.entries, now
+        if silence.since is None or silence.entries != projection.entries:
+            # The operator gets time again for pools that it cannot know yet.
+            silence.entries, silence.since = projection.entries, now
         reason, message = problem
-        return Health(HealthState.NOT_READING, reason, message=message, since=memory.since)
+        return Health(HealthState.NOT_READING, reason, message=message, since=silence.since)
 
     async def _find_problem(self, projection: Projection) -> tuple[str, str] | None:
         """Return reason and message if Cilium does not use a pool of the projection; else None."""
@@ -318,7 +325,7 @@ class CiliumBalancer(LoadBalancer):
             if is_own and hands_out_nothing and not is_kept(read_allocation_uid(pool)):
                 await self._pools.delete(pool)
 
-    def _projection(self) -> PoolProjection:
+    def _make_pool_writer(self) -> PoolProjection:
         """Return a writer of the tenant's pools, at the present time."""
         now = self._clock.monotonic()
         return PoolProjection(
@@ -399,11 +406,11 @@ class CiliumKind(LoadBalancerKind):
         now = self._clock.monotonic()
         since = memory.get_or_create(OperatorSilence).since
         is_about_to_read = since is not None and now - since < MOMENT
-        due_in = (
+        delays = (
             _SOON if is_about_to_read else None,
             memory.get_or_create(CiliumKeptState).due_in(now),
         )
-        return min((seconds for seconds in due_in if seconds is not None), default=None)
+        return min((seconds for seconds in delays if seconds is not None), default=None)
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
@@ -432,5 +439,5 @@ def _list_written_parts(pool: CiliumPool | None) -> object:
     if pool is None:
         return None
     meta = pool.metadata
-    read = (is_acknowledged(pool), find_conflict(pool))
-    return (meta.uid, meta.generation, is_ours(pool), read)
+    operator_findings = (is_acknowledged(pool), find_conflict(pool))
+    return (meta.uid, meta.generation, is_ours(pool), operator_findings)

@@ -50,8 +50,10 @@ class PoolClient:
             ControllerError: the tenant did not answer, or a pool of ours cannot be decoded.
         """
         pools, unreadable = await self.list_readable()
-        if missing := own_names & unreadable:
-            raise MalformedAnswer(f"{CILIUM_POOL.kind}s that cannot be read: {sorted(missing)}")
+        if own_unreadable := own_names & unreadable:
+            raise MalformedAnswer(
+                f"{CILIUM_POOL.kind}s that cannot be read: {sorted(own_unreadable)}"
+            )
         return pools
 
     async def list_readable(self) -> tuple[dict[str, CiliumPool], frozenset[str]]:
@@ -150,6 +152,7 @@ class PoolClient:
                 if live is None or _list_judged_parts(live) != _list_judged_parts(pool):
                     raise
                 latest = live
+        # The last attempt: if it conflicts, too, the caller gets the Conflict.
         return await send(Version.from_object(latest))
 
 

@@ -24,6 +24,7 @@ IPS_USED = "cilium.io/IPsUsed"
 POOL_CONFLICT = "cilium.io/PoolConflict"
 _YES = "Yes"
 _LONGEST_NAME = 200
+"""How much of an allocation's name its pool's name has: with the uid, it stays below 253."""
 _MOST_DIGITS = 40
 """A pool of a /0 of IPv6 has as many addresses as 39 digits say."""
 
@@ -246,6 +247,7 @@ def read_count(pool: CiliumPool, kind: str) -> int | None:
     if entry is None or entry.observedGeneration != pool.generation:
         return None
     # The operator writes the number as the message of the condition.
+    # A tenant can write any text there, and int() raises for thousands of digits.
     digits = entry.message
     return int(digits) if len(digits) <= _MOST_DIGITS and digits.isdecimal() else None
 

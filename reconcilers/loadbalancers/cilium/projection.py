@@ -104,9 +104,9 @@ class CiliumKeptState(Corrections):
                 del self.pauses[name]
 
     def take_due_nonce(self, pool: CiliumPool, now: float) -> bool:
-        """Return whether a nonce is due, because a pool is not acknowledged for too long.
+        """Return whether a nonce is due, because a pool was not acknowledged for too long.
 
-        If a nonce is due, the pause before the next one begins.
+        The caller then writes it: with the answer True, the pause before the next nonce begins.
 
         Args:
             pool: the pool by a live read.
@@ -146,6 +146,12 @@ class PoolProjection:
         release check; but Services lose the addresses of `projection.evicting` here. Other pools
         of ours are leftovers, and are removed.
 
+        Args:
+            projection: from the cache.
+            confirm: reads the projection live from the management cluster, before empty pools are
+                given their ranges.
+            permit: raises BalancerBlocked if a pool that is there must not be written.
+
         Raises:
             BalancerBlocked: the kind is not served, a pool is not ours, or a newer view has
                 written.
@@ -156,6 +162,7 @@ class PoolProjection:
         pools = await self._pools.list(frozenset(by_name))
         ours = await self._list_permitted(pools, by_name, projection=projection, permit=permit)
         evicted_names = {make_pool_name(ranges.allocation) for ranges in projection.evicting}
+        # What was written for other allocations is forgotten: they hold no ranges here any more.
         for name in set(self._kept_state.written) - set(by_name) - evicted_names:
             del self._kept_state.written[name]
         self._kept_state.forget_pauses(pools)
@@ -203,6 +210,7 @@ class PoolProjection:
             await permit(make_offer(pool))
         for pool in newer:
             ranges = by_name.get(pool.metadata.name)
+            # A pool without ranges is emptied; a later projection removes it.
             spans = parse_ranges(ranges) if ranges is not None else ()
             uid = read_allocation_uid(pool) if ranges is None else ranges.allocation.uid
             await self._write(pool, spans, projection=projection, uid=uid)
@@ -225,20 +233,21 @@ class PoolProjection:
         permitted = {}
         for name, pool in pools.items():
             if not is_ours(pool) and name not in by_name:
-                continue
+                continue  # others made it, and nothing of ours needs its name
             try:
                 await permit(make_offer(pool))
             except BalancerBlocked:
                 if projection.entries:
                     raise
-                continue
+                continue  # without ranges pools are only removed; this one stays
             permitted[name] = pool
         return permitted
 
     def _request_creation(self, name: str) -> bool:
-        """Return whether to create a missing pool now; if others deleted it, note the correction.
+        """Return whether to create a missing pool now.
 
-        If others delete it again and again, it is created ever less often.
+        If others deleted it, the creation is noted as a correction. If they delete it again and
+        again, it is created ever less often.
         """
         if name not in self._kept_state.written:
             return True  # this process has not created it before

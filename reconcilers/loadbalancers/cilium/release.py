@@ -20,6 +20,10 @@ entry in its memory: a later Service with that key is given the address. Only a 
 entry. So if such a Service was ever seen, the empty pool has to be acknowledged under another
 leader than the one under which it was emptied.
 
+The *mark* of a release is the position in the management cluster at which it began. The *basis* of
+a pool, an annotation, is the position that its last write was computed from. If the basis is at or
+above the mark, the pool was written since the release began.
+
 An operator that stands still for longer than its Lease resumes with the pools that it had read,
 beside the operator that took the Lease. So a range is not released at once after a takeover.
 """
@@ -200,7 +204,10 @@ def decide_step(
 
 
 def judge_takeover(leader: Leader, now: datetime, wait: float) -> Proven | Unprovable:
-    """Return Proven unless an earlier leader may still hand out a released range.
+    """Return Proven, or Unprovable if an earlier leader may still hand out a released range.
+
+    If the Lease may not be read, a takeover would not be seen: that is Unprovable, too. If there
+    is no Lease, no operator can have taken it: that is Proven.
 
     Args:
         leader: the operator that leads, read after the last acknowledgement.
@@ -232,8 +239,11 @@ def _decide_after_sharing(pool: CiliumPool, memory: ReleaseMemory, leader: Leade
             NotYet(f"a Service with a sharing key had an address, and {leader.problem}")
         )
     emptied_under = pool.metadata.annotations.get(names.ANNOTATION_EMPTIED_UNDER, "")
-    if not emptied_under or emptied_under == leader.holder:
-        return ReleaseStep(NotYet(_RESTART), None if emptied_under else ReleaseWrite.NONCE)
+    if not emptied_under:
+        # With the nonce, the caller notes the present leader on the pool (CiliumBalancer._write).
+        return ReleaseStep(NotYet(_RESTART), ReleaseWrite.NONCE)
+    if emptied_under == leader.holder:
+        return ReleaseStep(NotYet(_RESTART))
     if memory.leader != leader.holder:
         return ReleaseStep(NotYet(f"{_NOT_ACKNOWLEDGED} since it restarted"), ReleaseWrite.NONCE)
     return ReleaseStep(Proven())
@@ -259,6 +269,7 @@ def _decide_before_own_write(
             NotYet(f"{_NOT_ACKNOWLEDGED} since the release began"), ReleaseWrite.DRAIN
         )
     if pool.blocks and not has_exactly(pool, withdrawal.spans):
+        # Emptying removes the edit, too: the operator would never acknowledge an unreadable block.
         return ReleaseStep(NotYet(f"{CILIUM_POOL.kind} {name} was edited"), ReleaseWrite.EMPTY)
     if not memory.is_own(pool):
         write = ReleaseWrite.NONCE if memory.pause.end_if_due(pool, now) else None
@@ -296,7 +307,7 @@ def _decide_acknowledged(
         if overlaps_any(other_pool, withdrawal.spans)
     ]
     if overlapping:
-        # The operator would hand out the range by that pool.
+        # By that pool the operator would go on handing out the range.
         kind = CILIUM_POOL.kind
         why = f"{kind} {min(overlapping)} in the tenant has addresses of the range; take them out"
         return ReleaseStep(NotYet(why))

@@ -33,7 +33,9 @@ NOT_SELECTED = "NotSelected"
 SHARING_KEY = "sharing-key"
 """The release note of a Service with a sharing key: the operator may remember its address."""
 _LONGEST = 80
+"""How many characters of a tenant's text a message has."""
 _MOST_FIXED = 16
+"""How many addresses that a Service asks for are read: a tenant can write any number."""
 
 
 def find_sharing_key(service: Service) -> str:
@@ -76,6 +78,8 @@ def view_service(service: Service, selector: ServiceSelector | None = None) -> S
     if key and not _find_annotation(service, _ACROSS):
         # Services share an address across namespaces only if an annotation allows it.
         key = f"{service.metadata.namespace}/{key}"
+    # After _MOST_FIXED commas the rest is one text. If it has many addresses, it cannot be parsed,
+    # and is left out.
     address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
     parsed = (parse_ends(address, address) for address in address_texts)
     return ServiceView(

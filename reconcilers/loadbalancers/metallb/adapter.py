@@ -4,8 +4,9 @@ One IPAddressPool holds the ranges of a tenant. Another pool, the *marker*, is c
 range was taken out: once MetalLB has counted the marker's addresses, it has read our pool without
 the range. Before 0.15 MetalLB does not count (uptake.py).
 
-The *basis* of a pool is the cache position that its content was computed from; a *mark* is the
-position at which the release of a range began.
+A *projection* is the set of ranges that a tenant should hold. The *basis* of a pool is the cache
+position that its content was computed from; a *mark* is the position at which the release of a
+range began.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -341,11 +342,11 @@ class MetalLBKind(LoadBalancerKind):
     def due_in(self, memory: BalancerMemory) -> float | None:
         """Return the seconds until a correction, or a look at the counts; None for neither."""
         now = self._clock.monotonic()
-        due_in = (
+        delays = (
             memory.get_or_create(MetalLBKeptState).due_in(now),
             memory.get_or_create(ProjectionCheckMemory).due_in(now),
         )
-        return min((seconds for seconds in due_in if seconds is not None), default=None)
+        return min((seconds for seconds in delays if seconds is not None), default=None)
 
     @override
     def take_corrections(self, memory: BalancerMemory) -> Sequence[Correction]:
@@ -383,11 +384,11 @@ def _may_hold(pool: IPAddressPool, spans: Iterable[AddressRange]) -> bool:
     A pool with too many entries to check may have one.
     """
     entries = pool.spec.addresses
-    return len(entries) > MOST_ENTRIES or any(starmap(_overlaps, product(entries, spans)))
+    return len(entries) > MOST_ENTRIES or any(starmap(_may_overlap, product(entries, spans)))
 
 
-def _overlaps(entry: str, span: AddressRange) -> bool:
-    """Return whether an entry overlaps a range; True if the entry cannot be parsed."""
+def _may_overlap(entry: str, span: AddressRange) -> bool:
+    """Return whether an entry overlaps a range; True also if the entry cannot be parsed."""
     parsed = addresstexts.parse_cidr_or_span(entry)
     return parsed is None or parsed.overlaps(span)
 

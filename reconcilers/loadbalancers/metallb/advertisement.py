@@ -1,4 +1,8 @@
-"""Keeps the L2Advertisement of our pool in a tenant: without it no node announces addresses."""
+"""Keeps the L2Advertisement of our pool in a tenant: without it no node announces addresses.
+
+A *projection* is the set of ranges that the tenant should hold, which are in the pool. Its *basis*
+is the cache position that it was computed from.
+"""
 
 import dataclasses
 from typing import Any
@@ -96,6 +100,7 @@ class Advertiser:
             edit = describe_edit(live.metadata, L2_ADVERTISEMENT.kind, ["ipAddressPools"])
         if is_edit:
             self._require_correction_due(edit)
+        # The list is one value for server-side apply, so the pools of others are repeated.
         pools = [*(live.spec.ipAddressPools if live is not None else ()), POOL_NAME]
         metadata: dict[str, Any] = {}
         if live is None:

@@ -109,7 +109,7 @@ class TenantMetalLB:
             page = await self._client.list(IP_ADDRESS_POOL, namespace=self._pool.namespace)
         except NotFound:
             await self._require_installed()
-            raise
+            raise  # MetalLB was installed after the LIST: a later pass reads its pools
         unreadable_names = {key.name for key in page.unreadable}
         our_unreadable_names = {POOL_NAME, names.METALLB_MARKER} & unreadable_names
         if our_unreadable_names:

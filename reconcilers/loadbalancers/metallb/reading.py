@@ -1,5 +1,7 @@
 """Finds out whether MetalLB in a tenant runs: whether it has read our pool as it is stored.
 
+A *projection* is the set of ranges that the tenant should hold, which were written to the pool.
+
 From 0.15 on MetalLB counts the addresses of each pool in the pool's status. If it has counted as
 many as we wrote, it runs and can use its configuration. So the tenant can use its addresses, and
 more of them would help it. The count does not prove that MetalLB has read that a range is out;
@@ -32,6 +34,7 @@ from reconcilers.loadbalancers.port import MOMENT, Health, HealthState, Projecti
 NOT_RUNNING = "MetalLBNotRunning"
 """The reason while MetalLB has not read the pool, for longer than it takes one that runs."""
 _SOON = 1.0
+"""Seconds until the next look at the counts of a MetalLB that may be about to count."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ _POOL = ("metallb.io/address-pool", "metallb.universe.tf/address-pool")
 _ADDRESSES = ("metallb.io/loadBalancerIPs", "metallb.universe.tf/loadBalancerIPs")
 _SHARING = ("metallb.io/allow-shared-ip", "metallb.universe.tf/allow-shared-ip")
 _LONGEST = 80
+"""How many characters of a tenant's text a message has."""
 _MOST_FIXED = 2
 """MetalLB gives a Service one address of each family."""
 
@@ -44,6 +45,8 @@ def view_service(service: Service, served_class: str) -> ServiceView:
         # Growth adds any free range, so it cannot bring a certain address.
         obstacle = Obstacle("FixedAddress", f"the address {truncate(fixed_addresses, _LONGEST)}")
     key = _find_annotation(service, _SHARING)
+    # After _MOST_FIXED commas the rest is one text. If it has many addresses, it cannot be parsed,
+    # and is left out.
     address_texts = map(str.strip, fixed_addresses.split(",", _MOST_FIXED))
     parsed = (parse_ends(address, address) for address in address_texts)
     return ServiceView(

@@ -236,12 +236,14 @@ def describe_unusable(pools: Mapping[str, IPAddressPool]) -> str:
     for name, pool in sorted(pools.items()):
         if not pool.spec.addresses:
             return f"IPAddressPool {truncate(name, _LONGEST)} has no addresses"
+        # At most MOST_ENTRIES of all pools together.
         for entry in pool.spec.addresses[: MOST_ENTRIES - len(extents)]:
             span = addresstexts.parse_cidr_or_span(entry)
             if span is None:
                 subject = f"IPAddressPool {truncate(name, _LONGEST)}"
                 return f"{subject} has {truncate(entry, _LONGEST)!r}, which is not a range"
             extents.append((span.family, span.first, span.last, name))
+    # Sorted by their first address: if any two ranges overlap, two neighbours do.
     for (family, _, last, name), (next_family, first, _, next_name) in pairwise(sorted(extents)):
         if family == next_family and first <= last:
             both = " and ".join(truncate(pool, _LONGEST) for pool in sorted((name, next_name)))

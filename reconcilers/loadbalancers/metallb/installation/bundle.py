@@ -104,6 +104,7 @@ def parse_bundle(data: Mapping[str, str]) -> Bundle:
             _FIRST.index(manifest.kind) if manifest.is_prerequisite else len(_FIRST)
         ),
     )
+    # A condition names the digest: 16 digits are short, and enough to distinguish bundles.
     return Bundle(digest[:16], tuple(ordered))
 
 

@@ -165,6 +165,7 @@ class Installer(BalancerInstaller):
         attempt = memory.get_or_create(InstallationMemory).attempt
         if attempt is None:
             return None
+        # An overdue attempt needs another pass, which begins after FIRST_PAUSE at the earliest.
         return max(FIRST_PAUSE, attempt.due - self._clock.monotonic())
 
     @override
@@ -192,7 +193,7 @@ class Installer(BalancerInstaller):
             return attempt.finding
         checked_at = installation.checked_at
         if attempt is None and checked_at is not None and not self._is_check_due(checked_at):
-            return None
+            return None  # all of the bundle was there a while ago: at rest nothing is read
         finding = await self._install(tenant, annotate, missing=missing)
         if finding is None:
             return None
