@@ -201,11 +201,21 @@ class CreationNote(Protocol):
         ...
 
     async def begin(self) -> bool:
-        """Note that the object is about to be created; return False if it must not be created."""
+        """Note that the object is about to be created.
+
+        Returns:
+            Whether the object may be created. False if the IPAllocation is gone, or if the note
+            could not be written.
+        """
         ...
 
     async def end(self) -> bool:
-        """Remove the note; return False if the object has to be deleted again."""
+        """Remove the note.
+
+        Returns:
+            Whether the object may stay. False if the IPAllocation is gone, so that nobody would
+            delete the object, or if the note could not be removed.
+        """
         ...
 
 
@@ -416,7 +426,8 @@ class LoadBalancer(Protocol):
     async def read(self) -> BalancerReading:
         """Read all offers live, for a proof.
 
-        The caller reads Services afterwards, so they are newer than the offers.
+        If the tenant does not serve the backend's kinds, `missing` of the reading says so. The
+        caller reads Services afterwards, so they are newer than the offers.
         """
         ...
 
@@ -468,6 +479,7 @@ class LoadBalancer(Protocol):
     ) -> WithdrawalAnswer:
         """Return whether the balancer has acted on offers without the ranges of a withdrawal.
 
+        Proven if it has, NotYet if it may still do so, Unprovable if it cannot show that.
         Everything is judged by `reading`, also whether the offers were written since the mark. If
         the proof is not complete, its next step may be written to the tenant. The caller has made
         sure that no Service shows an address of the ranges.

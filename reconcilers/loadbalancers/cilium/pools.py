@@ -39,7 +39,10 @@ class Block:
 
     @property
     def span(self) -> AddressRange | None:
-        """The range; None if the operator could not parse the block, and would not act on it."""
+        """The range; None if the operator could not parse the block, and would not act on it.
+
+        Without `stop` it is the single address `start`.
+        """
         if self.cidr:
             return addresstexts.parse_cidr_or_span(self.cidr)
         return addresstexts.parse_ends(self.start, self.stop or self.start)
@@ -228,22 +231,23 @@ def overlaps_any(pool: CiliumPool, spans: Sequence[AddressRange]) -> bool:
     return any(block.overlaps(span) for block in blocks if block is not None for span in spans)
 
 
-def find_condition(pool: CiliumPool, kind: str) -> PoolCondition | None:
-    """Return the condition of a pool with the type `kind`; None if the pool has none."""
-    conditions = (pool.status.conditions if pool.status is not None else None) or ()
-    return next((entry for entry in conditions if entry.type == kind), None)
+def find_condition(pool: CiliumPool, condition_type: str) -> PoolCondition | None:
+    """Return the condition of a type in a pool's status; None if there is no such condition."""
+    status = pool.status or CiliumPoolStatus()
+    conditions = status.conditions or ()
+    return next((entry for entry in conditions if entry.type == condition_type), None)
 
 
-def read_count(pool: CiliumPool, kind: str) -> int | None:
+def read_count(pool: CiliumPool, condition_type: str) -> int | None:
     """Return a count of the pool's present generation; None if the operator has not counted it.
 
     A count of a lower generation is old. So is a count of a higher one: the status of a deleted
     pool can land on a new pool of its name.
 
     Args:
-        kind: IPS_TOTAL or IPS_USED.
+        condition_type: IPS_TOTAL or IPS_USED.
     """
-    entry = find_condition(pool, kind)
+    entry = find_condition(pool, condition_type)
     if entry is None or entry.observedGeneration != pool.generation:
         return None
     # The operator writes the number as the message of the condition.

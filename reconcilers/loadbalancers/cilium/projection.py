@@ -177,6 +177,7 @@ class PoolProjection:
         await self._delete_unconfirmed(created, by_name, confirmed)
         for name, ranges in by_name.items():
             pool = created.get(name) or ours.get(name)
+            # There is no pool if its creation is delayed. `_keep` raises for an unconfirmed pool.
             if pool is not None:
                 await self._keep(pool, ranges, projection=projection, confirmed=confirmed)
         remaining = [pool for name, pool in ours.items() if name not in by_name]
@@ -400,7 +401,7 @@ class PoolProjection:
         *,
         is_disabled: bool = False,
     ) -> CiliumPool:
-        """Write the ranges of a pool, and remove the fields that others have set.
+        """Write the ranges and the selector of a pool; remove the fields that others have set.
 
         Args:
             uid: uid of the pool's allocation.
@@ -461,8 +462,10 @@ class PoolProjection:
         projection: Projection,
         services: Sequence[Service],
     ) -> None:
-        """Disable a pool; empty it after the operator has acknowledged the disabled pool.
+        """Take the addresses of one pool from Services: disable the pool, then empty it.
 
+        It is emptied once the operator has acknowledged the disabled pool, and no Service with a
+        sharing key shows an address of it. While no Service at all shows one, nothing is written.
         An edit by others is undone: a pool with an unreadable block is never acknowledged.
 
         Args:
@@ -535,6 +538,7 @@ def make_selector_patch(
     if not body:
         return {"serviceSelector": None}
     patch: dict[str, Any] = {**dict.fromkeys(stored), **body}
+    # Labels that have to go are named as fields are. The stored value may be any JSON.
     labels = stored.get("matchLabels")
     if isinstance(labels, Mapping) and "matchLabels" in body:
         patch["matchLabels"] = {**dict.fromkeys(labels), **body["matchLabels"]}

@@ -284,7 +284,10 @@ def _decide_acknowledged(
     *,
     is_confirmed: bool,
 ) -> ReleaseStep:
-    """Return the step after an acknowledgement.
+    """Return the step after an acknowledgement of the last write.
+
+    In this order: wait while addresses are in use, empty the pool, have it acknowledged a second
+    time, wait while another pool overlaps the range. Otherwise the release is proven.
 
     Args:
         pool: the pool of the allocation.

@@ -164,7 +164,7 @@ class MetalLBBalancer(LoadBalancer):
 
     @override
     async def project(self, projection: Projection, confirm: Confirm, permit: Permit) -> None:
-        """Write the pool, then its L2Advertisement; watch both while there are ranges."""
+        """Write the pool; if there are ranges, also its L2Advertisement, and watch both."""
         self._kept_state.begin()
         await self._make_metallb().project(projection, confirm, permit)
         if projection.entries:

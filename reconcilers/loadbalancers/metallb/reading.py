@@ -146,7 +146,7 @@ class ProjectionCheck:
         if not memory.is_silent:
             if await client.is_served(SERVICE_BGP_STATUS):
                 return False  # a MetalLB that counts has not counted yet
-            memory.is_silent = True
+            memory.is_silent = True  # it is older than 0.15, and never counts
         return True
 
 

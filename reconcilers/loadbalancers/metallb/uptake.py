@@ -203,7 +203,10 @@ def _make_marker_content(
 
 
 def _is_overlapped(marker: IPAddressPool, pools: Mapping[str, IPAddressPool]) -> bool:
-    """Return whether another pool overlaps the marker, and the marker can move to a free block."""
+    """Return whether another pool overlaps the marker, and the marker can move to a free block.
+
+    If no block is free, another range of the marker would be overlapped, too.
+    """
     entry = marker.spec.addresses[0]
     # Whether a block is free does not depend on the basis, so any basis serves here.
     other_spans = list(_parse_other_pools(pools))

@@ -156,8 +156,9 @@ class Installer(BalancerInstaller):
         self._settings = settings
         bundle_namespace, _, name = settings.metallb_bundle.rpartition("/")
         self._key = Key(bundle_namespace or namespace, name)
-        self._read: tuple[float, Bundle] | None = None
-        """When the bundle was last read, in monotonic seconds, and the bundle."""
+        self._bundle: Bundle | None = None
+        self._bundle_read_at = 0.0
+        """When the bundle was last read, in monotonic seconds."""
 
     @override
     def due_in(self, memory: BalancerMemory) -> float | None:
@@ -244,7 +245,7 @@ class Installer(BalancerInstaller):
                 return BUNDLE_INVALID, f"ConfigMap {self._key}: {problem}"
             case _NotYet():
                 return BEING_INSTALLED, f"installing MetalLB: waiting for {problem}"
-            case _:
+            case _:  # the tenant rejects an object
                 return "MetalLBInstallFailed", f"MetalLB cannot be installed: {problem}"
 
     def _is_check_due(self, checked_at: float) -> bool:
@@ -258,17 +259,17 @@ class Installer(BalancerInstaller):
             InvalidBundle: the ConfigMap is missing, may not be read, or has no valid bundle.
         """
         now = self._clock.monotonic()
-        if self._read is not None and now - self._read[0] < BUNDLE_SECONDS:
-            return self._read[1]
+        if self._bundle is not None and now - self._bundle_read_at < BUNDLE_SECONDS:
+            return self._bundle
         try:
             stored = await self._client.get(CONFIG_MAP, self._key)
         except NotFound:
             raise InvalidBundle("it does not exist; create it, or name another one") from None
         except Forbidden:
             raise InvalidBundle("it may not be read; allow `get` on it") from None
-        bundle = parse_bundle(stored.data)
-        self._read = (now, bundle)
-        return bundle
+        self._bundle = parse_bundle(stored.data)
+        self._bundle_read_at = now
+        return self._bundle
 
     async def _apply_if_needed(
         self, client: Client, tenant: TenantCluster, bundle: Bundle, *, missing: bool
