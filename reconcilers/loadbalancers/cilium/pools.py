@@ -241,6 +241,7 @@ def find_condition(pool: CiliumPool, condition_type: str) -> PoolCondition | Non
 def read_count(pool: CiliumPool, condition_type: str) -> int | None:
     """Return a count of the pool's present generation; None if the operator has not counted it.
 
+    None also if the count is no number.
     A count of a lower generation is old. So is a count of a higher one: the status of a deleted
     pool can land on a new pool of its name.
 

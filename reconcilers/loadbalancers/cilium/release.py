@@ -185,6 +185,7 @@ def decide_step(
     name = make_pool_name(withdrawal.allocation)
     pool = pools.get(name)
     if pool is None:
+        # Others may have deleted it, and the operator may not have read that yet.
         purpose = f"to learn that there is no {CILIUM_POOL.kind} {name}"
         return ReleaseStep(Unprovable(purpose, ("no pool", 0)))
     if first := _decide_before_own_write(pool, withdrawal, memory=memory, now=now):

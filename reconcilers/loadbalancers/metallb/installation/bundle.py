@@ -160,6 +160,7 @@ def _parse_document(where: str, document: object) -> BundledManifest:
         "metadata.name": metadata.get("name"),
         "metadata.namespace": metadata.get("namespace", ""),
     }
+    # Only the namespace may be empty: a cluster-scoped object has none, others get MetalLB's.
     for field, value in texts.items():
         if not isinstance(value, str) or (not value and field != "metadata.namespace"):
             raise InvalidBundle(f"{where}: {field} is missing, or is not a string; write a string")
@@ -168,5 +169,7 @@ def _parse_document(where: str, document: object) -> BundledManifest:
         raise InvalidBundle(f"{where}: {kind} {key.name} is made by this controller; leave it out")
     # Generators write a status and `creationTimestamp: null`, which the API server sets itself.
     body = {name: value for name, value in document.items() if name != "status"}
-    body["metadata"] = {n: v for n, v in metadata.items() if n != "creationTimestamp"}
+    body["metadata"] = {
+        name: value for name, value in metadata.items() if name != "creationTimestamp"
+    }
     return BundledManifest(texts["apiVersion"], kind, key=key, body=body)

@@ -344,7 +344,7 @@ class _BundleObjects:
     async def require_established(self, manifest: BundledManifest) -> None:
         """Raise _NotYet while the tenant does not serve the kind of a definition yet."""
         if manifest.kind != "CustomResourceDefinition":
-            return
+            return  # a namespace, the other kind of prerequisite, can be used at once
         resource = await self._find_resource(manifest)
         definition = await self._client.get(resource, self._make_key(resource, manifest))
         if not is_true(definition.status.conditions or (), "Established"):
