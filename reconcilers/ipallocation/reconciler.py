@@ -108,7 +108,7 @@ class IPAllocationReconciler:
             await add_finalizer(
                 self._client, IP_ALLOCATION, allocation, names.FINALIZER_ALLOCATION
             )
-            return SETTLED
+            return SETTLED  # the event of this write brings the next pass
         problem = find_pool_problem(allocation.pool_key, self._pools)
         if is_served(allocation) or problem is None:
             # Nothing to write: it has its range, or the pass over its pool reports on it.
@@ -125,6 +125,7 @@ class IPAllocationReconciler:
         phase alone, without asking the tenant.
         """
         if not shows(allocation, RELEASED, GIVEN_BACK):
+            # Without a range there is nothing that the tenant could use.
             if statusranges.find_held_range(allocation) is not None:
                 answer = await self._release_check.check(allocation, self._record_mark(allocation))
                 if isinstance(answer, InUse):

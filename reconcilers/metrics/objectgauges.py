@@ -235,6 +235,7 @@ class Gauges(Collector):
             for cluster in clusters:
                 condition = find(cluster.status.conditions, condition_type)
                 is_built = cluster.is_ready or cluster.observed_only
+                # A cluster that is still being built has no ranges yet, which is no fault.
                 if condition is None or (only_built and not is_built):
                     continue
                 # A tenant that is being deleted loses its ranges on purpose.

@@ -195,7 +195,7 @@ class ProviderConfigReconciler:
         name = evaluation.get_team_name(config)
         if not name:
             self._teams.pop(config.metadata.key, None)
-            return None
+            return None  # it serves all teams
         now, team = self._clock.monotonic(), self._teams.get(config.metadata.key)
         if team is None or team.name != name or now - team.read_at >= team.fresh_seconds:
             exists = await self._has_team(name)

@@ -158,7 +158,7 @@ class SpaceIndex:
         """
         parts = tuple(offers)
         if not parts:
-            return NOTHING_SHARED
+            return NOTHING_SHARED  # the pool hands out nothing
         near_namespaces = {"", parts[0].pool.key.namespace}
         # One more than a message names shows whether there are more.
         others = self._find_others(parts, (None,), limit=NAMED + 1)
@@ -197,6 +197,7 @@ class SpaceIndex:
                     self._find_intervals(part, platform, site=site, namespace=namespace)
                     for (platform, site), namespace in groups
                 )
+                # In the order of addresses, so that the limit does not depend on the groups.
                 for interval in merge(*touching):
                     if interval.pool != offer.pool:
                         others[interval.pool, interval.part] = None

@@ -52,7 +52,10 @@ class PoolOffer:
         return self if ranges == self.ranges else replace(self, ranges=ranges)
 
     def may_meet(self, other: "PoolOffer") -> bool:
-        """Return whether the offers belong to different pools and may be used at one site."""
+        """Return whether the offers belong to different pools and may be used at one site.
+
+        A pool that names no site may be at any. Sites of different platforms may be one place.
+        """
         if self.pool == other.pool:
             return False
         here, there = self.site, other.site

@@ -341,6 +341,7 @@ def _add_since(
     since = next(
         (r.since for r in waiting_before if (r.type, r.role) == purpose and r.since), None
     )
+    # The API writes times in whole seconds.
     return replace(request, since=since or now.replace(microsecond=0))
 
 

@@ -440,7 +440,7 @@ class Projector:
         if memory.lost_history is None:
             memory.lost_history = LostHistoryLook(now + HISTORY_SECONDS, HISTORY_SECONDS)
         if now < memory.lost_history.due:
-            return
+            return  # a LIST of all allocations is costly, so not every pass makes one
         pause = min(2 * memory.lost_history.pause, LONGEST_PAUSE)
         memory.lost_history = LostHistoryLook(now + pause, pause)
         try:
@@ -506,7 +506,7 @@ class Projector:
             ControllerError: the management cluster did not answer.
         """
         if not tenant.projection_begun:
-            return
+            return  # nothing of ours was ever written there
         chosen = self._kinds.find_chosen(tenant)
         for kind in self._kinds:
             try:

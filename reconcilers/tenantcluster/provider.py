@@ -167,7 +167,8 @@ class Providers:
     def _find_fresh_default(self, tenant: TenantCluster) -> "_PlatformDefault | None":
         """Return the platform's default from the last read; None if it has to be read again.
 
-        A cluster that is Ready accepts a read of any age.
+        A cluster that is Ready accepts a read of any age, so that clusters at rest cause no
+        requests.
 
         Raises:
             DefaultUnknown: a read within the last UNKNOWN_SECONDS did not find it.
@@ -335,7 +336,7 @@ def _find_unreadable(
     if fallback in unreadable_keys:
         return fallback
     if fallback in configs:
-        return None
+        return None  # it counts, and can be read
     # The first ProviderConfig by name counts, and the name of an unreadable one is known, too.
     unreadable_of_namespace = {
         key for key in unreadable_keys if key.namespace == default_namespace

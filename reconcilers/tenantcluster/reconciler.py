@@ -452,6 +452,7 @@ class TenantClusterReconciler:
         """
         self._close(key)
         if has_leftovers:
+            # Each pass projects once more, until the tenant has released the ranges.
             return Blocked("Deleting", self._settings.requeue_deleting)
         self._state_log.forget(key)
         await self._tenant_clients.close(key)
@@ -676,6 +677,7 @@ class TenantClusterReconciler:
 
         Ranges from before stay while Services may use them; NetworkReady names their allocations.
         """
+        # In cloud mode the size follows no Services, so their memory and their watch end.
         this_pass.record.elastic = ElasticMemory()
         self._services.close(this_pass.key)
         await self._requester.withdraw(this_pass.tenant)

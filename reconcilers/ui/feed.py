@@ -169,13 +169,14 @@ class Feed:
         if self.state is not None and self._is_unchanged():
             return self.state | build_time_and_failures(now, failures)
         names, not_read = self._watched.names, self._watched.list_all_not_read()
-        dirty, self._changed_pools, self._has_changed = self._changed_pools, set(), False
+        changed_pools, self._changed_pools = self._changed_pools, set()
+        self._has_changed = False
         if not_read != self._not_read:
             # A list that can be read now, or no longer, may have holders of any pool.
-            dirty.update(names)
+            changed_pools.update(names)
         self._names, self._not_read = names, not_read
         old_documents = self._documents
-        missing = {name for name in names if name in dirty or name not in old_documents}
+        missing = {name for name in names if name in changed_pools or name not in old_documents}
         # Views of other platforms' pools are built for these pools alone.
         objects = self._watched.collect_objects(is_wanted=missing.__contains__)
         new_documents = build_documents_by_pool(objects, missing) if missing else {}

@@ -67,7 +67,8 @@ def make_application(feed: Feed, guard: Guard, clock: Clock) -> web.Application:
 
     async def show_page(request: web.Request) -> web.Response:
         """Answer with the page, compressed if the client accepts gzip."""
-        policy = f"{build_template()[1]}; frame-ancestors 'none'"
+        _, policy_of_page = build_template()
+        policy = f"{policy_of_page}; frame-ancestors 'none'"
         headers = {**HEADERS, "Content-Security-Policy": policy, "Vary": "Accept-Encoding"}
         if not _accepts_gzip(request):
             return web.Response(text=build_page(None), content_type="text/html", headers=headers)

@@ -105,6 +105,7 @@ def review_update(  # noqa: PLR0913 - the pool, and all that holds addresses of 
             single="allocation would be left out",
             several="allocations would be left out",
         )
+        # Another platform keeps these addresses without the pool, so they only give warnings.
         foreign = [holding for holding in claimed if holding.foreign]
         foreign_warnings = [
             address.describe_warning()

@@ -144,10 +144,10 @@ class PoolValidator(_Validator):
         """
         if refused := refuse_namespace(new.metadata.namespace, self._allowed_namespaces):
             return refused
-        others = OtherHoldings()
+        others = OtherHoldings()  # replaced below, if the verdict depends on them
 
         def review(view: AllocationsView | None) -> Verdict:
-            """Return the verdict by a view; None if the edit gives up no address."""
+            """Return the verdict by a view, which is None if the edit gives up no address."""
             return networkpool.review_update(
                 new,
                 old,
@@ -332,7 +332,7 @@ class ClusterValidator:
         balancer_warnings = tenantcluster.list_balancer_warnings(old, new, holders)
         verdict = replace(verdict, warnings=(*verdict.warnings, *balancer_warnings))
         if new.spec.providerConfigRef == old.spec.providerConfigRef:
-            return verdict
+            return verdict  # the ProviderConfig does not change
         provisions = (await self._find_provision(old), after)
         change = tenantcluster.review_provider_change(
             old, provisions, self._list_cached_members(old)

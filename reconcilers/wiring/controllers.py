@@ -306,7 +306,7 @@ def add_tenantclusters(
             Watch(informers.clusters, to_self, unreadable=lambda cluster: [cluster]),
             Watch(
                 informers.allocations,
-                lambda a: [a.spec.tenantClusterRef.key],
+                lambda allocation: [allocation.spec.tenantClusterRef.key],
                 has_owner,
                 unreadable=UnreadableOwners(informers.allocations.cache).list_to_reconcile,
             ),

@@ -179,7 +179,8 @@ class PoolForecast:
         self._leave_queue(name)
         ranges = self._expected_ranges.pop(name, None)
         if ranges is None:
-            return
+            return  # no address becomes free, so no waiting request fits that did not before
+        # A space ignores a range of the other family.
         for space, span in product(self._spaces, ranges):
             self._change_or_mark_stale(partial(space.release, span))
         self._place_queue()
@@ -271,6 +272,7 @@ class PoolForecast:
         fit either.
         """
         turns = Turns(self._queue)
+        # A change of the queue would end `turns`, so placed requests leave the queue afterwards.
         placed: list[str] = []
         for *_, uid in turns:
             try:
@@ -419,7 +421,8 @@ class PoolChoice:
             asked: the families that the request asks for.
         """
         prefers_both = asked.ipFamilyPolicy == PREFER_DUAL_STACK
-        for all_families in (True, False) if prefers_both else (False,):
+        rounds = (True, False) if prefers_both else (False,)
+        for all_families in rounds:
             for pool in self._list_candidates(provider):
                 forecast, position = self._find_forecast(pool), self._allocations.position
                 size = count(pool)

@@ -110,8 +110,8 @@ class UnreadableOwners:
     def list_to_reconcile(self, allocation: Key) -> list[Key]:
         """Return the TenantClusters of an allocation that is unreadable, or was until now.
 
-        These are its owner at the last call and its owner now, and once if they are the same. The
-        list is empty if no owner is known. Then a later pass of the cluster notices the change.
+        These are its owner at the last call and its owner now, without repetition. The list is
+        empty if no owner is known. Then a later pass of the cluster notices the change.
         """
         owner = self._find_owner(allocation)
         last_owner = self._last_owners.pop(allocation, None)

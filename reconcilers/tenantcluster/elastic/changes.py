@@ -68,7 +68,7 @@ async def carry_out(
         await current.annotate(note)
     for mark in change.new_marks:
         if mark.allocation.metadata.uid in deleted_uids:
-            continue
+            continue  # the request was deleted above
         fields = release_fields(mark.allocation, mark.reason)
         _log.info("elastic IPAM: shrinking unused allocation", **fields)
         await annotate(client, mark.allocation, {names.ANNOTATION_RELEASING: rfc3339(change.time)})

@@ -491,6 +491,7 @@ def decide_size(facts: SizeFacts) -> SizeChange:
         facts.now,
         marks_to_withdraw=fixed.marks_to_withdraw,
         growth_number=1 if fixed.added_addresses else 0,
+        # If no range is added, these are the addresses that are requested and that no pool gives.
         addresses=fixed.added_addresses or fixed.missing,
         should_move=fixed.missing > 0,
         new_marks=tuple(
@@ -502,7 +503,7 @@ def decide_size(facts: SizeFacts) -> SizeChange:
 
 
 def decide_growth(facts: SizeFacts) -> Growth:
-    """Return by how many allocations an elastic tenant grows now.
+    """Return by how many allocations an elastic tenant grows now, or why it does not grow.
 
     That is ceil((needed addresses - unused supply) / increment), at most as many as may be in
     flight, within the quota. *In flight* are growth allocations that no Service uses yet.
@@ -551,6 +552,7 @@ def decide_growth(facts: SizeFacts) -> Growth:
         no_growth,
         needed_addresses=needed_addresses,
         growth_number=min(needed_allocations, quota_room),
+        # The supply counts the marked ranges, so they have to stay.
         marks_to_withdraw=marked,
         is_over_quota=quota_room < needed_allocations,
         are_requests_needed=True,
@@ -573,6 +575,7 @@ def find_growth_obstacle(facts: SizeFacts, due: Sequence[Service]) -> ConditionF
     """
     count = count_noun(len(due), "Service")
     if facts.unconfirmed:
+        # It would not hand out further ranges either.
         return make_demand_met(
             False,
             "NotProjected",
@@ -607,7 +610,7 @@ def decide_shrink(facts: SizeFacts, growth: Growth) -> Shrink:
     new_unserved: UnservedGrowth | None = None
     for part in facts.staying:
         if not part.is_growth:
-            continue
+            continue  # only ranges that growth added are released
         if growth.are_requests_needed and not part.has_range:
             # Services wait for this request, so it is not out of use.
             part_disuse = Disuse(since=None, due_in=None)
@@ -691,7 +694,7 @@ def decide_fixed_size(facts: SizeFacts, target: TargetSize) -> FixedSize:
     for part in (*reversed(requests), *reversed(with_range)):
         is_too_large = part.has_range and part.size > surplus
         if not surplus or not part.is_growth or is_too_large:
-            continue
+            continue  # the first range stays, and a range cannot be divided
         if facts.is_used(part) or _may_be_needed(facts, part):
             is_surplus_used = True
             continue
@@ -766,7 +769,7 @@ def measure_supply(facts: SizeFacts) -> Supply:
     addresses = allocations = 0
     for part in facts.ranges:
         if part.is_releasing and not part.can_stay:
-            continue
+            continue  # its range leaves the tenant for good
         if is_settled and not part.is_growth:
             # The load balancer has had the first range for long enough: its unused addresses do
             # not help the Services that still wait.

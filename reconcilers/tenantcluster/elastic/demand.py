@@ -95,7 +95,10 @@ class Demand:
     _shown_counter: "AddressCounter" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Sort the addresses once, for the binary searches of the counting methods."""
+        """Sort the addresses once, for the binary searches of the counting methods.
+
+        The class is frozen, so its own fields can be set only through `object`.
+        """
         object.__setattr__(self, "_used_counter", AddressCounter(self.used))
         object.__setattr__(self, "_shown_counter", AddressCounter(self.shown_addresses))
 
@@ -130,7 +133,10 @@ class Demand:
         return names.short_hash("|".join((uid, *asked, spec.ipFamilyPolicy or "")))
 
     def exhausts(self, spans: Iterable[AddressRange]) -> bool:
-        """Return whether all addresses of a family are in use; True if there are no addresses."""
+        """Return whether all addresses of a family are in use.
+
+        True if there are no addresses, because then no Service can get one either.
+        """
         all_spans = list(spans)
         is_full = dict.fromkeys({span.family for span in all_spans}, True)
         for span in all_spans:

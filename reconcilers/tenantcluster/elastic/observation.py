@@ -213,7 +213,7 @@ class SizeObserver:
         present_families = find_families(list_balancer_members(self._caches.allocations, tenant))
         demand = await read_demand(services, view_service, present_families)
         if not _is_elastic(provider):
-            return demand
+            return demand  # a static tenant gets no further family
         if not any(unmet.reason == OTHER_FAMILY for unmet in demand.unservable):
             # The families that growth would add do not matter, and finding them reads all pools.
             return demand

@@ -77,7 +77,7 @@ class TenantIdentities(TenantGuard):
             cluster for cluster in map(self._clusters.get, other_keys) if cluster is not None
         ]
         if not rivals:
-            return
+            return  # no other TenantCluster leads there
         first = await self._find_first([tenant, *rivals], client)
         if first != key:
             raise TenantUnavailable(SHARED, make_shared_message(first))
@@ -87,12 +87,14 @@ class TenantIdentities(TenantGuard):
         holding_clusters: set[Key] = set()
         for provider in self._list_providers(rivals):
             kind = self._kinds.find_kind(provider)
+            # An empty memory, because this reads the tenant and remembers nothing.
             reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 owner = find_owner(offer)
                 if owner is not None:
                     holding_clusters.add(owner)
                 else:
+                    # It names no owner, so its addresses show whose it is.
                     holding_clusters |= find_holders(offer, self._allocations)
         holding_rivals = [
             cluster for cluster in rivals if cluster.metadata.key in holding_clusters

@@ -216,7 +216,7 @@ class TenantReleaseCheck(ReleaseCheck):
         """Return whether the range could be handed out once the deleted allocation is gone."""
         pool, spans = self._pools.get(deleted.pool_key), statusranges.list_held_ranges(deleted)
         if pool is None or pool.metadata.terminating or not spans:
-            return False
+            return False  # there is no pool that hands out anything, or no range
         # A pool hands out nothing while it is unreadable, or while an allocation that may belong
         # to it is unreadable.
         if deleted.pool_key in self._pools.unreadable:
@@ -357,6 +357,7 @@ class TenantReleaseCheck(ReleaseCheck):
             except TenantUnavailable as error:
                 if error.reason != SHARED:
                     raise
+                # Another TenantCluster goes first there, so this one is not admitted.
                 return await self._check_shared(tenant, allocation, ranges=ranges, mark=mark)
         except TenantUnavailable as error:
             if error.reason == IS_MANAGEMENT and not tenant.projection_begun:
@@ -499,6 +500,7 @@ class TenantReleaseCheck(ReleaseCheck):
         verdict = self._judge(answer, kind, mark=mark, wait=memory.wait)
         if not isinstance(verdict, Released):
             return verdict
+        # The proof is about one load balancer. Another one of the tenant may offer the range, too.
         other_use = await self._find_other_offer(
             client, kind, allocation=allocation, ranges=ranges
         )
@@ -520,7 +522,7 @@ class TenantReleaseCheck(ReleaseCheck):
         """
         for provider, kind in self._kinds.items():
             if kind is asked:
-                continue
+                continue  # its offers were read for the proof
             reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 if not offer.is_made_by_us or not _has_any(offer, ranges):

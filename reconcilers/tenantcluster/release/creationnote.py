@@ -75,7 +75,7 @@ class AllocationCreationNote(CreationNote):
                 return False
             # The version makes the value unique, so `end` recognizes the record of this process.
             self._value = live.metadata.resourceVersion
-            await self._write(live, self._value)
+            await self._write_record(live, self._value)
         except (Conflict, NotFound):
             return False
         except ControllerError as error:
@@ -114,7 +114,7 @@ class AllocationCreationNote(CreationNote):
     async def _remove_record(self, live: IPAllocation) -> bool:
         """Remove the record; return False if the IPAllocation changed since it was read."""
         try:
-            await self._write(live, None)
+            await self._write_record(live, value=None)
         except Conflict:
             return False
         return True
@@ -131,6 +131,6 @@ class AllocationCreationNote(CreationNote):
             return None
         return live
 
-    async def _write(self, live: IPAllocation, value: str | None) -> None:
+    async def _write_record(self, live: IPAllocation, value: str | None) -> None:
         """Write the record at the version of `live`; remove it if `value` is None."""
         await annotate(self._client, live, {names.ANNOTATION_MARKER_CREATION: value})

@@ -63,7 +63,7 @@ async def find_service_in_need(
             waiting.append(service)
     newcomers = earlier.find_newcomers(mark, waiting)
     if not newcomers:
-        return None
+        return None  # a Service that already waited has not lost an address by the mark
     free_elsewhere = _count_free(offers, spans, addresses)
     released = _count_sizes(spans)
     for service in newcomers:

@@ -151,7 +151,7 @@ class ProviderChange:
         out.
         """
         if tenant.projection_begun or tenant.is_ready:
-            return False
+            return False  # a Ready cluster may have ranges that another controller projected
         live = await self._client.get(TENANT_CLUSTER, tenant.metadata.key)
         is_same = live.metadata.uid == tenant.metadata.uid
         return is_same and not (live.projection_begun or live.is_ready)
