@@ -181,7 +181,7 @@ class ProviderConfigReconciler:
         try:
             secret = await self._client.get(SECRET, where)
         except NotFound:
-            return evaluation.judge_credentials(config, str(where), None)
+            return evaluation.judge_credentials(config, str(where), keys=None)
         except Forbidden:
             return evaluation.make_secret_forbidden(str(where))
         keys_with_value = [key for key, value in secret.data.items() if value]

@@ -96,7 +96,7 @@ def add_controllers(
     controllers.add_tenantclusters(
         shared, kinds, tenants, vanished=vanished, records=records, release=release
     )
-    controllers.add_tenant_clients(shared, tenants, vanished=vanished, records=records)
+    controllers.add_tenant_client_closer(shared, tenants, vanished=vanished, records=records)
     controllers.add_providerconfigs(shared)
     return tenants
 

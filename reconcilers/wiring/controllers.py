@@ -347,14 +347,15 @@ def _make_cluster_mapping(watched: WatchedKind) -> Callable[[Key, Object], Itera
     return find_cluster
 
 
-def add_tenant_clients(
+def add_tenant_client_closer(
     shared: Shared, tenants: TenantClients, vanished: VanishedClusters, records: TenantRecords
 ) -> None:
-    """Close, every OTHERS_CLOSED_AFTER seconds, clients of tenants that other replicas work on.
+    """Add a service that closes the clients of tenants that other replicas work on.
 
-    Such clients exist only with shards. An allocation belongs to the shard of its pool, so this
-    replica asks the tenants of other replicas whether a range was released. Nothing else closes
-    these clients: only the replica that works on a cluster notices that the cluster is gone.
+    It looks for them every OTHERS_CLOSED_AFTER seconds. They exist only with shards. An allocation
+    belongs to the shard of its pool, so this replica asks the tenants of other replicas whether a
+    range was released. Nothing else closes these clients: only the replica that works on a cluster
+    notices that the cluster is gone.
 
     A cluster's record is what this process remembers of the cluster. Its client is closed, but the
     rest is kept while the cluster has allocations: it has the grace period of a teardown, which is

@@ -260,7 +260,7 @@ class RequestPlanner:
         return [
             AllocationState(
                 required.kind,
-                None,
+                allocation=None,
                 refusal=refusal if refusal.kind == required.kind else None,
                 count=self._choice.find_least_count(provider, required.count),
             )

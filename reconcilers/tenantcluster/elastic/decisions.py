@@ -960,7 +960,8 @@ def _describe_static_demand(
     """
     due = facts.waiting_long
     if not due:
-        return _describe_demand_without_growth(0, facts.unservable)
+        # A static tenant does not grow for Services, so no growth was in vain.
+        return _describe_demand_without_growth(unserved_number=0, unservable=facts.unservable)
     # The ranges that this change has marked are leaving the tenant, so they do not count.
     marked_uids = {mark.allocation.metadata.uid for mark in change.new_marks}
     remaining_facts = replace(
