@@ -11,6 +11,9 @@ the server delivers the changes of one kind in the order of their resourceVersio
 position passes a response, the event of that write or the deletion has been delivered. So no late
 response can bring back an object whose deletion was delivered.
 
+An object is visible if the cache shows it to readers. A pass is one call of a reconciler. The
+history of a server is the sequence of its resourceVersions; a restored backup has another one.
+
 Rejected: "the newer version of an object wins". It keeps a deleted object when the response to the
 removal of the last finalizer, which has the old resourceVersion, arrives after the DELETED event.
 """
@@ -80,16 +83,20 @@ class _Listed(Generic[T]):
         else:
             self.unreadable[item.metadata.key] = failure
 
-    def order_keys(self, known: Iterable[Key]) -> Iterable[Key]:
-        """Return all keys of the list and of `known`: unreadable, absent, then readable objects.
+    def order_keys(self, cached_keys: Iterable[Key]) -> Iterable[Key]:
+        """Return the keys of unreadable, then of absent, then of readable objects.
 
         Unreadable objects come first. So a pass between two steps knows of all of them, and takes
         nothing for free that such an object may hold.
+
+        Args:
+            cached_keys: the keys in the cache; those that the list lacks are the absent ones.
         """
         listed_keys = self.items.keys() | self.unreadable.keys()
-        absent = (key for key in known if key not in listed_keys)
-        unreadable = (key for key in self.unreadable if key not in self.items)
-        return chain(unreadable, absent, self.items)
+        absent_keys = (key for key in cached_keys if key not in listed_keys)
+        # A key may be in both if the list has an object twice; it is returned once.
+        unreadable_keys = (key for key in self.unreadable if key not in self.items)
+        return chain(unreadable_keys, absent_keys, self.items)
 
 
 def check_cache_key(key: object, resource: Resource[Any]) -> None:
@@ -260,22 +267,22 @@ class Cache(Generic[T]):
         Args:
             version: the object as it was when its deletion was requested.
         """
-        key, visible = version.key, self._objects.get(version.key)
+        key = version.key
+        visible = self._objects.get(key)
         delivered = self._delivered.get(key)
         # An object of that name with another uid and an older revision is deleted, too: otherwise
         # the server could not have created the object of `version`.
         deleted = [
-            record
-            for record in (visible, delivered)
-            if record is not None
-            and (
-                record.metadata.uid == version.uid or record.metadata.revision <= version.revision
-            )
+            obj
+            for obj in (visible, delivered)
+            if obj is not None
+            and (obj.metadata.uid == version.uid or obj.metadata.revision <= version.revision)
         ]
-        for record in deleted:
-            self._tombstones.add(key, record.metadata.uid, record.metadata.revision)
+        for obj in deleted:
+            self._tombstones.add(key, obj.metadata.uid, obj.metadata.revision)
         if self.position < version.revision:
-            # The watch has yet to deliver this version, perhaps the object's first one.
+            # The watch has yet to deliver this version, perhaps the object's first one. The
+            # tombstone hides it then.
             self._tombstones.add(key, version.uid, version.revision)
         if visible in deleted:
             self._delivered.pop(key, None)
@@ -310,7 +317,7 @@ class Cache(Generic[T]):
             self._deliver(key, self._tombstones.hide_deleted(obj), event)
             if obj is None:  # the deletion is delivered, so nothing is left to hide
                 self._tombstones.remove(key, event.object.metadata.uid)
-        changes = self._list_changes({key: old}, _same_version)
+        changes = self._list_changes({key: old}, _are_same_version)
         changes += self._advance(event.revision)
         self._notify(changes)
         if was_unreadable or isinstance(event, Unreadable):
@@ -403,34 +410,45 @@ class Cache(Generic[T]):
             yield  # the cache has not changed yet: only the index functions were called
         # After the server could not be reached, its history may be another. There an equal
         # resourceVersion may belong to another content, so contents are compared.
-        same: Callable[[T, T], bool] = _same_version if self.history_confirmed else operator.eq
-        dropped: dict[Key, T | None] = {}
+        are_equal: Callable[[T, T], bool] = (
+            _are_same_version if self.history_confirmed else operator.eq
+        )
+        dropped_writes: dict[Key, T | None] = {}
         if replaced or revision < self.position:
-            same, size = operator.eq, sys.maxsize  # in one step: histories never mix
-            dropped = self._drop_history()
+            are_equal, size = operator.eq, sys.maxsize  # in one step: histories never mix
+            dropped_writes = self._drop_history()
         self._tombstones.remove_absent(revision, listed.uids)
-        # Only the keys count: each object that the list may add, change or lack.
-        known = {**self._objects, **dropped, **dict.fromkeys(self._unreadable)}
-        steps = [*batches(listed.order_keys(known), size)] or [()]  # an empty list has a step, too
+        # The keys of all objects that the list may change or lack, each once.
+        cached_keys = dict.fromkeys(chain(self._objects, dropped_writes, self._unreadable))
+        # An empty list has a step, too: the last step completes the list.
+        steps = [*batches(listed.order_keys(cached_keys), size)] or [()]
         initial = not self.synced
         # Between two steps the cache is no state that the server ever had.
         self.history_confirmed = self.history_confirmed and len(steps) == 1
         for number, keys in enumerate(steps, start=1):
-            # `dropped` is empty unless this step replaces all objects.
-            states = {key: self._objects.get(key) for key in keys} | dropped
-            noticed = [k for k in keys if k in listed.unreadable or k in self._unreadable]
+            old_objects = {key: self._objects.get(key) for key in keys}
+            # For readers a dropped write was the old object, not the delivered object that has
+            # replaced it since. There are dropped writes only if this step replaces all objects.
+            old_objects |= dropped_writes
+            unreadable_keys = [k for k in keys if k in listed.unreadable or k in self._unreadable]
             for key in keys:
-                self._put_listed(key, listed, same)
+                self._put_listed(key, listed, are_equal)
             if number == len(steps):
-                states = self._complete_list(listed) | states
+                # A write that the last step drops may be of any key. For a key of this step the
+                # object from before the step counts.
+                old_objects = self._complete_list(listed) | old_objects
             self._notify(
-                self._list_changes(states, same, final_state_unknown=True, initial=initial)
+                self._list_changes(
+                    old_objects, are_equal, final_state_unknown=True, initial=initial
+                )
             )
-            self._notify_unreadable(noticed)
+            self._notify_unreadable(unreadable_keys)
             if number < len(steps):
                 yield
 
-    def _put_listed(self, key: Key, listed: "_Listed[T]", same: Callable[[T, T], bool]) -> None:
+    def _put_listed(
+        self, key: Key, listed: "_Listed[T]", are_equal: Callable[[T, T], bool]
+    ) -> None:
         """Put the listed object of a key into the cache.
 
         While our own write is newer, it stays shown, and the listed object is kept as delivered. A
@@ -444,12 +462,12 @@ class Cache(Generic[T]):
             self._unreadable.put(key, listed.unreadable[key])
             if item is None:
                 item = self._objects.get(key)  # the last version that could be read
-        if self._own_revision(key) > listed.revision:
+        if self._find_own_revision(key) > listed.revision:
             self._delivered[key] = item  # the list was made before our write
             return
         self._delivered.pop(key, None)
         visible = self._objects.get(key)
-        if visible is None or item is None or not same(visible, item):
+        if visible is None or item is None or not are_equal(visible, item):
             self._set(key, item)  # else keep the present object: passes and indexes share it
 
     def _drop_history(self) -> dict[Key, T | None]:
@@ -493,11 +511,17 @@ class Cache(Generic[T]):
         self._unreadable.put(event.key, event.reason)
         # An own write that this event has passed counts as delivered from now on: it is the last
         # version that could be decoded.
-        if self._own_revision(event.key) <= event.revision:
+        if self._find_own_revision(event.key) <= event.revision:
             self._delivered.pop(event.key, None)
 
     def _deliver(self, key: Key, obj: T | None, event: ObjectEvent[T]) -> None:
-        """Show the object of an event, or keep it for later while our own write is newer."""
+        """Show the object of an event, or keep it for later while our own write is newer.
+
+        Args:
+            key: namespace and name of the object.
+            obj: None for a deletion, and for an object that a tombstone hides.
+            event: the event that delivers the object or its deletion.
+        """
         own_write = self._objects[key] if key in self._delivered else None
         # A uid is never used again, so no write to the object is newer than its deletion.
         is_own_deleted = (
@@ -505,13 +529,13 @@ class Cache(Generic[T]):
             and own_write is not None
             and event.object.metadata.uid == own_write.metadata.uid
         )
-        if self._own_revision(key) > event.revision and not is_own_deleted:
+        if self._find_own_revision(key) > event.revision and not is_own_deleted:
             self._delivered[key] = obj
         else:
             self._delivered.pop(key, None)
             self._set(key, obj)
 
-    def _own_revision(self, key: Key) -> int:
+    def _find_own_revision(self, key: Key) -> int:
         """Return the revision of our own write that is shown for `key`; 0 if none is shown."""
         return self._objects[key].metadata.revision if key in self._delivered else 0
 
@@ -534,7 +558,7 @@ class Cache(Generic[T]):
         """
         self.position = revision
         dropped = self._drop_passed(revision)
-        return self._list_changes(dropped, _same_version, final_state_unknown=True)
+        return self._list_changes(dropped, _are_same_version, final_state_unknown=True)
 
     def _drop_passed(self, revision: int) -> dict[Key, T | None]:
         """Drop own writes up to `revision` that were not delivered; return these by key."""
@@ -543,7 +567,7 @@ class Cache(Generic[T]):
             _, key = heapq.heappop(self._own_writes)
             # At 0 no own write is shown, because the object was delivered. Above `revision`, a
             # newer own write is shown.
-            if 0 < self._own_revision(key) <= revision:
+            if 0 < self._find_own_revision(key) <= revision:
                 dropped[key] = self._objects[key]
                 self._set(key, self._delivered.pop(key))
         return dropped
@@ -551,7 +575,7 @@ class Cache(Generic[T]):
     def _list_changes(
         self,
         old_objects: Mapping[Key, T | None],
-        same: Callable[[T, T], bool],
+        are_equal: Callable[[T, T], bool],
         *,
         final_state_unknown: bool = False,
         initial: bool = False,
@@ -560,15 +584,18 @@ class Cache(Generic[T]):
 
         Args:
             old_objects: by key, the object that was in the cache; None if there was none.
-            same: returns whether two objects are equal, so that there is no change.
+            are_equal: returns whether two objects are equal, so that there is no change.
             final_state_unknown: set in the changes that are deletions.
             initial: set in the changes that are no deletions.
         """
         changes = []
         for key, old in old_objects.items():
             new = self._objects.get(key)
-            unchanged = same(old, new) if old is not None and new is not None else old is new
-            if not unchanged:
+            if old is not None and new is not None:
+                is_unchanged = are_equal(old, new)
+            else:
+                is_unchanged = old is new  # both are None: the key had no object and has none
+            if not is_unchanged:
                 is_deletion = new is None
                 changes.append(
                     Change(
@@ -593,7 +620,7 @@ class Cache(Generic[T]):
                 subscriber(change)
 
 
-def _same_version(first: Object, other: Object) -> bool:
+def _are_same_version(first: Object, other: Object) -> bool:
     """Return whether both are one object at one version: a response and its event, say."""
     a, b = first.metadata, other.metadata
     return a.resourceVersion == b.resourceVersion and a.uid == b.uid

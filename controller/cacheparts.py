@@ -28,6 +28,7 @@ class CachePart(Generic[T]):
     def __iter__(self) -> Iterator[T]:
         """Iterate over the objects, in no order."""
         objects = map(self._cache.get, self._keys)
+        # None: the cache has removed the object, and has not called `_update_keys` yet.
         return (obj for obj in objects if obj is not None)
 
     def _update_keys(self, change: Change[T]) -> None:

@@ -1,6 +1,7 @@
 """An informer watches one kind in one scope, keeps its cache current, and calls its handlers.
 
-The informer lags while its watch has not delivered a write of this process for a long time.
+The informer lags while its watch has not delivered a write of this process for a long time. Its
+scope is the part of the kind that it watches: a namespace, a label selector and a field selector.
 """
 
 import random
@@ -123,7 +124,7 @@ class Informer(Generic[T]):
             max_list_bytes=max_list_bytes,
             observer=observer,
             listed=listed,
-            failed=_hold_weakly(self._note_attempt),
+            failed=_hold_weakly(self._note_failed_attempt),
         )
         # Our own writes: resourceVersion, and when (monotonic seconds) they were answered.
         self._own_writes: deque[tuple[int, float]] = deque()
@@ -142,7 +143,11 @@ class Informer(Generic[T]):
 
     @property
     def last_error(self) -> ControllerError | None:
-        """Why the cache may be out of date, with verb and kind; None if it is current."""
+        """Why the cache may be out of date, with verb and kind; None if it is current.
+
+        If several reasons apply, this is the first of: the list/watch loop was restarted, a list
+        or watch failed, the informer lags.
+        """
         lagging = CacheLagging(self.resource.full_name, self.lag_seconds)
         return (
             self._failure
@@ -232,8 +237,8 @@ class Informer(Generic[T]):
         scope = self._scope
         if scope.namespace and version.namespace != scope.namespace:
             return  # the cache never has this object
-        # With selectors the object may be outside of the scope. The watch would then deliver no
-        # deletion, and its tombstone would stay.
+        # With selectors (`query`) the object may be outside of the scope. The watch would then
+        # deliver no deletion, and its tombstone would stay.
         if not scope.query or version.key in self.cache:
             self.cache.mark_deleted(version)
 
@@ -397,7 +402,7 @@ class Informer(Generic[T]):
         self._synced.set()
         self._attempted.set()
 
-    def _note_attempt(self) -> None:
+    def _note_failed_attempt(self) -> None:
         """Note that a list or watch has failed, which ends `wait_attempted`."""
         self._attempted.set()
 
@@ -410,13 +415,13 @@ class Informer(Generic[T]):
         scope = self._scope
         if scope.namespace and obj.metadata.namespace != scope.namespace:
             return False
-        if not scope.query or obj.metadata.key in self.cache:
+        if not scope.query or obj.metadata.key in self.cache:  # `query` has the selectors
             return True
         return not scope.fields and self._selects(obj.metadata.labels)
 
 
 def _create_label_predicate(labels: str) -> Callable[[Mapping[str, str]], bool]:
-    """Return a predicate for the labels that a label selector selects.
+    """Return a predicate: whether the label selector `labels` selects an object's labels.
 
     A selector that we cannot parse, but perhaps the server can, selects none: an own write then
     appears in the cache with its event.

@@ -48,6 +48,9 @@ class InformerGroup(Generic[M, T]):
         Args:
             register: registers the handler at the informer of one member.
             replayed: whether the handler is called with the objects that are in the caches now.
+
+        Returns:
+            The registration at all members; its `close` is for later members, too.
         """
         subscription = _Subscription(register)
         self._subscriptions.append(subscription)

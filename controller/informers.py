@@ -107,7 +107,7 @@ class Informers:
                     begins_newest=True,
                 ),
                 scope=scope,
-                indexes=indexes or (),
+                indexes=indexes or (),  # for the names only
             )
 
         informer = self._find_or_add(resource, (scope, namespaces), indexes=indexes, create=create)
@@ -193,7 +193,7 @@ class Informers:
         )
 
     def _get_or_create_metrics(self, name: str) -> InformerMetrics:
-        """Return the metrics of a kind, made at the first call."""
+        """Return the metrics that the informers of a kind share; create them at the first call."""
         if name not in self._metrics:
             self._metrics[name] = self._create_metrics(name)
         return self._metrics[name]

@@ -115,6 +115,13 @@ async def _list_pages(
 ) -> Page[T]:
     """Read a list page by page, and return all pages as one.
 
+    Args:
+        transport: the server.
+        resource: the kind.
+        namespace: empty for all.
+        query: of the first page; a `resourceVersion` in it is left out of the others.
+        limit: counts from zero for this list.
+
     Raises:
         _TokenExpired: the server has forgotten the state that the first page shows.
     """
@@ -184,12 +191,14 @@ class InitialEvents(Generic[T]):
                 pass  # an ordinary bookmark says nothing about the end of the list
             case Unreadable(key, _, reason, deleted):
                 self._items.pop(key, None)
-                self._unreadable[key] = reason
                 if deleted:
-                    del self._unreadable[key]
+                    self._unreadable.pop(key, None)
+                else:
+                    self._unreadable[key] = reason
+            case Deleted():
+                self._unreadable.pop(event.key, None)
+                self._items.pop(event.key, None)
             case _:
                 self._unreadable.pop(event.key, None)
                 self._items[event.key] = event.object
-                if isinstance(event, Deleted):
-                    del self._items[event.key]
         return None
