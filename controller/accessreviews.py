@@ -63,6 +63,9 @@ class AccessReviewer:
     async def guard(self, method: str, path: str, authorization: str) -> PageResponse | None:
         """Return the response that refuses a request; None if it is allowed.
 
+        Its status is 401 without a valid bearer token, 403 if the user may not read the page, and
+        500 if the API server did not answer a review.
+
         Args:
             method: the HTTP method; in lower case it is the verb.
             path: the page's path.
@@ -71,19 +74,20 @@ class AccessReviewer:
         scheme, _, token = authorization.partition(" ")
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
-            return PageResponse(b"Unauthorized", 401)
+            return PageResponse(b"Unauthorized", status=401)
         try:
             user = await self._authenticate(token)
             if user is None:
-                return PageResponse(b"Unauthorized", 401)
+                return PageResponse(b"Unauthorized", status=401)
             allowed = await self._authorize(user, method.lower(), path)
         except ControllerError as error:
             # The API server did not answer, so whether the request is allowed is not known.
             log.error("Cannot review access", path=path, error=str(error))  # noqa: TRY400 - expected
-            return PageResponse(b"Authentication failed", 500)
+            return PageResponse(b"Authentication failed", status=500)
         if allowed:
             return None
-        return PageResponse(f"Authorization denied for user {user.name}".encode(), 403)
+        body = f"Authorization denied for user {user.name}".encode()
+        return PageResponse(body, status=403)
 
     async def _authenticate(self, token: str) -> _User | None:
         """Return the user of a token, cached or by a TokenReview; None if the token is invalid."""
@@ -102,7 +106,7 @@ class AccessReviewer:
         return user
 
     async def _authorize(self, user: _User, verb: str, path: str) -> bool:
-        """Return whether a user may do a request, cached or by a SubjectAccessReview."""
+        """Return whether a user may make a request, cached or by a SubjectAccessReview."""
         cached_result = self._allowed.get((user, verb, path))
         if cached_result is not None:
             return cached_result
@@ -132,6 +136,7 @@ def _parse_user(user: Mapping[str, Any]) -> _User:
         str(user.get("username") or ""),
         str(user.get("uid") or ""),
         groups=tuple(map(str, user.get("groups") or ())),
+        # Sorted, so that the same user gives the same key of cached results in any order.
         extra=tuple(sorted(extra.items())),
     )
 
@@ -141,12 +146,16 @@ class _Cached(Generic[K, V]):
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
+        # By key: the value, and when (monotonic seconds) it expires.
         self._values: OrderedDict[K, tuple[V, float]] = OrderedDict()
 
     def get(self, key: K) -> V | None:
         """Return the value of a key; None if it was never put or has expired."""
         entry = self._values.get(key)
-        return None if entry is None or entry[1] <= self._clock.monotonic() else entry[0]
+        if entry is None:
+            return None
+        value, expires_at = entry
+        return value if self._clock.monotonic() < expires_at else None
 
     def put(self, key: K, value: V, seconds: float) -> None:
         """Keep a value for `seconds`."""

@@ -50,31 +50,33 @@ class AppliedValues:
     """The differences that stay after an apply, by child and field manager."""
 
     def __init__(self) -> None:
-        # By child and manager (`_name`): the uid of the child, and the digests of its differences.
+        # By `_build_entry_key`: the uid of the child, and the digests of its differences.
         self._digests: dict[tuple[str, str, str], tuple[str, frozenset[bytes]]] = {}
 
     def includes(self, child: ChildAndManager, digest: bytes) -> bool:
         """Return whether a difference stayed after the last apply to this child.
 
+        Return False for a recreated child: it has another uid than the child of the entry.
+
         Args:
             child: the child and its field manager.
             digest: the digest of the difference, by `digest_values`.
         """
-        uid, digests = self._digests.get(self._name(child), ("", frozenset()))
+        uid, digests = self._digests.get(self._build_entry_key(child), ("", frozenset()))
         return uid == child.uid and digest in digests
 
     def remember(self, child: ChildAndManager, digests: frozenset[bytes]) -> None:
         """Record the differences that stayed after an apply; forget those of earlier applies."""
-        name = self._name(child)
-        self._digests.pop(name, None)  # so that the child is the newest entry, forgotten last
+        key = self._build_entry_key(child)
+        self._digests.pop(key, None)  # so that the child is the newest entry, forgotten last
         if not digests:
             return  # most children: the server stored what was applied
-        self._digests[name] = (child.uid, digests)
+        self._digests[key] = (child.uid, digests)
         if len(self._digests) > MOST_OBJECTS:
             del self._digests[next(iter(self._digests))]
 
     @staticmethod
-    def _name(child: ChildAndManager) -> tuple[str, str, str]:
+    def _build_entry_key(child: ChildAndManager) -> tuple[str, str, str]:
         """Return the key of an entry, without the uid: a recreated child replaces the entry."""
         return child.kind, child.where, child.manager
 

@@ -93,8 +93,8 @@ class ServingCertificate:
             Whether the pair can be used; True also if it is the present pair.
         """
         if self._pair == (certificate, key):
-            # The files are compared every ten seconds, and most comparisons find no change. A
-            # pair that could not be used may have lain in between; it is logged if it comes back.
+            # Most polls of the files find the present pair again. If there was an unusable pair in
+            # between, its failure is over; should that pair come back, it is logged again.
             self._failure = ""
             return True
         try:
@@ -211,10 +211,11 @@ def parse_expiry(pem: bytes) -> datetime:
     try:
         _, certificate, _ = _split_der_element(b64decode(block[1]))
         _, signed, _ = _split_der_element(certificate)
-        # The first element is the version, which is optional, or the serial number. After the
-        # version three elements come before the validity: serial number, signature and issuer.
+        # Before the validity come the version, which is optional, and then serial number,
+        # signature and issuer. The first of these elements is read here.
         tag, _, rest = _split_der_element(signed)
-        for _ in range(3 if tag == _VERSION_TAG else 2):
+        elements_to_skip = 3 if tag == _VERSION_TAG else 2
+        for _ in range(elements_to_skip):
             _, _, rest = _split_der_element(rest)
         _, validity, _ = _split_der_element(rest)
         _, _, rest = _split_der_element(validity)  # after notBefore comes notAfter

@@ -7,8 +7,8 @@ defaults, or drops an empty list. The answer to the apply shows them; appliedval
 them, so they cause no further write.
 
 Rejected: comparing with a cached object. Caches keep only the fields that a kind's type names.
-Rejected: applying in each pass. That is a write request for each child and pass, which admission
-webhooks get too.
+Rejected: applying in each call of a reconciler. That is a write request each time, which
+admission webhooks get too.
 """
 
 import base64
@@ -136,6 +136,7 @@ async def ensure(
             if not client.applied_values.includes(child, difference.digest)
         ]
         if not differences:
+            # `current` is an Untyped object, and the caller gets one of the kind's own type.
             return Ensured(decode_object(resource, encode(current.body)), "unchanged")
     applied, stored = await client.apply_whole(
         resource, key, desired, manager=manager, force=force
@@ -154,6 +155,7 @@ async def ensure(
     if current is None:
         return Ensured(applied, "created")
     if applied.metadata.resourceVersion == current.metadata.resourceVersion:
+        # The server stored nothing: it turned the applied values into those that it had.
         return Ensured(applied, "unchanged")
     paths = (path for difference in differences for path in difference.paths)
     return Ensured(applied, "updated", tuple(dict.fromkeys(paths)))
@@ -168,7 +170,9 @@ def _identify_child(resource: Resource[Any], stored: Untyped, manager: str) -> C
 
 
 def _complete_body(resource: Resource[Any], owner: Owner | None, body: Mapping[str, Any]) -> Json:
-    """Return `body` as plain JSON with the owner's namespace and a reference to the owner.
+    """Return a copy of `body` as plain JSON, with the owner's namespace and a reference to it.
+
+    Without an owner neither is added. `stringData` of a Secret is moved to `data`.
 
     Raises:
         ValueError: `body` has no name, has a status, or contradicts `resource` or `owner`; or a

@@ -14,7 +14,7 @@ been failing, for `idle_seconds`. Clusters that were used least recently lose th
 For the next `longest_pause` seconds a failing cluster that lost its slot takes no slot of another.
 
 Rejected: always closing the least recently used cluster. With one cluster more than there are
-slots, every pass would open a connection.
+slots, every call of a reconciler would open a connection.
 """
 
 import math
@@ -105,7 +105,7 @@ class ClusterKind(Generic[T]):
         """Return the cache of `cluster`; None unless the cluster is open and was listed.
 
         This marks the cluster as used. The cache is current only while the cluster is open: get it
-        again in each pass.
+        again in each call of a reconciler.
         """
         self._mark_used(cluster)
         informer = self._group.informers.get(cluster)
@@ -118,8 +118,11 @@ class ClusterKind(Generic[T]):
         synchronous. Closing a cluster delivers no changes: its objects were not deleted.
 
         Args:
-            handler: is called.
-            replayed: as for `Informer.add_handler`.
+            handler: is called with the cluster's key and the change.
+            replayed: False to leave out the objects that are in the caches now.
+
+        Returns:
+            The registration; its `close` ends the calls of the handler for all clusters.
 
         Raises:
             TypeError: the handler is async or cannot be called.
@@ -263,7 +266,10 @@ class Clusters:
             cluster.scope.cancel()
 
     async def renew(self, key: Key) -> None:
-        """Connect to the cluster `key` again, because its credentials or address have changed."""
+        """Connect to the cluster `key` again, because its credentials or address have changed.
+
+        Does nothing if the cluster is not open.
+        """
         cluster = self._clusters.get(key)
         if cluster is not None:
             await cluster.transport.renew()
@@ -280,7 +286,10 @@ class Clusters:
         )
 
     def last_error(self, key: Key) -> ControllerError | None:
-        """Return why caches of the cluster `key` may be out of date; None if they are current."""
+        """Return why caches of the cluster `key` may be out of date.
+
+        Return None if they are current, or if the cluster is not open.
+        """
         cluster = self._clusters.get(key)
         errors = (
             (informer.last_error for informer in cluster.informers.values()) if cluster else ()
@@ -291,7 +300,7 @@ class Clusters:
         """Return a client for the cluster `key`; None if it is not open.
 
         This marks the cluster as used. Objects in the client's responses enter the caches. The
-        client is closed with the cluster: get it again in each pass.
+        client is closed with the cluster: get it again in each call of a reconciler.
         """
         self._mark_used(key)
         cluster = self._clusters.get(key)
@@ -387,6 +396,8 @@ class Clusters:
 
     def _free_slot(self, key: Key) -> bool:
         """Close an idle or failing cluster so that `key` can be opened.
+
+        Of several such clusters the one that was used least recently is closed.
 
         Returns:
             Whether a cluster was closed.

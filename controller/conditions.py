@@ -62,9 +62,9 @@ def set_condition(
         now: becomes the lastTransitionTime if the status differs from the existing one.
     """
     old = find(existing, new.type)
-    is_same = old is not None and old.status == new.status and old.lastTransitionTime is not None
-    # A condition without a time gets one, in whole seconds as metav1.Time has them.
-    since = old.lastTransitionTime if old is not None and is_same else now.replace(microsecond=0)
+    since = old.lastTransitionTime if old is not None and old.status == new.status else None
+    if since is None:  # the status has changed, or the old condition has no time
+        since = now.replace(microsecond=0)  # whole seconds, as metav1.Time has them
     condition = replace(new, lastTransitionTime=since)
     if old is None:
         return (*existing, condition)

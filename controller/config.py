@@ -155,7 +155,7 @@ def read_pod_configuration(
             ) from error
         if empty:
             raise ConfigurationError(f"the pod's service account cannot be used: {file} is empty")
-    address = f"[{host}]" if ":" in host else host
+    address = f"[{host}]" if ":" in host else host  # only an IPv6 address has a colon
     token = token_file.read_text().strip()
     return PodConfiguration(
         f"https://{address}:{port}", str(authority), {"BearerToken": f"Bearer {token}"}
@@ -194,7 +194,9 @@ def _find_kubeconfigs(kubeconfig: Path | None, context: str | None) -> list[Path
 
 
 def list_context_names(kubeconfig: Path | None = None) -> list[str]:
-    """Return the names of the contexts that `connect` can be given; empty inside a pod.
+    """Return the names of the contexts that `connect` can be given, each once.
+
+    The list is empty if `connect` would use the service account of a pod.
 
     Args:
         kubeconfig: a file; None looks where kubectl looks.
@@ -202,7 +204,7 @@ def list_context_names(kubeconfig: Path | None = None) -> list[str]:
     Raises:
         ConfigurationError: there is no kubeconfig, or one is wrong.
     """
-    documents = _read_kubeconfigs(_find_kubeconfigs(kubeconfig, None))
+    documents = _read_kubeconfigs(_find_kubeconfigs(kubeconfig, context=None))
     entries = (entry for document in documents for entry in _list_entries(document, "context"))
     return [*dict.fromkeys(str(entry["name"]) for entry in entries if "name" in entry)]
 
@@ -231,6 +233,15 @@ async def _load_kubeconfigs(
 ) -> Configuration:
     """Read kubeconfig files, merge them as kubectl does, and run the user's exec plugin.
 
+    The classes of kubernetes_asyncio merge and load the files. Where they differ from kubectl,
+    this function changes their input: it leaves out empty files, removes fields of the user that
+    do not count, and gives the loader the credentials of the plugin.
+
+    Args:
+        paths: the files; at least one.
+        context: the context to use; None for the current context of the files.
+        may_ask: whether the exec plugin may ask a person on the terminal.
+
     Raises:
         ConfigurationError: the files cannot be used, or the exec plugin failed.
     """
@@ -244,8 +255,10 @@ async def _load_kubeconfigs(
     configuration = reader.Configuration()
     try:
         # kubernetes_asyncio fails for an empty file, which kubectl passes over.
-        filled = [path for path, document in zip(paths, documents, strict=True) if document]
-        merged = reader.KubeConfigMerger(os.pathsep.join(map(str, filled))).config
+        nonempty_paths = [
+            path for path, document in zip(paths, documents, strict=True) if document
+        ]
+        merged = reader.KubeConfigMerger(os.pathsep.join(map(str, nonempty_paths))).config
         plugin_answer: Mapping[str, str] = {}
         if "exec" in user:
             plugin = config.exec_provider.ExecProvider(reader.ConfigNode("exec", user["exec"]))
@@ -253,8 +266,8 @@ async def _load_kubeconfigs(
                 plugin.args, plugin.env, user["exec"], may_ask=may_ask
             )
             # The loader must not run the plugin again or prefer other credentials to the plugin's.
-            for replaced in ("exec", "token", "tokenFile", "username", "password"):
-                merged["users"].get_with_name(name)["user"].value.pop(replaced, None)
+            for field_name in ("exec", "token", "tokenFile", "username", "password"):
+                merged["users"].get_with_name(name)["user"].value.pop(field_name, None)
         elif user.get("token") and user.get("tokenFile"):
             # The loader takes `token`; kubectl takes it only while the file cannot be read.
             ignored_field = (
@@ -273,11 +286,13 @@ async def _load_kubeconfigs(
             # The loader wants paths, so the certificate and the key are written to files.
             loader.cert_file, loader.key_file = (
                 reader.FileOrData(
-                    *(plugin_answer, None, part),
+                    plugin_answer,
+                    file_key_name=None,  # the answer never names a file
+                    data_key_name=answer_field,
                     base64_file_content=False,
                     temp_file_path=_create_private_directory(),
                 ).as_file()
-                for part in ("clientCertificateData", "clientKeyData")
+                for answer_field in ("clientCertificateData", "clientKeyData")
             )
         await loader.load_and_set(configuration)
     except (config.ConfigException, ConfigurationError) as error:
@@ -445,7 +460,10 @@ def _check_user(
 
 @lru_cache(maxsize=1)
 def _create_private_directory() -> str:
-    """Return a directory for the loader's key files: readable by us alone, removed at exit."""
+    """Return a directory for the loader's key files: readable by us alone, removed at exit.
+
+    Each call returns the same directory.
+    """
     directory = tempfile.mkdtemp(prefix="kubeconfig-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory

@@ -175,7 +175,7 @@ class LoadedCredentials(Credentials):
     async def _replace_configuration(self) -> None:
         """Load the configuration; on failure keep the present one and note the error."""
         try:
-            identity = self._identity()
+            old_identity = self._build_identity()
             state = await run_sync(read_file_state, self._files)
             configuration = await self._load()
             require_sendable_token(configuration)  # raises before the present token is replaced
@@ -193,12 +193,12 @@ class LoadedCredentials(Credentials):
             # This is the state before the load, so a file replaced during the load is read again.
             self._state = state
             self._loaded_at = self._read_at = anyio.current_time()
-            self._changed = identity != self._identity()
+            self._changed = old_identity != self._build_identity()
             self._failure, self._pause = "", 0.0
             if self._changed:
                 log.info("Loaded new credentials")
 
-    def _identity(self) -> tuple[str, str, FileState]:
+    def _build_identity(self) -> tuple[str, str, FileState]:
         """Return a value that differs when the token or the client certificate does.
 
         The loader writes a certificate from inside the kubeconfig to a file of its own, so the

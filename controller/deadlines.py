@@ -59,7 +59,7 @@ class Deadline:
         assert task is not None  # a coroutine runs in a task
         result: R | None = None
         failure: BaseException | None = None
-        with expect_cancellation(task):
+        with expect_cancellation(task):  # our cancellation is no error of the code
             async with anyio.create_task_group() as group:
                 group.start_soon(self._cancel_late, task)
                 try:
@@ -90,7 +90,7 @@ class Deadline:
             seconds = min(2 * seconds, LAST_REPEAT_SECONDS)
 
     def _cancel(self, task: "asyncio.Task[object]") -> bool:
-        """Cancel the code; return False if the code has ended and was not cancelled."""
+        """Cancel the code; return whether it was still running."""
         if self._ended:
             return False
         self._cancellations += 1
@@ -99,7 +99,10 @@ class Deadline:
 
 
 def _must_end_caller(failure: BaseException | None) -> bool:
-    """Return whether an error must reach the caller: its cancellation, or the process's end."""
+    """Return whether an error must reach the caller: its cancellation, or the process's end.
+
+    All other errors, and None for no error, give way to DeadlinePassed.
+    """
     if isinstance(failure, asyncio.CancelledError):
         return cancellation_requested()
     return isinstance(failure, SystemExit | KeyboardInterrupt)

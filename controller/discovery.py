@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import msgspec
 
 from controller.clock import Clock
-from controller.codec import decoder
+from controller.codec import get_decoder
 from controller.conditions import Condition, is_true
 from controller.errors import (
     ControllerError,
@@ -140,6 +140,7 @@ class AbsenceCounter:
         count, counted_at = self._absences.get(resource, (0, 0.0))
         now = self._clock.monotonic()
         # Answers in quick succession count once: the server may need seconds to list the kind.
+        # Beyond ABSENCES nothing changes, so no more answers are counted.
         if not count or (count < ABSENCES and now - counted_at >= ABSENCE_SECONDS):
             count, counted_at = count + 1, now
         self._absences[resource] = count, counted_at
@@ -176,7 +177,8 @@ async def is_served(
         if counter is not None:
             counter.clear()  # the server may be starting again, so earlier answers do not count
         raise
-    if is_listed or "." not in resource.group:  # custom resources have a dot in their group
+    # The group of a CustomResourceDefinition has a dot. So no definition can serve another group.
+    if is_listed or "." not in resource.group:
         if counter is not None:
             counter.forget(resource)
         return is_listed
@@ -223,7 +225,8 @@ async def list_served(
 ) -> frozenset[Resource[Any]]:
     """Return the kinds among `resources` that the discovery documents of a server list.
 
-    Only the documents that can list a kind of `resources` are requested.
+    Only the documents that can list a kind of `resources` are requested. A kind whose group or
+    version the server lacks is left out.
 
     Raises:
         ControllerError: discovery failed, so the answer is not known.
@@ -270,7 +273,11 @@ async def find_kind(
 
 
 async def _fetch_kinds(transport: "Transport", api_version: str) -> list[_Kind]:
-    """Request the kinds of an API version, with their subresources."""
+    """Request the kinds of an API version, with their subresources.
+
+    Raises:
+        NotFound: the server does not serve the version.
+    """
     root = "/apis" if "/" in api_version else "/api"
     return (await _fetch_document(transport, f"{root}/{api_version}", _Kinds)).resources
 
@@ -283,7 +290,7 @@ async def _fetch_document(transport: "Transport", path: str, form: type[D]) -> D
     """
     answer = await transport.request("GET", path)
     try:
-        document: D = decoder(form)(answer)
+        document: D = get_decoder(form)(answer)
     except (ValueError, RecursionError) as error:
         raise MalformedAnswer(f"GET {path}: no discovery document: {error}") from error
     return document

@@ -78,7 +78,10 @@ async def with_election(
 
 @contextmanager
 def unwrap_failure() -> Iterator[None]:
-    """Raise LeaderLost or a single failure itself, instead of the exception groups around it."""
+    """Raise LeaderLost or a single failure itself, instead of the exception groups around it.
+
+    Several failures are raised as a group, without the groups of a single entry around it.
+    """
     try:
         yield
     except ExceptionGroup as group:

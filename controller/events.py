@@ -69,7 +69,7 @@ QUEUE_LENGTH = 1000
 TRIES = 12
 """How often a request is sent before its event is dropped."""
 RETRY_SECONDS = 10.0
-"""The delay between two tries, which jitter changes."""
+"""The delay between two tries, before jitter."""
 QUIET_SECONDS = 360.0
 """A series ends after so long without its event."""
 REFRESH_SECONDS = 1800.0
@@ -154,8 +154,11 @@ class SpamFilter(Generic[K]):
         """Return the number of keys that have a bucket."""
         return len(self._buckets)
 
-    def allow(self, key: K) -> bool:
-        """Take a token of `key`; return whether there was one."""
+    def take_token(self, key: K) -> bool:
+        """Take a token from the bucket of `key`; return False if the bucket has none.
+
+        The first call for a key creates a full bucket.
+        """
         now = self._clock.monotonic()
         # Taken out and put in again at the end: the first entry is the one unused for longest.
         bucket = self._buckets.pop(key, None) or _Bucket(BURST, now)
@@ -278,6 +281,7 @@ class Recorder:
         try:
             while True:
                 await self._wait_for_work()
+                # A new event before writing: an event that is recorded meanwhile sets it.
                 self._work_added = anyio.Event()
                 await self._write_queued()
                 await self._write_due_counts()
@@ -315,12 +319,12 @@ class Recorder:
         Only the first repetition is written at once; `_write_due_counts` writes later counts.
         """
         series = self._series.get(queued.key)
-        now = self._clock.monotonic()
         if series is None:
             await self._create(queued)
             return
         series.count += 1
-        series.last_time, series.counted_at = queued.happened_at, now
+        series.last_time = queued.happened_at
+        series.counted_at = self._clock.monotonic()
         # The first repetition makes the event a series; readers see that soon.
         if series.count == 2:
             await self._write_count(queued.key, series)
@@ -328,7 +332,7 @@ class Recorder:
     async def _create(self, queued: _QueuedEvent) -> None:
         """Create a new event and start its series; drop it if its object has had too many."""
         key = queued.key
-        if not self._limits.allow((key.regarding, key.related)):
+        if not self._limits.take_token((key.regarding, key.related)):
             self._drop("limited")
             return
         body = create_event_body(
@@ -352,31 +356,34 @@ class Recorder:
                 written_at=now,
             )
             self._series[key] = series
-            self._looks.put(key, series.due, 0)
+            self._looks.put(key, series.due, priority=0)
 
     async def _write_due_counts(self) -> None:
         """Write the counts that are due, and remove the series that have ended."""
         now = self._clock.monotonic()
         while (look := self._looks.pop_due(now)) is not None:
-            key = look[0]
+            key, _, _ = look
             series = self._series[key]
             if series.due <= now:
-                await self._write_count(key, series)
+                await self._write_count(key, series)  # removes the series if that fails
             if series.counted_at + QUIET_SECONDS <= now:
                 self._series.pop(key, None)
             if key in self._series:
-                self._looks.put(key, series.due, 0)
+                self._looks.put(key, series.due, priority=0)
 
     async def _write_count(self, key: SeriesKey, series: _Series) -> None:
-        """Write how often an event occurred into its series, unless the server has that count."""
+        """Write how often an event happened into its series, unless the server has that count.
+
+        If that fails, the series is removed.
+        """
         if series.count == series.written_count:
             return
         patch = create_series_patch(series.count, series.last_time)
         version = Version.from_object(series.event)
         event = await self._send(lambda: self._client.patch(EVENTS, version, patch))
         if event is None:
-            # The event was deleted (events expire after an hour) or changed, or the server did not
-            # answer. If it happens again, it is a new event.
+            # The Event object was deleted (the server keeps it for an hour) or changed, or the
+            # server did not answer. If the event happens again, it becomes a new object.
             del self._series[key]
             self._looks.discard(key)
             return
@@ -386,7 +393,8 @@ class Recorder:
     async def _send(self, request: Callable[[], Any]) -> Event | None:
         """Send a request, up to TRIES times; return the event, or None if it was not written.
 
-        Only failures that may pass are retried.
+        Only failures that may pass by themselves are retried. Other failures count as dropped,
+        except those that are no fault.
         """
         for attempt in range(TRIES):
             try:
@@ -394,7 +402,8 @@ class Recorder:
                 return event
             except (NoAnswer, ServerFailure, TooManyRequests, MalformedAnswer) as error:
                 log.debug("Event not recorded yet", error=str(error))
-                # The first retry comes at a random time: all replicas may have failed at once.
+                # The first retry comes at a random time, because all replicas may have failed at
+                # once. Later delays are up to a quarter longer than RETRY_SECONDS.
                 share = self._jitter() if attempt == 0 else 1 + 0.25 * self._jitter()
                 await self._clock.sleep(RETRY_SECONDS * share)
             except (NotFound, AlreadyExists) as error:

@@ -130,7 +130,11 @@ class Extension:
         shard_by: ShardBy | None = None,
         forget: Callable[[Key], None] | None = None,
     ) -> Controller:
-        """Add a controller; the arguments are those of Manager.controller."""
+        """Add a controller, which runs while the extension runs; return it.
+
+        The arguments are those of `Manager.controller`. Log lines of the controller have the kind
+        of its first watch.
+        """
         check_triggers(name, watches)
         check_settings(name, group=group, retries=retries, shard_by=shard_by, forget=forget)
         retries = retries or Retries()
@@ -166,6 +170,7 @@ class Extension:
             for name, job in self._jobs.items()
         ]
         jobs = list(self._jobs.values())
+        # The manager has these lists, too; the entries are removed below.
         self._sharded_jobs += jobs
         self._readiness += checks
         self._running_informers.append(self._informers)

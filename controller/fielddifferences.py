@@ -152,12 +152,13 @@ def _compare_entries(
 
     The arguments are those of `_compare_values`.
     """
+    # An element without its first two characters, `k:` or `v:`, is JSON.
     elements = {
         element: msgspec.json.decode(element[2:].encode()) for element in owned if element != "."
     }
-    element_of = _pair_entries(desired, elements)
+    element_by_index = _pair_entries(desired, elements)
     for index, entry in enumerate(desired):
-        element = element_of.get(index)
+        element = element_by_index.get(index)
         if element is None:  # never applied, or another manager has written it since
             yield FieldDifference((f"{path}[{_describe_entry(entry)}]",), entry)
             continue
@@ -172,12 +173,14 @@ def _compare_entries(
         entry_path = f"{path}[{element[2:]}]"
         yield from _compare_values(entry, stored_entry, owned=owned[element], path=entry_path)
     # Elements that name no desired entry: the manager applied these entries earlier.
-    for element in elements.keys() - set(element_of.values()):
+    for element in elements.keys() - set(element_by_index.values()):
         yield FieldDifference((f"{path}[{element[2:]}]",))
 
 
 def _pair_entries(desired: Sequence[Any], elements: Json) -> dict[int, str]:
     """Return the path element that names each desired entry, by the index of the entry.
+
+    An entry that no element names is left out, and an element names one entry at most.
 
     Entries with all their key fields are paired first. A port without `protocol` would otherwise
     get the element of the SCTP port of the same number.
@@ -186,20 +189,20 @@ def _pair_entries(desired: Sequence[Any], elements: Json) -> dict[int, str]:
         desired: the entries of the list.
         elements: by path element, the key fields or the value of each owned entry.
     """
-    element_of: dict[int, str] = {}
+    element_by_index: dict[int, str] = {}
     unpaired = dict(elements)
     for needs_all_keys in (True, False):
         for index, entry in enumerate(desired):
-            if index in element_of:
+            if index in element_by_index:
                 continue  # paired in the first round
             for element, keys in unpaired.items():
                 if needs_all_keys and isinstance(entry, dict) and not keys.keys() <= entry.keys():
                     continue  # left for the second round
                 if _is_named_by(element, keys, entry):
-                    element_of[index] = element
+                    element_by_index[index] = element
                     del unpaired[element]
                     break
-    return element_of
+    return element_by_index
 
 
 def _is_named_by(element: str, keys: Any, entry: Any) -> bool:
@@ -209,7 +212,8 @@ def _is_named_by(element: str, keys: Any, entry: Any) -> bool:
 
     Args:
         element: the path element, `k:` or `v:` and JSON.
-        keys: the decoded JSON of the element.
+        keys: the decoded JSON of the element: the key fields, or the value of a set.
+        entry: the entry of the list, desired or stored.
     """
     if element.startswith("v:"):
         return bool(entry == keys)
@@ -219,6 +223,10 @@ def _is_named_by(element: str, keys: Any, entry: Any) -> bool:
 
 
 def _describe_entry(entry: object) -> str:
-    """Return a short text for an entry of a list: its name, the entry itself, or its JSON."""
+    """Return a short text for an entry of a list, for a message.
+
+    For a dictionary that is its name, or the first 60 characters of its JSON if it has no name;
+    for another entry, the entry itself.
+    """
     name = entry.get("name") if isinstance(entry, dict) else entry
     return str(name) if name is not None else msgspec.json.encode(entry).decode()[:60]

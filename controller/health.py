@@ -65,16 +65,18 @@ def report(
 ) -> Report:
     """Run the checks; return whether all pass, and the text of the page.
 
+    The text is `ok` if all pass, else a line for each check that was run.
+
     Args:
         page: the probe's name, for example `readyz`.
         checks: the checks to run.
-        verbose: show all lines, and the reasons.
+        verbose: show the lines also if all pass, and the reasons of failures.
         exclude: names of checks that are not run.
     """
     results = [(check.name, _run_check(check)) for check in checks if check.name not in exclude]
     healthy = all(failing is None for _, failing in results)
     if healthy and not verbose:
-        return Report(True, "ok")
+        return Report(healthy=True, body="ok")
     lines = [_format_line(name, failing, verbose=verbose) for name, failing in results]
     lines.append(f"{page} check {'passed' if healthy else 'failed'}\n")
     return Report(healthy, "\n".join(lines))

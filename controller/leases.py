@@ -113,7 +113,10 @@ class LeaseSettings:
 
     @property
     def request_seconds(self) -> float:
-        """The timeout of one request: half the deadline, so that there is time for a retry."""
+        """The timeout of one request, in seconds; at least 1.
+
+        It is half the deadline, so that there is time for a retry.
+        """
         return max(1.0, self.renew_deadline / 2)
 
     @property
@@ -190,7 +193,7 @@ class FailedAttempts:
             )
 
     def _advise(self, error: Exception | None) -> str:
-        """Return advice for a person about an error of a lease's requests."""
+        """Return advice for a person about the error of a request; None stands for a timeout."""
         namespace = self._lease.namespace
         if isinstance(error, Forbidden):
             return (
@@ -214,7 +217,7 @@ class _Observed:
     since: float
 
     def is_older_than(self, lease: Lease) -> bool:
-        """Return whether `lease` is a later version of the same lease."""
+        """Return whether `lease` is a later version than the observed one."""
         return lease.metadata.revision > self.lease.metadata.revision
 
 
@@ -288,6 +291,7 @@ class Elector:
             LeaderLost: the lease was not renewed in time, or has another holder.
         """
         while True:
+            # The deadline counts from the last renewal, so it moves only when `_renew` succeeds.
             remaining = self._renewed_at + self._settings.renew_deadline - self._clock.monotonic()
             with self._clock.move_on_after(remaining) as scope:
                 await self._renew()
@@ -305,7 +309,7 @@ class Elector:
             return  # our record was never written, or the lease is lost
         self.leading = self._claimed = False
         self._request_failures.clear()
-        if await self._try_request(self._release):
+        if await self._try_request(self._remove_holder):
             log.info("Released lease", lease=str(self._settings.key))
         elif self._request_failures:
             log.info(
@@ -462,7 +466,7 @@ class Elector:
         self._remember(lease)
 
     def _remember(self, lease: Lease) -> None:
-        """Note a lease as observed; a record that is unchanged keeps its time `since`."""
+        """Note a lease as observed now; while its record is the same, keep the time `since`."""
         observed = self._observed
         if observed is not None and observed.lease.spec == lease.spec:
             since = observed.since
@@ -500,7 +504,7 @@ class Elector:
             "leaseTransitions": transitions if is_renewal or is_first else transitions + 1,
         }
 
-    async def _release(self) -> None:
+    async def _remove_holder(self) -> None:
         """Remove the holder from the record if this process is still the holder."""
         while True:
             lease = await self._client.get(LEASES, self._settings.key)

@@ -46,24 +46,26 @@ def configure_logs(
     level_number = logging.getLevelNamesMapping().get(level.upper())
     if level_number is None:
         raise ValueError(f"log level {level!r} is unknown: use debug, info, warning or error")
-    shared = tuple(_shared_processors())
+    shared = tuple(_list_shared_processors())
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(level_number),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,
+        cache_logger_on_first_use=False,  # so that all loggers follow a later configuration
     )
     target = stream or sys.stderr
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=shared, processors=_render_processors(output, colors=target.isatty())
+            foreign_pre_chain=shared,
+            processors=_list_rendering_processors(output, colors=target.isatty()),
         )
     )
+    # `force` removes the handlers that other code has added to the root logger.
     logging.basicConfig(handlers=[handler], level=level_number, force=True)
 
 
-def _shared_processors() -> Iterable[Processor]:
+def _list_shared_processors() -> Iterable[Processor]:
     """Yield the processors for lines of structlog and of the standard library's loggers."""
     yield add_fields
     yield structlog.contextvars.merge_contextvars
@@ -74,7 +76,7 @@ def _shared_processors() -> Iterable[Processor]:
     yield structlog.processors.StackInfoRenderer()
 
 
-def _render_processors(output: Format, *, colors: bool) -> list[Processor]:
+def _list_rendering_processors(output: Format, *, colors: bool) -> list[Processor]:
     """Return the processors that turn a log entry into a line of text, for people or as JSON."""
     if output == "console":
         console = structlog.dev.ConsoleRenderer(
@@ -111,12 +113,14 @@ def _escape_values(_logger: object, _method: str, line: EventDict) -> EventDict:
 
     Line breaks in a stack or a traceback stay.
     """
-    return {
-        key: (escape_lines if key in {"stack", "exception"} else escape_text)(value)
-        if isinstance(value, str)
-        else value
-        for key, value in line.items()
-    }
+    escaped: EventDict = {}
+    for key, value in line.items():
+        if isinstance(value, str):
+            escape = escape_lines if key in {"stack", "exception"} else escape_text
+            escaped[key] = escape(value)
+        else:
+            escaped[key] = value
+    return escaped
 
 
 def _write_traceback(stream: TextIO, exc_info: ExcInfo) -> None:

@@ -359,7 +359,7 @@ async def test_repetitions_do_not_count_against_the_limit() -> None:
 
 def test_buckets_of_objects_without_events_are_removed() -> None:
     limits: SpamFilter[int] = SpamFilter(VirtualClock())
-    assert all(limits.allow(number) for number in range(MAX_BUCKETS + 100))
+    assert all(limits.take_token(number) for number in range(MAX_BUCKETS + 100))
     assert len(limits) == MAX_BUCKETS
 
 
