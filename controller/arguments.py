@@ -24,6 +24,7 @@ def check_resource(resource: object, caller: str) -> None:
     if isinstance(resource, Resource):
         return
     hint = ""
+    # An informer and a cache have the kind as `resource`.
     if isinstance(getattr(resource, "resource", None), Resource):
         hint = f"; pass the Resource of this {type(resource).__name__}"
     elif isinstance(resource, type):
@@ -101,7 +102,7 @@ def check_scope(resource: Resource[Any], scope: Mapping[str, object], caller: st
         )
 
 
-def check_place(resource: Resource[Any], key: Key, verb: str) -> None:
+def check_key_has_namespace(resource: Resource[Any], key: Key, verb: str) -> None:
     """Raise ValueError if the kind is namespaced and the key has no namespace.
 
     The server has no such path, and answers with a 404 that does not say why.

@@ -138,7 +138,7 @@ def call_plain(function: Callable[..., R], *arguments: object) -> R:
         return result  # a shortcut: most results have one of these types
     if isinstance(result, Awaitable) or inspect.isasyncgen(result):
         raise TypeError(
-            f"{function_name(function)} returned {describe_result(result)}, which nothing awaits:"
+            f"{function_name(function)} returned {discard_result(result)}, which nothing awaits:"
             " the function must be a plain one that returns its result"
         )
     return result
@@ -254,10 +254,10 @@ def safe_repr(value: object) -> str:
         return f"an object of type {function_name(type(value))}"
 
 
-def describe_result(result: object) -> str:
-    """Return the representation of a wrong result for a message, and close a coroutine.
+def discard_result(result: object) -> str:
+    """Return the representation of a wrong result, for a message; close it if it is a coroutine.
 
-    The result is used no further. Python would warn of a coroutine that is never awaited.
+    Python would warn of a coroutine that is neither awaited nor closed.
     """
     representation = safe_repr(result)
     if inspect.iscoroutine(result):
@@ -300,16 +300,22 @@ def _wrap_base_exception(function: object, error: BaseException) -> UnexpectedEr
 
 
 _COLLECTIONS: AbstractSet[type] = frozenset({tuple, list, set, frozenset})
+"""The types of most collections that functions return."""
 
 
 def _collect(function: object, result: object, expected: str) -> tuple[Any, ...]:
     """Return the entries of a collection that a function returned.
 
+    Args:
+        function: the function that the user registered, for the message.
+        result: the function's result.
+        expected: what the entries should be, for the message.
+
     Raises:
         TypeError: the result is no collection, or is a text or a mapping. Their entries are
             characters and keys, so returning one is a mistake.
     """
-    if type(result) in _COLLECTIONS:
+    if type(result) in _COLLECTIONS:  # a shortcut: to iterate over these runs no code of the user
         return tuple(cast("Iterable[Any]", result))
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
         raise TypeError(

@@ -3,6 +3,9 @@
 Reads go to the server, not to a cache. Writes carry preconditions: there is no method that
 patches, replaces or deletes an object at any version it may have. The exception is server-side
 apply, for objects in other clusters whose fields we own; it can carry a version, too.
+
+`pins` are the fields of the metadata that a request fixes: uid and resourceVersion, which are
+preconditions, and the name.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +21,7 @@ from controller.arguments import (
     VERSION,
     check_argument,
     check_body,
-    check_place,
+    check_key_has_namespace,
 )
 from controller.argumenttypes import check_type
 from controller.callbacks import call_plain
@@ -168,12 +171,12 @@ class Client:
             ValueError: the kind is namespaced, and the key has no namespace.
         """
         check_argument(resource, key, verb="get", expected=KEY)
-        check_place(resource, key, "get")
+        check_key_has_namespace(resource, key, "get")
         with _name_request_in_errors("get", resource, where=key, subresource=subresource):
             data = await self._transport.request(
                 "GET", resource.path(key, subresource), accept=resource.accept
             )
-            return self._decode(resource, data, subresource)
+            return self._decode_and_notify(resource, data, subresource)
 
     async def find(self, resource: Resource[T], key: Key) -> T | None:
         """Read an object from the server; return None if it does not exist.
@@ -238,9 +241,9 @@ class Client:
         """
         check_argument(resource, namespace, verb="create", expected=NAMESPACE)
         check_body(resource, body, "create")
-        check_place(resource, _created_key(namespace, body), "create")
+        check_key_has_namespace(resource, _build_created_key(namespace, body), "create")
         check_owners(resource, body)
-        with _name_request_in_errors("create", resource, _created_key(namespace, body)):
+        with _name_request_in_errors("create", resource, _build_created_key(namespace, body)):
             data = await self._transport.request(
                 "POST",
                 resource.collection(namespace),
@@ -249,7 +252,7 @@ class Client:
                     with_defaults(resource, body, {"namespace": namespace} if namespace else {})
                 ),
             )
-            return self._decode(resource, data)
+            return self._decode_and_notify(resource, data)
 
     async def patch(
         self,
@@ -294,14 +297,14 @@ class Client:
                 body=body,
                 content_type=content_type,
             )
-            return self._decode(resource, data, subresource)
+            return self._decode_and_notify(resource, data, subresource)
 
     async def patch_status(self, resource: Resource[T], obj: T, status: Mapping[str, Any]) -> T:
         """Merge `status` into the object's status if the object is still at the version of `obj`.
 
-        Send the value of every field that the pass decides about, also if the decoded object has
-        that value already. A field that the server does not have decodes to its type's default. So
-        the object does not tell whether the server has the field.
+        Send the value of every field that the reconciler decides about, also if the decoded object
+        has that value already. A field that the server does not have decodes to its type's
+        default. So the object does not tell whether the server has the field.
 
         Args:
             resource: the kind of `obj`.
@@ -350,7 +353,7 @@ class Client:
                 query=self._query,
                 body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
             )
-            return self._decode(resource, data, subresource)
+            return self._decode_and_notify(resource, data, subresource)
 
     async def delete(
         self, resource: Resource[T], at: Version, *, propagation: str = ""
@@ -388,7 +391,7 @@ class Client:
                     self._note_deleted(resource, at)
                 raise
             if still_exists(decode_json(data)):
-                return self._decode(resource, data)
+                return self._decode_and_notify(resource, data)
             self._note_deleted(resource, at)
             return None
 
@@ -465,7 +468,7 @@ class Client:
         """Send an apply with the arguments of `apply`; return the object and the answer's JSON."""
         check_argument(resource, key, verb="apply", expected=KEY)
         check_body(resource, body, "apply")
-        check_place(resource, key, "apply")
+        check_key_has_namespace(resource, key, "apply")
         check_owners(resource, body)
         preconditions = {"namespace": key.namespace, "resourceVersion": version, "uid": uid}
         pins = {"name": key.name} | {name: value for name, value in preconditions.items() if value}
@@ -478,7 +481,7 @@ class Client:
                 body=encode(with_metadata(with_defaults(resource, body, {}), pins)),
                 content_type=APPLY_PATCH,
             )
-            return self._decode(resource, data), data
+            return self._decode_and_notify(resource, data), data
 
     async def may(self, subject: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
         """Return whether a user may do a request, by a SubjectAccessReview.
@@ -550,8 +553,11 @@ class Client:
         except Exception:
             log.exception("response listener raised", resource=resource.full_name)
 
-    def _decode(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
-        """Return the object in a response; call `on_object` or `on_deleted` with it before."""
+    def _decode_and_notify(self, resource: Resource[T], data: bytes, subresource: str = "") -> T:
+        """Return the object in a response; call `on_object` or `on_deleted` with it before.
+
+        Neither is called for the object of a subresource other than `status`.
+        """
         obj = decode_object(resource, data)
         if subresource not in {"", "status"}:
             return obj  # the object of a subresource, such as a Scale; no cache holds it
@@ -564,7 +570,7 @@ class Client:
         return obj
 
 
-def _created_key(namespace: str, body: Mapping[str, Any]) -> Key:
+def _build_created_key(namespace: str, body: Mapping[str, Any]) -> Key:
     """Return the key of an object to create, for messages; its name may be a generateName."""
     meta = body.get("metadata") or {}
     return Key(namespace, str(meta.get("name") or meta.get("generateName") or ""))

@@ -16,7 +16,7 @@ from typing import Any, Generic, Self, TypeVar
 
 import msgspec
 
-from controller.errors import ApiError, MalformedAnswer, api_error, decode_status
+from controller.errors import ApiError, MalformedAnswer, create_api_error, decode_status
 from controller.meta import Key, MetadataOnly, Object, ObjectMeta, Untyped, Version
 from controller.resource import Resource
 from controller.slices import SLICE
@@ -179,10 +179,11 @@ _any_decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
 _decoders: dict[type[Any], Callable[[bytes | msgspec.Raw], Any]] = {}
 
 
-def decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
-    """Return a decoder of JSON to a type: Untyped, a pydantic model, or a type that msgspec knows.
+def get_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
+    """Return a decoder of JSON to the type `of`; the same one at each call for a type.
 
-    The decoder raises ValueError or RecursionError for JSON that does not fit the type.
+    The type is Untyped, a pydantic model, or a type that msgspec knows. The decoder raises
+    ValueError or RecursionError for JSON that does not fit the type.
     """
     decode = _decoders.get(of)
     if decode is None:
@@ -191,7 +192,9 @@ def decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
 
 
 def _create_decoder(of: type[Any]) -> Callable[[bytes | msgspec.Raw], Any]:
-    """Return a new decoder of JSON to a type; `decoder` keeps it, as msgspec's are costly to make.
+    """Return a new decoder of JSON to the type `of`.
+
+    `get_decoder` keeps the decoder, because it takes msgspec long to make one.
 
     Pydantic models are recognized by their method, not by isinstance, so that a program without
     such models does not load pydantic.
@@ -217,7 +220,7 @@ def _decode(of: type[T], data: bytes | msgspec.Raw) -> T:
     Raises:
         ValueError, RecursionError: `data` does not fit the type, or the object has no name.
     """
-    obj: T = decoder(of)(data)
+    obj: T = get_decoder(of)(data)
     if not obj.metadata.name:
         raise ValueError("it has no metadata.name")
     return obj
@@ -395,9 +398,12 @@ def _decode_bookmark(raw: msgspec.Raw) -> Bookmark | UnknownEvent:
 
 
 def _decode_error_event(raw: msgspec.Raw) -> ErrorEvent:
-    """Return the error that ends a watch, also for an event whose object is no Status."""
+    """Return the error that ends a watch.
+
+    An object that is no Status, or a Status without a code, gives an error with the code 500.
+    """
     status = decode_status(raw) or {"message": "the watch ended with an error that is no Status"}
-    return ErrorEvent(api_error(status.get("code") or 500, status))
+    return ErrorEvent(create_api_error(status.get("code") or 500, status))
 
 
 def require_revision(at: Version) -> str:
@@ -413,6 +419,8 @@ def require_revision(at: Version) -> str:
 
 def create_pin_operations(pins: Mapping[str, str]) -> list[dict[str, str]]:
     """Return the operations of a JSON patch that make `pins` preconditions.
+
+    The server answers 409 if an operation would change the uid or the resourceVersion.
 
     Rejected: `test`, whose failure is a 422 like that of invalid content, and no Conflict.
     """

@@ -38,6 +38,8 @@ import msgspec
 
 LONGEST_RETRY_SECONDS = 1000.0
 """No server makes us wait longer: a mistake there, or malice, must not stop a key for good."""
+MESSAGE_BYTES = 200
+"""Bytes of a plain text response that become the error's message."""
 
 
 class ControllerError(Exception):
@@ -269,7 +271,9 @@ def decode_status(data: bytes | msgspec.Raw) -> dict[str, Any] | None:
     return plain
 
 
-def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = None) -> ApiError:
+def create_api_error(
+    status: int, body: Mapping[str, Any], retry_after: float | None = None
+) -> ApiError:
     """Return the error for a Status object, of the subclass that fits its code and reason.
 
     Args:
@@ -290,7 +294,7 @@ def api_error(status: int, body: Mapping[str, Any], retry_after: float | None = 
     if status == 409 and any(cause.reason == "FieldManagerConflict" for cause in causes):
         error_class = FieldManagerConflict
     if retry_after is None:
-        retry_after = details.get("retryAfterSeconds") or None
+        retry_after = details.get("retryAfterSeconds") or None  # 0 means that it is not set
     if retry_after is not None:
         retry_after = float(min(max(retry_after, 0), LONGEST_RETRY_SECONDS))
     return error_class(
@@ -304,7 +308,7 @@ def error_from_response(
     """Return the error for an HTTP response other than 2xx.
 
     API servers answer with a Status, or with plain text for unknown paths and when overloaded.
-    Plain text gives an error with an empty reason, because something in between may have sent it.
+    Plain text gives an ApiError with an empty reason, as something in between may have sent it.
     Any other body (a proxy's HTML page, for example) gives MalformedAnswer, with 5xx NotReached.
     The code 429 gives TooManyRequests with any body, so that its Retry-After header counts.
 
@@ -327,8 +331,9 @@ def error_from_response(
                 f"{request}: HTTP {code} with {content_type or 'no content type'} where a"
                 " Kubernetes Status was expected: is something else answering at this address?"
             )
-        status = {"message": data[:200].decode(errors="replace").strip()}
-    return api_error(code, status, _parse_retry_after(headers))
+        message = data[:MESSAGE_BYTES].decode(errors="replace").strip()
+        status = {"message": message}
+    return create_api_error(code, status, _parse_retry_after(headers))
 
 
 def is_expired(error: ControllerError) -> bool:

@@ -55,12 +55,12 @@ async def serve(
     for path, page in pages.items():
         app.router.add_get(path, _create_handler(page, guard))
         app.router.add_get(path + "/{tail:.+}", _create_handler(page, guard))
-    async with listening(app, bind, subject, tls=tls) as port:
+    async with serve_app(app, bind, subject, tls=tls) as port:
         yield port
 
 
 @asynccontextmanager
-async def listening(
+async def serve_app(
     app: web.Application,
     bind: Bind,
     subject: str,

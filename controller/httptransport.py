@@ -139,7 +139,7 @@ class HttpTransport(Transport):
             response = await self._open_watch(session, url, accept)
         self._open_watches.add(response)
         try:
-            self._check_open()
+            self._check_open()  # `aclose` may have run before the watch was in `_open_watches`
             yield _Chunks(response, self._endpoint.proxy, lambda: self._is_closed)
         finally:
             self._open_watches.discard(response)
@@ -150,7 +150,8 @@ class HttpTransport(Transport):
         """Close all connections; requests under way raise NoAnswer."""
         self._is_closed = True
         # Closing aiohttp's sessions raises RuntimeError or CancelledError in some requests that
-        # are under way, and lets a request wait for ever whose response has begun.
+        # are under way, and lets a request wait for ever whose response has begun. So requests and
+        # watches are ended first.
         for scope in self._running_scopes:
             scope.cancel()
         for response in self._open_watches:
@@ -287,7 +288,7 @@ class HttpTransport(Transport):
                 allow_redirects=False,  # no API server redirects; nobody else must get the token
                 proxy=endpoint.proxy or None,
                 server_hostname=endpoint.server_name or None,
-                ssl=tls if tls is not None else True,
+                ssl=tls if tls is not None else True,  # True is aiohttp's default
                 **{**arguments, "headers": headers},
             )
             code = str(response.status)
@@ -363,7 +364,7 @@ def _create_session(endpoint: Endpoint, *, limit: int) -> aiohttp.ClientSession:
     """Return a session with at most `limit` connections to the endpoint."""
     connector = aiohttp.TCPConnector(
         limit=limit,
-        ssl=endpoint.tls if endpoint.tls is not None else True,
+        ssl=endpoint.tls if endpoint.tls is not None else True,  # True is aiohttp's default
         socket_factory=_create_keepalive_socket,
     )
     return aiohttp.ClientSession(
@@ -383,9 +384,10 @@ def _create_keepalive_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     sock = socket.socket(family, kind, protocol)
     sock.setblocking(False)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, seconds in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+    # After 30 s of silence 3 probes are sent, 10 s apart. Some systems lack some of the options.
+    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
-            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return sock
 
 

@@ -139,12 +139,12 @@ class ControllerJob:
         try:
             with ExitStack() as stack:
                 for trigger in self._triggers:
-                    if not _is_in_set(trigger):
+                    if not _has_namespace_set(trigger):  # `connections` connect the others
                         await self._connect(trigger, queue)
                 tasks: list[Task] = []
                 for connection in connections:
                     changes = stack.enter_context(connection.namespaces.changes())
-                    await connection.update(changes.take())
+                    await connection.update(changes.take())  # at first, all names of the set
                     tasks.append(partial(connection.run, changes))
                 log.info("Starting workers", controller=self.controller.name)
                 async with run_in_background(tasks):
@@ -232,20 +232,25 @@ class _NamespaceConnections:
             names: the names of the namespaces that have changed.
         """
         for name in names:
-            listed = [source.find_listed(name) for _, source in self.watches]
-            connected = self._informers.get(name)
-            if connected is not None:
-                has_connected_informer = any(
+            # For each Watch: its informer in the namespace; None if the namespace is not listed.
+            found_informers = [source.find_listed(name) for _, source in self.watches]
+            connected_informers = self._informers.get(name)
+            if connected_informers is not None:
+                is_attached = any(
                     source.is_attached(name, informer)
-                    for (_, source), informer in zip(self.watches, connected, strict=True)
+                    for (_, source), informer in zip(
+                        self.watches, connected_informers, strict=True
+                    )
                 )
-                if has_connected_informer and (None in listed or listed == connected):
+                all_listed = None not in found_informers
+                has_new_informers = all_listed and found_informers != connected_informers
+                if is_attached and not has_new_informers:
                     continue  # the namespace is unchanged, or a new list is still to come
                 del self._informers[name]
                 for registration in self._registrations.pop(name):
                     self.disconnect(registration)
-            informers = [informer for informer in listed if informer is not None]
-            if name not in self.namespaces or len(informers) < len(listed):
+            informers = [informer for informer in found_informers if informer is not None]
+            if name not in self.namespaces or len(informers) < len(self.watches):
                 continue  # it has left the set, or a kind is not listed in it yet
             self._informers[name] = informers
             registrations = self._registrations[name] = []
@@ -253,7 +258,7 @@ class _NamespaceConnections:
                 registrations.append(await self.connect(replace(watch, informer=informer)))
 
 
-def _is_in_set(trigger: Trigger) -> bool:
+def _has_namespace_set(trigger: Trigger) -> bool:
     """Return whether a trigger watches a set of namespaces."""
     return isinstance(trigger, Watch) and isinstance(trigger.informer, NamespacesInformer)
 
@@ -291,6 +296,7 @@ class Services:
 
         Args:
             name: for logs and metrics.
+            run: is started again after a delay if it raises.
             leader_only: run it only while holding the lease, else in every replica.
 
         Raises:
@@ -300,8 +306,8 @@ class Services:
             raise ValueError(f"there is a service called {name} already")
         self._services[name] = (run, leader_only)
 
-    def tasks(self, *, leader_only: bool) -> list[Task]:
-        """Return the tasks of the services for the leader alone, or of those for every replica."""
+    def create_tasks(self, *, leader_only: bool) -> list[Task]:
+        """Return new tasks that run the services of the leader alone, or of every replica."""
         return [
             self._supervisor.create_restarting_task(name, run)
             for name, (run, is_leader_only) in self._services.items()

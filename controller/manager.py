@@ -488,7 +488,7 @@ class Manager:
         if self.options.detect_mutations:
             detector = MutationDetector(list(self._informers), self.clock)
             tasks.append(self._supervisor.create_lasting_task("mutation detector", detector.run))
-        tasks += self._services.tasks(leader_only=False)
+        tasks += self._services.create_tasks(leader_only=False)
         async with (
             self._join_election() as wait_to_lead,
             self._serving.serve_pages(self._list_readiness_checks),
@@ -525,7 +525,10 @@ class Manager:
 
     def _create_leader_tasks(self) -> list[Task]:
         """Return the tasks of the services that only the leader runs."""
-        return [*self._services.tasks(leader_only=True), *self._serving.create_leader_tasks()]
+        return [
+            *self._services.create_tasks(leader_only=True),
+            *self._serving.create_leader_tasks(),
+        ]
 
     @asynccontextmanager
     async def _join_shard_elections(self, shards: Shards) -> AsyncIterator[WaitToLead]:

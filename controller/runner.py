@@ -47,7 +47,7 @@ from controller.argumenttypes import check_type
 from controller.callbacks import (
     check_callable,
     check_plain,
-    describe_result,
+    discard_result,
     function_name,
     is_key,
     safe_repr,
@@ -302,7 +302,7 @@ class Controller:
         if not isinstance(outcome, Outcome):  # a forgotten return, for example
             raise TypeError(
                 f"reconciler {self.name}, {function_name(self._reconcile)}, returned"
-                f" {describe_result(outcome)}, which is not an Outcome: return SETTLED,"
+                f" {discard_result(outcome)}, which is not an Outcome: return SETTLED,"
                 " Again(seconds) or Blocked(reason)"
             )
         return outcome

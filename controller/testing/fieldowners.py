@@ -8,7 +8,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from controller.errors import ApiError, BadRequest, Invalid, api_error
+from controller.errors import ApiError, BadRequest, Invalid, create_api_error
 from controller.managedfields import FieldModel, PatchError, apply, check_manager, track_update
 from controller.testing.rules import FakeKind, Json
 
@@ -131,4 +131,4 @@ def _check_manager(name: str) -> None:
 def _refusal(error: PatchError) -> ApiError:
     """Return the error that a client sees."""
     status = {"reason": error.reason, "message": error.message, "details": error.details}
-    return api_error(error.status, status)
+    return create_api_error(error.status, status)

@@ -26,7 +26,7 @@ from anyio.lowlevel import checkpoint
 
 from controller.callbacks import call_plain, check_plain, function_name, safe_repr
 from controller.clock import Clock
-from controller.codec import DECODE_ERRORS, decoder, encode
+from controller.codec import DECODE_ERRORS, encode, get_decoder
 from controller.loggers import get_logger
 from controller.meta import Key, Untyped
 from controller.resource import Resource
@@ -292,7 +292,7 @@ def _decode(data: bytes, of: type[T]) -> T:
         _UnusableObject: the object does not fit the type.
     """
     try:
-        parsed: T = decoder(of)(data)
+        parsed: T = get_decoder(of)(data)
     except DECODE_ERRORS as error:
         raise _UnusableObject(f"it cannot be read as {_get_type_name(of)}: {error}") from error
     return parsed

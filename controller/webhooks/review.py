@@ -14,7 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from controller.codec import DECODE_ERRORS, decoder, encode
+from controller.codec import DECODE_ERRORS, encode, get_decoder
 from controller.meta import Key
 from controller.plaintext import escape_text
 from controller.webhooks.answers import Allowed, Answer, Denied, Patched
@@ -296,6 +296,6 @@ def _decode(of: type[T], data: bytes) -> tuple[T | None, str]:
     if of is bytes:
         return data, ""  # type: ignore[return-value] # T is bytes here
     try:
-        return decoder(of)(data), ""
+        return get_decoder(of)(data), ""
     except DECODE_ERRORS as error:
         return None, f"the object cannot be read: {error}"

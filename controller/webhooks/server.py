@@ -12,7 +12,7 @@ from aiohttp import web
 
 from controller.certificates import ServingCertificate
 from controller.clock import Clock
-from controller.httpserver import listening
+from controller.httpserver import serve_app
 from controller.pages import Bind
 from controller.webhooks.served import Served, WebhookFamilies, WebhookMetrics
 from controller.webhooks.webhook import DeadlineExceeded, handler_timeout
@@ -58,7 +58,7 @@ class WebhookServer:
         for webhook in webhooks:
             handle = self._create_handler(webhook, WebhookMetrics(self._families, webhook.path))
             app.router.add_route("*", webhook.path, handle)
-        async with listening(
+        async with serve_app(
             app,
             self._bind,
             "webhooks",

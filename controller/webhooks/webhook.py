@@ -19,7 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Generic, Literal, TypeVar, get_args
 
-from controller.callbacks import check_callable, describe_result, function_name, safe_repr
+from controller.callbacks import check_callable, discard_result, function_name, safe_repr
 from controller.clock import Clock
 from controller.loggers import get_logger, with_fields
 from controller.supervisor import call_guarded, is_bug
@@ -168,7 +168,7 @@ class Webhook(Generic[T]):
         if not isinstance(answer, Answer):  # a forgotten return, for example
             raise TypeError(
                 f"webhook {self.path}: {function_name(self._handler)} returned"
-                f" {describe_result(answer)}, which is not an Answer: return Allowed,"
+                f" {discard_result(answer)}, which is not an Answer: return Allowed,"
                 " Denied or Patched"
             )
         if isinstance(answer, Patched) and not self.mutating:

@@ -14,7 +14,7 @@ from controller.accessreviews import AccessReviewer
 from controller.certificates import CertificateFiles, CertificateMetrics, ServingCertificate
 from controller.clock import Clock
 from controller.errors import ConfigurationError
-from controller.httpserver import listening
+from controller.httpserver import serve_app
 from controller.jobs import run_in_background
 from controller.loggers import get_logger
 from controller.pages import Bind
@@ -73,7 +73,7 @@ def _listen(
     At the end of the context, open streams get DRAIN_SECONDS, and then are cancelled: a stream of
     updates does not end by itself in that time.
     """
-    return listening(
+    return serve_app(
         app, bind, SERVER_NAME, tls=tls, drain_seconds=DRAIN_SECONDS, cancel_abandoned=True
     )
 

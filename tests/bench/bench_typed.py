@@ -21,7 +21,7 @@ from typing import Any
 import click
 import msgspec
 
-from controller.codec import decoder
+from controller.codec import get_decoder
 from controller.meta import MetadataOnly, ObjectMeta, Untyped
 
 TIMES = 2000
@@ -145,10 +145,10 @@ def kubernetes_decoder() -> Callable[[bytes], Any]:
 
 
 WAYS: dict[str, tuple[str, Callable[[], Callable[[bytes], Any]], str]] = {
-    "MetadataOnly": ("controller", lambda: decoder(MetadataOnly), "controller.meta"),
-    "three fields by hand": ("controller", lambda: decoder(FewPod), "controller.meta"),
+    "MetadataOnly": ("controller", lambda: get_decoder(MetadataOnly), "controller.meta"),
+    "three fields by hand": ("controller", lambda: get_decoder(FewPod), "controller.meta"),
     "lightkube's spec and status": ("lightkube", lightkube_decoder, "lightkube.models.core_v1"),
-    "Untyped": ("controller", lambda: decoder(Untyped), "controller.meta"),
+    "Untyped": ("controller", lambda: get_decoder(Untyped), "controller.meta"),
     "cloudcoil's model": ("cloudcoil", cloudcoil_decoder, "cloudcoil.models.kubernetes.core.v1"),
     "kubernetes_asyncio's model": (
         "kubernetes_asyncio",

@@ -10,7 +10,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from controller.endpoint import Endpoint, create_tls_context
 from controller.errors import MalformedAnswer, NoAnswer
-from controller.httpserver import listening
+from controller.httpserver import serve_app
 from controller.httptransport import HttpTransport
 from controller.pages import Bind
 from tests.controller.certs import authority_and_pair
@@ -41,7 +41,7 @@ async def test_the_error_of_an_unknown_authority_has_the_reason(
     file.write_bytes(pair.certificate + pair.key)
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(file)
-    async with listening(web.Application(), Bind("127.0.0.1", 0), "test", tls=tls) as port:
+    async with serve_app(web.Application(), Bind("127.0.0.1", 0), "test", tls=tls) as port:
         said = await sentence(f"https://127.0.0.1:{port}")
     assert "certificate verify failed" in said
     assert "object at" not in said

@@ -22,7 +22,7 @@ from controller import (
     ensure,
     to_self,
 )
-from controller.errors import api_error
+from controller.errors import create_api_error
 from controller.testing import FakeApi
 from tests.clock import VirtualClock
 from tests.controller.widgets import WIDGETS, Widget
@@ -161,7 +161,7 @@ async def test_the_status_of_a_missing_object_brings_the_same_hint(api: FakeApi)
 
 
 def test_a_404_of_another_request_brings_no_hint() -> None:
-    error = api_error(404, {"reason": "NotFound", "message": 'widgets "a" not found'})
+    error = create_api_error(404, {"reason": "NotFound", "message": 'widgets "a" not found'})
     assert error.hint == ""
 
 

@@ -10,7 +10,7 @@ from anyio.abc import SocketAttribute, SocketStream
 from controller.config import connect
 from controller.endpoint import Endpoint
 from controller.errors import ConfigurationError, NoAnswer
-from controller.httpserver import listening
+from controller.httpserver import serve_app
 from controller.httptransport import HttpTransport
 from controller.pages import Bind
 from controller.proxies import check_proxy, find_environment_proxy
@@ -114,7 +114,7 @@ async def test_a_server_on_loopback_is_reached_past_the_proxy_of_the_environment
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.delenv("NO_PROXY", raising=False)
     monkeypatch.delenv("no_proxy", raising=False)
-    async with listening(application, Bind("127.0.0.1", 0), "test") as port:
+    async with serve_app(application, Bind("127.0.0.1", 0), "test") as port:
         path = kubeconfig(tmp_path / "k", f"http://127.0.0.1:{port}", {"token": "t"})
         transport = await connect(path)
         try:

@@ -19,7 +19,7 @@ from controller.errors import (
     NotFound,
     ServerFailure,
     TooManyRequests,
-    api_error,
+    create_api_error,
     error_from_response,
 )
 from controller.meta import Key, Version
@@ -376,7 +376,7 @@ async def test_a_position_that_is_too_new_for_the_server_leads_to_a_list_of_the_
     None
 ):
     cause = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large"}]}
-    too_new = api_error(504, {"reason": "Timeout", "details": cause})
+    too_new = create_api_error(504, {"reason": "Timeout", "details": cause})
     async with Loop(
         [listing(5), too_new, listing(3)], [MalformedAnswer("HTML"), Watch()]
     ).running() as loop:

@@ -13,7 +13,7 @@ from controller import execplugin
 from controller.config import _load_kubeconfigs, connect
 from controller.credentials import Configuration, LoadedCredentials
 from controller.errors import ConfigurationError, NoAnswer
-from controller.httpserver import listening
+from controller.httpserver import serve_app
 from controller.pages import Bind
 from controller.transport import Transport
 from tests.controller.kubeconfigs import kubeconfig
@@ -48,7 +48,7 @@ async def refusing(folder: Path, later: str) -> AsyncIterator[Transport]:
 
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", refuse)
-    async with listening(app, Bind("127.0.0.1", 0), "test") as port:
+    async with serve_app(app, Bind("127.0.0.1", 0), "test") as port:
         shell_script = f"cd {folder}\n{FIRST}{later}"
         exec_ = {"apiVersion": VERSION, "command": "sh", "args": ["-c", shell_script]}
         path = kubeconfig(folder / "kubeconfig", f"http://127.0.0.1:{port}", {"exec": exec_})
