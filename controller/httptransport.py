@@ -57,6 +57,10 @@ LEASES_PATH = "/apis/coordination.k8s.io/"
 class HttpTransport(Transport):
     """A Transport over aiohttp.
 
+    `request` returns the body of a 2xx response, and raises a ControllerError otherwise. `stream`
+    yields an iterator over the chunks of a watch's body. After a 401 both get new credentials, and
+    send the request once more if the credentials have changed.
+
     Args:
         endpoint: the server and how to reach it.
         max_bytes: size of the largest response that is read; a larger one is malformed.
