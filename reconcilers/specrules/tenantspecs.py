@@ -115,6 +115,7 @@ def _list_selector_warnings(tenant: TenantCluster) -> Iterator[str]:
 def _is_key(key: str) -> bool:
     """Return whether a text is a label key: a name, or a DNS subdomain, `/` and a name."""
     domain, slash, _ = key.rpartition("/")
+    # A slash needs a domain before it.
     return (
         re.fullmatch(LABEL_KEY, key) is not None
         and len(domain) <= DOMAIN_MAX

@@ -13,7 +13,7 @@ from reconcilers.loadbalancers.port import AllocationName, ProjectedRanges, Proj
 
 
 def make_projection(members: Sequence[IPAllocation], position: int) -> Projection:
-    """Return the projection for the tenant of `list_members`.
+    """Return the projection for the tenant whose allocations are `members`.
 
     Ranges that are being released, or that change load balancers, are left out. Allocations are
     in the order of their creation: a load balancer hands out the first ranges first, and a new

@@ -353,9 +353,9 @@ class Projector:
     ) -> ConditionFinding:
         """Write a tenant's ranges into its balancer; return the LoadBalancerReady condition.
 
-        The condition is True once the balancer holds the ranges. It is False, with the reason, if
-        the tenant does not answer, if the balancer is missing or does not use its offers, if an
-        offer is another owner's, or if another replica has just written.
+        The condition is True once the balancer holds the ranges. It is False, with the reason, in
+        these cases: the tenant does not answer; the balancer is missing, or does not use its
+        offers; an offer is another owner's; another replica has just written.
 
         Args:
             memory: what is remembered of the projections into this tenant.

@@ -49,6 +49,9 @@ MOST_NAMED = 5
 def review_creation(new: NetworkPool, spaces: SpaceIndex, max_addresses: int) -> Verdict:
     """Return the verdict on a new pool.
 
+    Each fault of the spec refuses the pool. If there is none, the doubtful values of the spec, and
+    the pools that share addresses with it, are warned of.
+
     Args:
         spaces: what pools of all kinds hand out.
         max_addresses: the largest pool, in addresses.

@@ -18,6 +18,8 @@ from reconcilers.specrules.verdict import Verdict, build_forbidden_cause, limit_
 def review_deletion(old: ProviderConfig, referring: Iterable[Key]) -> Verdict:
     """Return the verdict on the deletion of a ProviderConfig.
 
+    It is refused while a TenantCluster refers to the ProviderConfig; each has a cause.
+
     Args:
         referring: the TenantClusters whose spec names it.
     """

@@ -902,6 +902,7 @@ def _describe_growth(facts: SizeFacts, growth: Growth, created: Created) -> Cond
         return growth.obstacle
     if not growth.needed_addresses:
         return _describe_demand_without_growth(growth.unserved_number, facts.unservable)
+    # Services that share an address count as one.
     waiting = f"{count_noun(growth.needed_addresses, 'Service')} without an address"
     if created.refusal:
         return make_demand_met(False, POOL_EXHAUSTED, f"{waiting}; cannot grow: {created.refusal}")

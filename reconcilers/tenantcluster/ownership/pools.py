@@ -122,7 +122,7 @@ class PoolOwnership:
             if key not in holding_clusters and self._allocations.unreadable:
                 # An unreadable allocation of another cluster may hold the offer's addresses.
                 raise BalancerBlocked(HOLDERS_UNKNOWN, self._describe_unknown_holders(offer))
-            return
+            return  # this cluster holds addresses of it, or no cluster does
         if not may_be_taken_over(offer, self._allocations.by_index(TENANT_INDEX, str(key))):
             raise BalancerBlocked(
                 MADE_BY_OTHERS,
