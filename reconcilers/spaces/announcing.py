@@ -85,7 +85,7 @@ class OverlapAnnouncer:
         self._any_changed = False
         """Whether the index said that any offer may have changed, without saying which."""
         self._event = anyio.Event()
-        spaces.listen(self._note)
+        spaces.listen(self._note_offers)
 
     def of_kind(self, kind: str) -> PoolsOfKind:
         """Return the announcements of the pools of one kind."""
@@ -116,7 +116,7 @@ class OverlapAnnouncer:
             look_count = await self._announce()
             await self._clock.sleep(look_count * REST_SECONDS)
 
-    def _note(self, offers: Sequence[PoolOffer] | None) -> None:
+    def _note_offers(self, offers: Sequence[PoolOffer] | None) -> None:
         """Note the offers that came or went, for the next turn; None if any may have changed."""
         if offers is None:
             self._any_changed = True

@@ -29,7 +29,7 @@ def feed(
     """
     kind = cache.resource.kind
 
-    def note(change: Change[T]) -> None:
+    def note_change(change: Change[T]) -> None:
         """Put the offers of a new or changed pool into the index; drop a deleted pool."""
         old, new = change.old, change.new
         if new is not None:
@@ -43,7 +43,7 @@ def feed(
 
     def close() -> None:
         """Stop the feeding, and remove the pools of the cache from the index."""
-        cache.unsubscribe(note)
+        cache.unsubscribe(note_change)
         cache.unsubscribe_unreadable(note_unreadable)
         for pool in cache:
             spaces.drop(PoolName(kind, pool.metadata.key))
@@ -51,8 +51,8 @@ def feed(
             spaces.note_unreadable(PoolName(kind, key), unreadable=False)
 
     for pool in cache:
-        note(Change(None, pool))
-    cache.subscribe(note)
+        note_change(Change(None, pool))
+    cache.subscribe(note_change)
     for key in cache.unreadable:
         note_unreadable(key)
     cache.subscribe_unreadable(note_unreadable)

@@ -171,9 +171,12 @@ def find_problems(
 ) -> Iterator[tuple[str, Severity, str]]:
     """Yield reason, severity and sentence of each problem in a tenant.
 
-    In this order: a tenant that is another TenantCluster's, or a pool with other ranges than it
-    should have; problems of other load balancers; edited fields of a pool; Services that no range
-    can serve; a stale configuration; and Services with addresses that the tenant does not hold.
+    1. Its offers are another TenantCluster's; if not, they have other ranges than they should.
+    2. Other load balancers are in the way, or nobody announces addresses.
+    3. Others have edited fields of a pool.
+    4. Services ask for addresses that no range of the tenant can serve.
+    5. Addresses are handed out by an older configuration than the stored one.
+    6. Services show addresses that the tenant does not hold.
 
     Args:
         tenant_reading: what was read there.

@@ -105,7 +105,7 @@ class PoolOwnership:
         if self._allocations.by_index(TENANT_INDEX, str(owner)):
             return False  # the tenant still uses their ranges
         if list_unreadable_members(self._allocations, owner):
-            return False
+            return False  # an allocation that cannot be read may hold a range of it
         try:
             await self._client.get(TENANT_CLUSTER, owner)
         except NotFound as missing:

@@ -523,6 +523,7 @@ class TenantReleaseCheck(ReleaseCheck):
         for provider, kind in self._kinds.items():
             if kind is asked:
                 continue  # its offers were read for the proof
+            # An empty memory, because this reads the tenant and remembers nothing.
             reading = await kind.make_balancer(client, BalancerMemory()).read_targets()
             for offer in reading.targets.values():
                 if not offer.is_made_by_us or not _has_any(offer, ranges):

@@ -117,7 +117,8 @@ def _count_free(
         spans: the marked ranges, which do not count.
         addresses: the addresses that Services show.
     """
-    # The number of entries is bounded: others in the tenant can write offers of any length.
+    # The number of entries is bounded, of each offer and of all: others in the tenant can write
+    # offers of any length.
     entries = [entry for offer in offers for entry in offer.entries[:MOST_ENTRIES]]
     counter = AddressCounter(set(addresses))
     free = {4: 0, 6: 0}
