@@ -26,7 +26,7 @@ _BLOCK = 512  # members in a fresh block; it is split at twice as many
 
 
 class SortedInts:
-    """A set of ints in ascending order.
+    """A set of ints in ascending order, in blocks; `_tops` has the greatest member of each block.
 
     Args:
         ascending: the first members, already sorted and distinct.

@@ -13,7 +13,7 @@ from reconcilers.api.resources import IP_ALLOCATION, NETWORK_POOL
 from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Wanted, every_pool
 from reconcilers.integrations.poolkinds import limits_of_pools
-from reconcilers.networkpool.picture import picture_of
+from reconcilers.networkpool.picture import make_picture
 from reconcilers.networkpool.unreadable import may_concern_pool
 from reconcilers.pictures.poolpicture import NO_HOLDERS, PoolPicture
 from reconcilers.promises.unreadable import UnreadableObject, is_terminating
@@ -43,7 +43,7 @@ def draw_network_pools(objects: Objects, is_wanted: Wanted = every_pool) -> list
         allocations.setdefault(allocation.pool_key, []).append(allocation)
     holders = objects.integrations.holders
     return [
-        picture_of(
+        make_picture(
             objects.pools[key],
             allocations.get(key, ()),
             others=holders.get(key, NO_HOLDERS),

@@ -23,7 +23,7 @@ from reconcilers.integrations.core.views import (
 )
 from reconcilers.integrations.poolkinds import as_readable, pool_kinds
 from reconcilers.integrations.registry import candidate_platforms, list_platforms
-from reconcilers.networkpool.offers import offers_of as network_pool_offers
+from reconcilers.networkpool.offers import make_offers as network_pool_offers
 from reconcilers.networkpool.picture import ALL_SIZES
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName

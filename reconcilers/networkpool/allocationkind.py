@@ -25,7 +25,7 @@ from reconcilers.networkpool.facts import KIND, tenant_of
 from reconcilers.networkpool.pending_promises import (
     AllocationWriter,
     Written,
-    new_refusals,
+    list_unshown_refusals,
     note_rejected_writes,
 )
 from reconcilers.networkpool.reading import PoolReader
@@ -201,7 +201,7 @@ class AllocationKind(RequestKind[NetworkPool, IPAllocation, NetworkPoolReading])
         """
         return tuple(
             refusal
-            for refusal in new_refusals(refusals)
+            for refusal in list_unshown_refusals(refusals)
             if self._rejected_writes.wait_of(refusal.asker.metadata) is None
         )
 
@@ -264,13 +264,13 @@ def make_tenant_finder(view: AllocationsView, pool: Key, claims: PoolClaims | No
         claims: finds the tenants of claims; None if claims are not served.
     """
 
-    def tenant_of_holder(holder: Holder) -> Tenant | None:
+    def find_tenant(holder: Holder) -> Tenant | None:
         if holder.kind != KIND:  # a claim
             return None if claims is None else claims.find_tenant(pool, holder)
         allocation = view.find(holder)
         return None if allocation is None else tenant_of(allocation)
 
-    return tenant_of_holder
+    return find_tenant
 
 
 def list_allocation_writes(kept: Iterable[Kept[Object]]) -> list[Written]:

@@ -143,7 +143,7 @@ class PoolClaims(Protocol):
         """
         ...
 
-    def refusals_of_block(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Object]]:
+    def make_block_refusals(self, pool: NetworkPool, why: str) -> Sequence[AskerRefusal[Object]]:
         """Return a refusal for each claim that waits for a pool that hands out nothing.
 
         Args:

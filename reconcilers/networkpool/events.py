@@ -93,7 +93,7 @@ class AllocationEvents:
             "Warning",
             reason="AllocationFailed",
             opening="Failed to allocate IPs for",
-            events=[*_rejection_events(granted), *_refusal_events(refusals, refused)],
+            events=[*_make_rejection_events(granted), *_make_refusal_events(refusals, refused)],
         )
         answers = [
             write.answer
@@ -106,19 +106,19 @@ class AllocationEvents:
             "Normal",
             reason="IPsAllocated",
             opening=f"Allocated {count_noun(total, 'IP')} for",
-            events=list(_grant_events(answers)),
+            events=list(_make_grant_events(answers)),
         )
 
     def record_foreign_manager(self, before: NetworkPool, after: NetworkPool) -> None:
         """Record that a foreign controller was noticed, or has stopped writing."""
         condition = find(after.status.conditions, FOREIGN_MANAGER)
-        if condition is None or is_true(before.status.conditions, FOREIGN_MANAGER) == (
-            condition.status == "True"
-        ):
+        was_active = is_true(before.status.conditions, FOREIGN_MANAGER)
+        is_active = is_true(after.status.conditions, FOREIGN_MANAGER)
+        if condition is None or was_active == is_active:
             return  # the write did not change the condition
-        kind: EventType = "Warning" if condition.status == "True" else "Normal"
+        kind: EventType = "Warning" if is_active else "Normal"
         # A condition that is False from the start does not end an earlier report.
-        if kind == "Warning" or find(before.status.conditions, FOREIGN_MANAGER) is not None:
+        if is_active or find(before.status.conditions, FOREIGN_MANAGER) is not None:
             self._recorder.record(
                 NETWORK_POOL, after, kind, condition.reason, condition.message, action=ALLOCATE
             )
@@ -221,13 +221,16 @@ class AllocationEvents:
 
         If one pass or the last minute has too many, nothing is reserved.
         """
-        if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
+        if (
+            count > MOST_SINGLE
+            or sum(self._single.list_recent(pool)) + count > MOST_SINGLE_PER_MINUTE
+        ):
             return False
         self._single.add(pool, count)
         return True
 
 
-def _grant_events(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
+def _make_grant_events(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]:
     """Yield and log an event for each allocation that got a range."""
     for answer in answers:
         status, name = answer.status, answer.metadata.name
@@ -237,25 +240,25 @@ def _grant_events(answers: Iterable[IPAllocation]) -> Iterator[_AllocationEvent]
         yield _AllocationEvent(answer, note, f"{name} {span}")
 
 
-def _rejection_events(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
+def _make_rejection_events(granted: Iterable[Written]) -> Iterator[_AllocationEvent]:
     """Yield an event for each allocation whose promised range the API server rejected for good."""
     for written in granted:
         if written.result is WriteResult.REFUSED:
-            yield _failure_event(written.allocation, str(written.error))
+            yield _make_failure_event(written.allocation, str(written.error))
 
 
-def _refusal_events(
+def _make_refusal_events(
     refusals: Iterable[AskerRefusal[IPAllocation]], refused: Iterable[Written]
 ) -> Iterator[_AllocationEvent]:
     """Yield an event for each refusal that was written, or that the API server rejected."""
     for refusal, written in zip(refusals, refused, strict=True):
         if written.result is WriteResult.WRITTEN:
-            yield _failure_event(refusal.asker, refusal.message)
+            yield _make_failure_event(refusal.asker, refusal.message)
         elif written.result is WriteResult.REFUSED:
-            yield _failure_event(refusal.asker, str(written.error))
+            yield _make_failure_event(refusal.asker, str(written.error))
 
 
-def _failure_event(allocation: IPAllocation, why: str) -> _AllocationEvent:
+def _make_failure_event(allocation: IPAllocation, why: str) -> _AllocationEvent:
     """Return and log the event of an allocation that gets no range."""
     name = allocation.metadata.name
     _log.warning("allocation failed", allocation=name, reason=why)
@@ -368,8 +371,11 @@ class CapacityEvents:
         self._interval = timedelta(seconds=interval)
         self._repeated_after = max(self._interval, REPEATED_AFTER)
         self._known_since = clock.now()
+        """Since when this process has recorded events; earlier ones are not known."""
         self._recorded: dict[tuple[str, Crossing], datetime] = {}
+        """By uid of the pool, and crossing: when its event was recorded last."""
         self._postponed: dict[Key, dict[Crossing, datetime]] = {}
+        """By pool and crossing: when its event is due."""
         self._seen_from_start: dict[Key, str] = {}
         """The uids of pools all of whose history this process has seen."""
 

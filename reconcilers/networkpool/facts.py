@@ -96,7 +96,7 @@ def name_spaces(ranges: Iterable[AddressRange]) -> tuple[PromisedRange, ...]:
     return tuple(PromisedRange(part, familychoice.FAMILY_NAMES[part.family]) for part in ranges)
 
 
-def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
+def compute_facts(allocation: IPAllocation, ours: str) -> Facts:
     """Return the facts of an allocation: its ranges, and its place in the queue if it waits.
 
     Requests that get the same answer are one row of the queue.
@@ -118,7 +118,7 @@ def allocation_facts(allocation: IPAllocation, ours: str) -> Facts:
     )
 
 
-def facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Facts | None:
+def find_facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Facts | None:
     """Return the facts of an allocation for a pool; None if it is gone or names another pool.
 
     Args:
@@ -126,14 +126,13 @@ def facts_in_pool(pool: Key, allocation: IPAllocation | None, ours: str) -> Fact
     """
     if allocation is None or allocation.pool_key != pool:
         return None
-    return allocation_facts(allocation, ours)
+    return compute_facts(allocation, ours)
 
 
-def allocation_holdings(allocations: Iterable[IPAllocation]) -> Holdings:
+def compute_holdings(allocations: Iterable[IPAllocation]) -> Holdings:
     """Return the holdings of the pool that all of these allocations name."""
     facts = (
-        (holder_of(allocation), allocation_facts(allocation, ours=""))
-        for allocation in allocations
+        (holder_of(allocation), compute_facts(allocation, ours="")) for allocation in allocations
     )
     return Holdings(facts=facts)
 
@@ -150,8 +149,8 @@ def concerns_pool(change: Change[IPAllocation], ours: str) -> bool:
         change: of one allocation.
         ours: our field manager.
     """
-    old = None if change.old is None else (change.old.pool_key, allocation_facts(change.old, ours))
-    new = None if change.new is None else (change.new.pool_key, allocation_facts(change.new, ours))
+    old = None if change.old is None else (change.old.pool_key, compute_facts(change.old, ours))
+    new = None if change.new is None else (change.new.pool_key, compute_facts(change.new, ours))
     if old is not None and new is not None and old != new:
         return True
     facts = new or old

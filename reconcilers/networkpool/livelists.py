@@ -119,7 +119,7 @@ class LiveLists:
         self._waiting, self._asking = self._asking, {}
         self._is_listing = True
         try:
-            return await self.list_now(_common_namespace(self._waiting))
+            return await self.list_now(_find_common_namespace(self._waiting))
         finally:
             self._is_listing = False
 
@@ -139,7 +139,7 @@ def _version(pool: NetworkPool) -> PoolVersion:
     return pool.metadata.uid, pool.metadata.resourceVersion
 
 
-def _common_namespace(pools: Mapping[Key, PoolVersion]) -> str:
+def _find_common_namespace(pools: Mapping[Key, PoolVersion]) -> str:
     """Return the namespace of all these pools; empty for all namespaces if they have several."""
     namespaces = {key.namespace for key in pools}
     return namespaces.pop() if len(namespaces) == 1 else ""

@@ -14,23 +14,23 @@ from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 from reconcilers.spaces.sharing import Kinds
 
 
-def offers_of(pool: NetworkPool, max_addresses: int) -> tuple[PoolOffer, ...]:
+def make_offers(pool: NetworkPool, max_addresses: int) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool, of both families; none if its spec contradicts itself.
 
     Args:
         max_addresses: the largest pool, in addresses.
     """
-    return layout_offers(pool, _layouts(pool.spec, max_addresses))
+    return make_layout_offers(pool, _parse_layouts(pool.spec, max_addresses))
 
 
-def layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[PoolOffer, ...]:
+def make_layout_offers(pool: NetworkPool, layouts: Iterable[Layout]) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool with this geometry."""
     name = PoolName(NETWORK_POOL.kind, pool.metadata.key)
     return offer_of(name, (block for layout in layouts for block in layout.blocks))
 
 
 @lru_cache(maxsize=4_096)
-def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
+def _parse_layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
     """Return the geometry of a spec; empty if the spec is invalid."""
     try:
         return poolgeometry.parse_layouts(spec, max_addresses)
@@ -38,7 +38,7 @@ def _layouts(spec: NetworkPoolSpec, max_addresses: int) -> tuple[Layout, ...]:
         return ()
 
 
-def network_pool_spaces(pools: Cache[NetworkPool], max_addresses: int) -> SpaceIndex:
+def index_network_pools(pools: Cache[NetworkPool], max_addresses: int) -> SpaceIndex:
     """Return an index of what NetworkPools hand out, kept current from their cache.
 
     Args:
@@ -46,7 +46,7 @@ def network_pool_spaces(pools: Cache[NetworkPool], max_addresses: int) -> SpaceI
         max_addresses: the largest pool, in addresses.
     """
     spaces = SpaceIndex()
-    feed(spaces, pools, lambda pool: offers_of(pool, max_addresses))
+    feed(spaces, pools, lambda pool: make_offers(pool, max_addresses))
     # The index expects no other kinds, so its comparisons are complete from the start.
     spaces.settle(Kinds.NETWORK_POOLS)
     return spaces

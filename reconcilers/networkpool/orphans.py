@@ -181,7 +181,7 @@ class OrphanCollector:
             owner_count = len(set(map(_owner, self._allocations.by_index(POOL_INDEX, str(key)))))
             allowed = compute_limit(owner_count, self._settings)
             gone_owners = set(map(_owner, suspects))
-            if len(gone_owners.union(self._collected.recent(key))) > allowed:
+            if len(gone_owners.union(self._collected.list_recent(key))) > allowed:
                 if self._logged.begin(key, _LIMIT, str(len(suspects))):
                     _log.warning("too many orphans at once", pool=str(key), count=len(suspects))
                 if pool is not None:
@@ -304,7 +304,7 @@ class OrphanCollector:
             For how many allocations a write was tried.
         """
         repaired = 0
-        promised = self._promised_versions(pool)
+        promised = self._list_promised_versions(pool)
         for allocation in allocations:
             if repaired >= most:
                 break
@@ -314,7 +314,7 @@ class OrphanCollector:
             repaired += await self._repair_one(allocation, owners)
         return repaired
 
-    def _promised_versions(self, key: Key) -> set[tuple[str, str]]:
+    def _list_promised_versions(self, key: Key) -> set[tuple[str, str]]:
         """Return uid and resourceVersion of each allocation that a pool has promised a range."""
         pool = self._pools.get(key)
         if pool is None:
@@ -332,7 +332,7 @@ class OrphanCollector:
         try:
             uid = ""
             if state is OwnerState.NOT_NOTED:
-                uid = await self._live_uid(allocation, owners)
+                uid = await self._read_live_uid(allocation, owners)
             changed = await self._repair_metadata(allocation, uid)
             is_status_written = await self._write_owner_found(changed or allocation, state, uid)
             return is_status_written or changed is not None
@@ -344,7 +344,7 @@ class OrphanCollector:
                 _log.warning("IPAllocation not repaired", allocation=name, error=str(error))
             return True
 
-    async def _live_uid(self, allocation: IPAllocation, owners: LiveOwners) -> str:
+    async def _read_live_uid(self, allocation: IPAllocation, owners: LiveOwners) -> str:
         """Return the owner's uid to note; empty if there is no owner after all.
 
         Read live: a uid out of an old cache would later cost the allocation its range.

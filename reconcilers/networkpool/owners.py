@@ -97,8 +97,8 @@ class Unsettled:
         self._clusters = clusters
         self._keys: set[Key] = set()
         self.add_all()
-        allocations.subscribe(self._allocation_changed)
-        clusters.subscribe(self._cluster_changed)
+        allocations.subscribe(self._note_allocation)
+        clusters.subscribe(self._note_cluster)
 
     def add_all(self) -> None:
         """Look at every allocation again."""
@@ -121,14 +121,14 @@ class Unsettled:
                 by_pool.setdefault(allocation.pool_key, []).append(allocation)
         return by_pool
 
-    def _allocation_changed(self, change: Change[IPAllocation]) -> None:
+    def _note_allocation(self, change: Change[IPAllocation]) -> None:
         """Check a new version of an allocation again; drop a deleted allocation."""
         if change.new is not None:
             self._keys.add(change.new.metadata.key)
         elif change.old is not None:
             self._keys.discard(change.old.metadata.key)
 
-    def _cluster_changed(self, change: Change[TenantCluster]) -> None:
+    def _note_cluster(self, change: Change[TenantCluster]) -> None:
         """Check allocations again whose TenantCluster was created, deleted or recreated."""
         old, new = change.old, change.new
         if old is not None and new is not None and old.metadata.uid == new.metadata.uid:
@@ -177,11 +177,11 @@ class LiveOwners:
             return await self.client.get(TENANT_CLUSTER, key)
         except NotFound as missing:
             # A 404 with another reason is no answer about this object, but about its path.
-            if missing.reason != "NotFound" or not await self._kind_is_served():
+            if missing.reason != "NotFound" or not await self._is_kind_served():
                 raise
             return None
 
-    async def _kind_is_served(self) -> bool:
+    async def _is_kind_served(self) -> bool:
         """Return whether the server serves TenantClusters; asked once for each sweep."""
         if self._served is None:
             self._served = await self.client.is_served(TENANT_CLUSTER)

@@ -262,7 +262,7 @@ def note_rejected_writes(rejected_writes: RefusedWrites, written: Iterable[Writt
             rejected_writes.note_refused(write.allocation.metadata, write.error)
 
 
-def new_refusals(
+def list_unshown_refusals(
     refusals: Iterable[AskerRefusal[IPAllocation]],
 ) -> tuple[AskerRefusal[IPAllocation], ...]:
     """Return the refusals that the statuses of their allocations do not show yet."""

@@ -34,7 +34,7 @@ ALL_SIZES = 1 << 130
 """Pictures show pools of any size: the limit is the controllers' affair."""
 
 
-def picture_of(
+def make_picture(
     pool: NetworkPool,
     allocations: Sequence[IPAllocation],
     others: PoolHolders = NO_HOLDERS,
@@ -85,7 +85,7 @@ def list_held(pool: NetworkPool, allocations: Sequence[IPAllocation]) -> Iterato
     for promise in settle_pool(pool, view).promises:
         if promise.kind != KIND:
             continue  # held by an object of another kind, which has its own holder
-        promised_to = view.current(promise.key, promise.uid)
+        promised_to = view.find_current(promise.key, promise.uid)
         if promised_to is None or statusranges.find_held_range(promised_to) is not None:
             continue  # it is gone, or its status has shown its range above
         holder = _make_holder(promised_to, promised=True)

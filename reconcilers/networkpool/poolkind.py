@@ -45,7 +45,7 @@ from reconcilers.networkpool.blockreports import find_block
 from reconcilers.networkpool.claims import ClaimService
 from reconcilers.networkpool.events import PoolEvents
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.offers import layout_offers, network_pool_spaces
+from reconcilers.networkpool.offers import index_network_pools, make_layout_offers
 from reconcilers.networkpool.otherholders import ObservedRanges
 from reconcilers.networkpool.problems import (
     ForeignManager,
@@ -222,7 +222,7 @@ class NetworkPoolKind(
         except InvalidPool as invalid:
             return pool, await self._block_invalid(pool, invalid.messages)
         cached_holdings = self._allocations.read_cached(pool.metadata.key).holdings
-        foreign_manager = self._foreign.find_active(
+        foreign_manager = self._foreign.observe_writes(
             pool, cached_holdings.last_foreign_write, self._clock.now()
         )
         if foreign_manager is not None:
@@ -354,7 +354,7 @@ class NetworkPoolKind(
         an unchanged status makes no new version, but its precondition is checked all the same.
         """
         decision = choice.detail.decision
-        overlapping = self._spaces.make_overlap_finding(layout_offers(pool, decision.layouts))
+        overlapping = self._spaces.make_overlap_finding(make_layout_offers(pool, decision.layouts))
         # Holders are named only in conditions about overlaps. If all is sound, none is reported.
         observed = (
             ()
@@ -551,7 +551,7 @@ class NetworkPoolKind(
         claims = self._claims.pool_claims
         if claims is None:
             return None
-        refusals = claims.refusals_of_block(pool, why)
+        refusals = claims.make_block_refusals(pool, why)
         if claims.due_refusals(refusals):
             await self._statuses.check_version(pool)
         return await claims.refuse(pool, refusals)
@@ -604,6 +604,7 @@ class NetworkPoolKind(
         written = await self._statuses.write(pool, new_status)
         if written is not pool:
             self._events.allocations.record_unreadable(written, unreadable)
+        # The wait of claims is left out: the next pass is due after a resync at the latest.
         await self._write_block_to_claims(written, str(unreadable))
         view = self._allocations.read_cached(written.metadata.key)
         return await self._allocations.report_block(written, view)
@@ -614,7 +615,7 @@ class NetworkPoolKind(
         claims = self._claims.pool_claims
         if claims is not None:
             why = f"it cannot be written: {error}"
-            await claims.refuse(pool, claims.refusals_of_block(pool, why))
+            await claims.refuse(pool, claims.make_block_refusals(pool, why))
 
     @override
     def shown_wait(self, pool: NetworkPool) -> str:
@@ -750,7 +751,7 @@ class NetworkPoolKind(
             view = view.with_claims(cached_claims)
         waiting = status.describe_waiting_deletion(count, list_claimed(view))
         is_foreign = (
-            self._foreign.find_active(pool, view.holdings.last_foreign_write, now) is not None
+            self._foreign.observe_writes(pool, view.holdings.last_foreign_write, now) is not None
         )
         # A view that lags behind the journal may lack holders, so its figures are not known.
         if is_foreign or view.position < journal.revisions.get(KIND, 0):
@@ -772,7 +773,7 @@ class NetworkPoolKind(
         decision = decide(
             pool, view, geometry=geometry, batch=0, observed=observed, journal=journal_of_kind
         )
-        overlapping = self._spaces.make_overlap_finding(layout_offers(pool, decision.layouts))
+        overlapping = self._spaces.make_overlap_finding(make_layout_offers(pool, decision.layouts))
         return status.render_figures(
             pool,
             view,
@@ -860,6 +861,6 @@ def make_networkpool_passes(  # noqa: PLR0913 - what a pass reads and writes
         settings=settings,
         memories=memories,
         observed=observed or ObservedRanges(),
-        spaces=spaces or network_pool_spaces(pools, settings.max_addresses),
+        spaces=spaces or index_network_pools(pools, settings.max_addresses),
     )
     return PoolPasses(kind, client, clock=clock, settings=settings, memories=memories)

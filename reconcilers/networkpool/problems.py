@@ -102,9 +102,9 @@ def list_findings(
     held_ranges = () if is_sound(view, decision) else tuple(list_holdings(view, decision))
     return [
         *([overlapping] if overlapping is not None else []),
-        ranges_overlap_condition((*held_ranges, *observed)),
-        out_of_range_condition(held_ranges, decision.layouts),
-        degraded_condition(pool, decision.capacities),
+        make_ranges_overlap_condition((*held_ranges, *observed)),
+        make_out_of_range_condition(held_ranges, decision.layouts),
+        make_degraded_condition(pool, decision.capacities),
     ]
 
 
@@ -157,12 +157,12 @@ def list_claimed(view: AllocationsView) -> Iterator[HeldRange]:
         yield from (HeldRange(describe_holder(holder), part.range) for part in facts.ranges)
 
 
-def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> ConditionFinding:
+def make_ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> ConditionFinding:
     """Return condition RangesOverlap: True if allocations or claims hold the same addresses."""
     # Two ranges of the other allocator may overlap: the pool has a part in neither.
     overlaps = (
         pair
-        for pair in _overlaps(held_ranges)
+        for pair in _find_overlaps(held_ranges)
         if not all(held_range.foreign for held_range in pair)
     )
     pairs = [f"{earlier.text} and {later.text}" for earlier, later in overlaps]
@@ -178,7 +178,7 @@ def ranges_overlap_condition(held_ranges: Iterable[HeldRange]) -> ConditionFindi
     )
 
 
-def _overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, HeldRange]]:
+def _find_overlaps(held_ranges: Iterable[HeldRange]) -> Iterator[tuple[HeldRange, HeldRange]]:
     """Yield two ranges for each range that begins inside an earlier range.
 
     The first of the two is the earlier range that reaches furthest.
@@ -202,7 +202,7 @@ def _sort_key(holding: HeldRange) -> tuple[int, int, int, str]:
     return held_range.family, held_range.first, held_range.last, holding.holder
 
 
-def out_of_range_condition(
+def make_out_of_range_condition(
     held_ranges: Iterable[HeldRange], layouts: Sequence[Layout]
 ) -> ConditionFinding:
     """Return condition OutOfRange: True if requests have addresses the pool does not offer."""
@@ -232,7 +232,7 @@ def _is_handed_out(held_range: AddressRange, layout: Layout) -> bool:
     return span is not None and layout.clip(span) == [span]
 
 
-def degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> ConditionFinding:
+def make_degraded_condition(pool: NetworkPool, capacities: Sequence[Capacity]) -> ConditionFinding:
     """Return condition Degraded: True if free addresses suffice, but not in one free block.
 
     The measure is a request of default size. Fragmentation has to be FRAGMENTED_PERCENT or more.
@@ -331,10 +331,12 @@ class ForeignManagers:
         # When this process found the condition on a pool without having seen a write.
         self._assumed: dict[Key, datetime] = {}
 
-    def find_active(
+    def observe_writes(
         self, pool: NetworkPool, of_allocations: StatusWrite | None, now: datetime
     ) -> ForeignManager | None:
-        """Return the controller that wrote last; None if none wrote during the silence.
+        """Note the writes that objects show; return the controller that wrote last.
+
+        None if none wrote during the silence.
 
         Args:
             pool: whose status it may have written.

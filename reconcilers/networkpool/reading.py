@@ -14,7 +14,7 @@ from controller.meta import Key
 from reconcilers.api.ipallocation import POOL_INDEX, IPAllocation
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.claims import ClaimService, PoolClaims
-from reconcilers.networkpool.facts import KIND, allocation_holdings, facts_in_pool, holder_of
+from reconcilers.networkpool.facts import KIND, compute_holdings, find_facts_in_pool, holder_of
 from reconcilers.networkpool.livelists import ListedAllocations, LiveLists
 from reconcilers.networkpool.unreadable import UnreadableAllocations, find_unreadable_names
 from reconcilers.networkpool.view import AllocationsView, ClaimView
@@ -50,7 +50,7 @@ def keep_holdings(
         """Return the facts of a holder for a pool; None if it does not concern the pool."""
         if claims is not None and holder.kind != KIND:
             return claims.find_facts(pool, holder)
-        return facts_in_pool(pool, cache.get(holder.key), ours)
+        return find_facts_in_pool(pool, cache.get(holder.key), ours)
 
     def pools_of(allocation: IPAllocation) -> Iterable[Key]:
         return (allocation.pool_key,)
@@ -117,7 +117,7 @@ class PoolReader:
         claims = None if self._claims is None else self._claims.pool_claims
         view = AllocationsView(
             self._cache.position,
-            self._cached_holdings(pool, claims),
+            self._read_cached_holdings(pool, claims),
             find=find_by_key(KIND, self._cache.get),
             unreadable=self._cache.unreadable.keys(),
         )
@@ -125,10 +125,10 @@ class PoolReader:
             return view
         return replace(view, claims=claims.read_cached(pool, view.holdings))
 
-    def _cached_holdings(self, pool: Key, claims: PoolClaims | None) -> Holdings:
+    def _read_cached_holdings(self, pool: Key, claims: PoolClaims | None) -> Holdings:
         """Return the holdings of a pool's requests, as the caches show them."""
         if self._kept is None or self._keep is None:
-            return allocation_holdings(self._cache.by_index(POOL_INDEX, str(pool)))
+            return compute_holdings(self._cache.by_index(POOL_INDEX, str(pool)))
         if self._kept_with is not claims:  # each start of the integration makes new caches
             self._kept.close()
             self._kept, self._kept_with = self._keep(claims), claims

@@ -244,21 +244,21 @@ def render_invalid(
         del counts["allocatedIPs"]
     if before.secondary is not None:
         counts["secondary"] = None
-    return counts | _conditions_only(pool, findings, now)
+    return counts | _render_conditions_only(pool, findings, now)
 
 
 def render_unreadable(pool: NetworkPool, why: UnreadableHoldings, now: datetime) -> dict[str, Any]:
     """Return the status of a pool while objects that may hold its ranges cannot be decoded."""
     effect = "the pool is not deleted" if pool.metadata.terminating else "nothing is handed out"
     message = f"{effect} until they are repaired or deleted: {why}"
-    return _conditions_only(
+    return _render_conditions_only(
         pool, [ConditionFinding(READY, False, reason=why.reason, message=message)], now
     )
 
 
 def render_unknown_holders(pool: NetworkPool, why: str, now: datetime) -> dict[str, Any]:
     """Return the status of a pool for which a pass cannot know yet what is held."""
-    return _conditions_only(pool, [describe_unknown_holders(pool, why)], now)
+    return _render_conditions_only(pool, [describe_unknown_holders(pool, why)], now)
 
 
 def describe_unknown_holders(pool: NetworkPool, why: str) -> ConditionFinding:
@@ -286,7 +286,7 @@ def render_outdated_definition(pool: NetworkPool, now: datetime) -> dict[str, An
         " nothing change these fields"
     )
     finding = ConditionFinding(READY, False, reason="DefinitionOutdated", message=message)
-    return _conditions_only(pool, [finding], now)
+    return _render_conditions_only(pool, [finding], now)
 
 
 def find_namespace_block(pool: NetworkPool, namespaces: Sequence[str]) -> ConditionFinding | None:
@@ -306,7 +306,7 @@ def render_foreign_managed(
     pool: NetworkPool, other: problems.ForeignManager, now: datetime
 ) -> dict[str, Any]:
     """Return the status of a pool that hands out nothing as long as another controller writes."""
-    return _conditions_only(pool, other.list_findings(pool), now)
+    return _render_conditions_only(pool, other.list_findings(pool), now)
 
 
 def describe_waiting_deletion(blockers: int, claims: Iterable[HeldRange] = ()) -> ConditionFinding:
@@ -330,10 +330,10 @@ def render_ready_only(pool: NetworkPool, ready: ConditionFinding, now: datetime)
         ready: the new condition, which tells why the deletion waits, for example.
         now: the time.
     """
-    return _conditions_only(pool, [ready], now)
+    return _render_conditions_only(pool, [ready], now)
 
 
-def _conditions_only(
+def _render_conditions_only(
     pool: NetworkPool, findings: Sequence[ConditionFinding], now: datetime
 ) -> dict[str, Any]:
     """Return a status patch with conditions and observedGeneration; the rest stays as it is."""

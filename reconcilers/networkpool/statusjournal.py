@@ -74,9 +74,9 @@ class StatusJournal:
             journal: to write. A kind without revision gets none: only a fence gives memory.
         """
         numbers = {kind: str(revision) for kind, revision in journal.revisions.items()}
-        forgotten: set[str] = set() if is_intact(pool) else stored_kinds(pool)
+        forgotten: set[str] = set() if is_intact(pool) else list_stored_kinds(pool)
         revisions = dict.fromkeys(sorted(forgotten), FORGOTTEN) | numbers
-        assignments = [*map(_assignment_of, journal.promises)]
+        assignments = [*map(_make_assignment, journal.promises)]
         return {
             "assignments": list(map(_render_assignment, assignments)),
             "revisions": dict.fromkeys(pool.status.revisions) | revisions,
@@ -129,7 +129,7 @@ def is_intact(pool: NetworkPool) -> bool:
     )
 
 
-def stored_kinds(pool: NetworkPool) -> set[str]:
+def list_stored_kinds(pool: NetworkPool) -> set[str]:
     """Return the kinds that a pool's journal names, by full name, even if the journal is lost."""
     of_promises = {assignment.kind or KIND for assignment in pool.status.assignments}
     return of_promises.union(pool.status.revisions)
@@ -145,7 +145,7 @@ def raise_if_unknown_kinds(pool: NetworkPool) -> None:
     Raises:
         Behind: the journal names an unknown kind, so the pool waits for a version that knows it.
     """
-    unknown = sorted(stored_kinds(pool) - KNOWN_KINDS)
+    unknown = sorted(list_stored_kinds(pool) - KNOWN_KINDS)
     if unknown:
         reason = (
             f"status.revisions or status.assignments names {', '.join(unknown)}, which this"
@@ -231,7 +231,7 @@ def _without_words(promise: Promise) -> tuple[object, ...]:
     return promise.kind, promise.key, promise.identity, promise.ranges
 
 
-def _assignment_of(promise: Promise) -> Assignment:
+def _make_assignment(promise: Promise) -> Assignment:
     """Return a promise as an entry of the status.
 
     Raises:

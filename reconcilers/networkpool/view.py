@@ -9,7 +9,7 @@ from allocator import AddressRange, Layout
 from controller.meta import Key, Object
 from reconcilers.api import names
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.networkpool.facts import KIND, allocation_holdings
+from reconcilers.networkpool.facts import KIND, compute_holdings
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import Find, Holder, find_by_key
 from reconcilers.promises.journal import Promise
@@ -74,7 +74,7 @@ class AllocationsView:
         """
         by_key = {allocation.metadata.key: allocation for allocation in of_pool}
         find_holder = find_by_key(KIND, find or by_key.get)
-        return cls(position, allocation_holdings(of_pool), find=find_holder, unreadable=unreadable)
+        return cls(position, compute_holdings(of_pool), find=find_holder, unreadable=unreadable)
 
     @property
     def of_pool(self) -> tuple[IPAllocation, ...]:
@@ -98,7 +98,7 @@ class AllocationsView:
         """Return the allocation of a promise if it has the promised version; otherwise None."""
         return find_promised_version(promise, self.find(promise.holder))
 
-    def current(self, key: Key, uid: str) -> IPAllocation | None:
+    def find_current(self, key: Key, uid: str) -> IPAllocation | None:
         """Return the allocation of this key; None if it is gone or was recreated."""
         allocation = self.find(Holder(KIND, key))
         return allocation if allocation is not None and allocation.metadata.uid == uid else None

@@ -26,7 +26,7 @@ class MinuteWindow(Generic[T]):
         entries = self._entries.setdefault(pool, deque())
         entries.append((self._clock.monotonic(), happened))
 
-    def recent(self, pool: Key) -> list[T]:
+    def list_recent(self, pool: Key) -> list[T]:
         """Return the entries added for a pool during the last 60 seconds, in order."""
         self._drop(self._clock.monotonic() - WINDOW_SECONDS)
         return [happened for _, happened in self._entries.get(pool, ())]

@@ -24,7 +24,7 @@ from reconcilers.addressing import poolgeometry, statusranges
 from reconcilers.addressing.poolgeometry import Reservation
 from reconcilers.api.ipallocation import ALLOCATED, RELEASED, IPAllocation
 from reconcilers.api.networkpool import NetworkPool, NetworkPoolSpec
-from reconcilers.networkpool.offers import layout_offers
+from reconcilers.networkpool.offers import make_layout_offers
 from reconcilers.networkpool.otherholders import HeldRange
 from reconcilers.networkpool.statusjournal import settle_pool, shown_kind
 from reconcilers.networkpool.view import AllocationsView
@@ -233,7 +233,7 @@ def _list_overlap_warnings(
     Sharing is not refused: it is right for separate sites and behind NAT, and else a mistake.
     """
     for (block_path, _), layout in zip(poolspecs.list_blocks(pool.spec), geometry, strict=True):
-        sentence = spaces.find_sharing(layout_offers(pool, [layout])).sentence
+        sentence = spaces.find_sharing(make_layout_offers(pool, [layout])).sentence
         if sentence:
             yield f"{format_path((*block_path, 'cidr'))}: {sentence}"
 

@@ -27,7 +27,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.clusteraccess.managementcaches import Caches
 from reconcilers.configuration.settings import Settings
 from reconcilers.metrics.counters import IpamMetrics
-from reconcilers.networkpool.offers import network_pool_spaces
+from reconcilers.networkpool.offers import index_network_pools
 from reconcilers.spaces.announcing import OverlapAnnouncer
 from reconcilers.spaces.index import SpaceIndex
 
@@ -99,7 +99,7 @@ class Shared:
         client = manager.client.with_field_manager(names.FIELD_MANAGER)
         recorder = manager.recorder(names.COMPONENT, client=client)
         informers = SharedInformers.from_manager(manager)
-        spaces = network_pool_spaces(informers.pools.cache, settings.pool.max_addresses)
+        spaces = index_network_pools(informers.pools.cache, settings.pool.max_addresses)
         overlaps = OverlapAnnouncer(spaces, clock)
         manager.add_service("pool-overlaps", overlaps.run, leader_only=False)
         return cls(

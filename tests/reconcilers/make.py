@@ -16,7 +16,7 @@ from reconcilers.api.providerconfig import ProviderConfig
 from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.networkpool import status as poolstatus
 from reconcilers.networkpool.facts import KIND
-from reconcilers.networkpool.offers import offers_of
+from reconcilers.networkpool.offers import make_offers
 from reconcilers.networkpool.protocol import PassDecision
 from reconcilers.networkpool.statusjournal import STATUS_JOURNALS, seal
 from reconcilers.networkpool.view import AllocationsView
@@ -229,7 +229,7 @@ def spaces(*pools: NetworkPool) -> SpaceIndex:
     """Return an index of what these pools hand out."""
     index = SpaceIndex()
     for pool in pools:
-        index.put(PoolName("NetworkPool", pool.metadata.key), offers_of(pool, 1 << 20))
+        index.put(PoolName("NetworkPool", pool.metadata.key), make_offers(pool, 1 << 20))
     index.settle(Kinds.NETWORK_POOLS)
     return index
 

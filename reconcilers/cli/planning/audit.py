@@ -21,7 +21,7 @@ from reconcilers.api.tenantcluster import TenantCluster
 from reconcilers.cli.reading.findings import Findings, Step, parse_path
 from reconcilers.cli.reading.manifests import Manifests, ReadManifest
 from reconcilers.configuration.settings import Settings
-from reconcilers.networkpool.offers import layout_offers
+from reconcilers.networkpool.offers import make_layout_offers
 from reconcilers.reporting.wording import count_noun
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.specrules import poolspecs, providerspecs, requestspecs, tenantspecs
@@ -152,7 +152,7 @@ class Audit:
             for (block_path, _), layout in zip(
                 poolspecs.list_blocks(manifest.object.spec), layouts, strict=False
             ):
-                offers = layout_offers(manifest.object, [layout])
+                offers = make_layout_offers(manifest.object, [layout])
                 if sentence := self._spaces.find_sharing(offers).sentence:
                     self._warning(manifest, (*block_path, "cidr"), sentence)
 

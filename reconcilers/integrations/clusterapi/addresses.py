@@ -103,7 +103,7 @@ class PoolSpace:
         first, last = value & ~hosts, value | hosts
         return AddressRange(first >> self.shift, last >> self.shift, self.family)
 
-    def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
+    def find_parts(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
         """Return the parts that an IPAddress holds: blocks, or an address of another family.
 
         The result is empty if the address cannot be parsed.
@@ -111,10 +111,10 @@ class PoolSpace:
         blocks = self.find_blocks(address, prefix)
         if blocks is not None:
             return (PromisedRange(blocks, self.name),)
-        other = self.held_of_other_family(address)
+        other = self.find_other_family_range(address)
         return () if other is None else (PromisedRange(other, OTHER_FAMILY),)
 
-    def outside_of(self, address: str, prefix: int) -> Hashable | None:
+    def find_outside(self, address: str, prefix: int) -> Hashable | None:
         """Return a value for an IPAddress outside of the pool; None if the pool may hand it out.
 
         The value is the blocks of the IPAddress, or its text if it has no blocks. It only has to
@@ -124,7 +124,7 @@ class PoolSpace:
             return None
         return self.find_blocks(address, prefix) or address
 
-    def held_of_other_family(self, address: str) -> AddressRange | None:
+    def find_other_family_range(self, address: str) -> AddressRange | None:
         """Return the address of an IPAddress of the other family, as a range.
 
         A NetworkPool of two families hands out addresses of its second family to IPAllocations.
@@ -165,11 +165,11 @@ class ClaimSpace(Protocol):
         """
         ...
 
-    def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
+    def find_parts(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
         """Return the parts that an IPAddress holds, in the spaces of the pool."""
         ...
 
-    def outside_of(self, address: str, prefix: int) -> Hashable | None:
+    def find_outside(self, address: str, prefix: int) -> Hashable | None:
         """Return a value for an IPAddress outside of the pool; None if it is not outside."""
         ...
 
@@ -187,7 +187,7 @@ class FamilySpaces:
     has_cluster_tenants = True
     layouts = NO_LAYOUTS
 
-    def parts_of(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
+    def find_parts(self, address: str, prefix: int) -> tuple[PromisedRange, ...]:
         """Return the address that an IPAddress holds, in the space of its family."""
         del prefix
         parsed = parse_address(address)
@@ -199,7 +199,7 @@ class FamilySpaces:
         address_range = address_range.in_family(4) or address_range
         return (PromisedRange(address_range, FAMILY_NAMES[address_range.family]),)
 
-    def outside_of(self, address: str, prefix: int) -> Hashable | None:
+    def find_outside(self, address: str, prefix: int) -> Hashable | None:
         """Return None: the pass over the NetworkPool finds addresses outside of it by itself."""
         del address, prefix
         return None
@@ -208,7 +208,7 @@ class FamilySpaces:
 FAMILY_SPACES = FamilySpaces()
 
 
-def ip_space(spec: IPPoolSpec) -> PoolSpace:
+def parse_ip_space(spec: IPPoolSpec) -> PoolSpace:
     """Return the space of a pool of addresses.
 
     The holes are the excluded addresses, the gateway and, unless the spec allows them, the first
@@ -231,16 +231,16 @@ def ip_space(spec: IPPoolSpec) -> PoolSpace:
     if not 0 <= spec.prefix <= BITS[family]:
         raise InvalidPool(["provided prefix is not valid"])
     # With prefix 0 the subnet is the whole family, so any addresses may be listed.
-    subnet = subnet_of(lowest_address, spec.prefix, family)
+    subnet = compute_subnet(lowest_address, spec.prefix, family)
     if not all(subnet.contains(addresses) for addresses in listed):
         raise InvalidPool(["provided address belongs to a different subnet than others"])
     if not spec.allocateReservedIPAddresses:
         holes += name_edge_addresses(subnet).values()
-    layout = _layout(listed, holes, family)
+    layout = _build_layout(listed, holes, family)
     return PoolSpace(layout, 0, prefix=spec.prefix, gateway=spec.gateway)
 
 
-def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
+def parse_prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
     """Return the space of a pool of IPv6 prefixes; the gateway reserves nothing.
 
     Raises:
@@ -259,11 +259,11 @@ def prefix_space(spec: PrefixPoolSpec) -> PoolSpace:
         raise InvalidPool([f"CIDR prefix length must be <= allocationPrefixLength ({length})"])
     holes = parse_entries(spec.excludedPrefixes)
     shift = BITS[6] - length
-    layout = _layout(listed, holes, family=6, shift=shift)
+    layout = _build_layout(listed, holes, family=6, shift=shift)
     return PoolSpace(layout, shift, prefix=length, gateway=spec.gateway, prefixes=True)
 
 
-def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:
+def compute_subnet(address: int, prefix: int, family: Family) -> AddressRange:
     """Return the addresses of the subnet of an address.
 
     Args:
@@ -276,7 +276,7 @@ def subnet_of(address: int, prefix: int, family: Family) -> AddressRange:
 
 def smallest_cidr(first: int, last: int, family: Family) -> AddressRange:
     """Return the smallest CIDR that contains two addresses."""
-    return subnet_of(first, BITS[family] - (first ^ last).bit_length(), family)
+    return compute_subnet(first, BITS[family] - (first ^ last).bit_length(), family)
 
 
 def parse_entries(texts: Iterable[str]) -> list[AddressRange]:
@@ -325,7 +325,7 @@ def parse_entry(entry: str) -> AddressRange:
     return AddressRange.parse(entry, entry)
 
 
-def _layout(
+def _build_layout(
     listed: Iterable[AddressRange], holes: Iterable[AddressRange], family: Family, shift: int = 0
 ) -> Layout:
     """Return the layout of the blocks that lie completely in `listed` and touch no hole.
@@ -340,30 +340,30 @@ def _layout(
     # part is not handed out. A range smaller than a block becomes an empty span, dropped below.
     inside = [
         (-(-first >> shift), ((last + 1) >> shift) - 1)
-        for first, last in union(_spans(listed, family))
+        for first, last in union(_sort_spans(listed, family))
     ]
     outside = minus([(whole.first, whole.last)], [span for span in inside if span[0] <= span[1]])
-    touched = ((first >> shift, last >> shift) for first, last in _spans(holes, family))
+    touched = ((first >> shift, last >> shift) for first, last in _sort_spans(holes, family))
     closed = [AddressRange(*span, family) for span in (*outside, *touched)]
     # The layout offers all numbers of the family, except those that the pool does not hand out.
     return Layout(whole, tuple(closed), (whole,))
 
 
-def _spans(ranges: Iterable[AddressRange], family: Family) -> Iterator[Span]:
+def _sort_spans(ranges: Iterable[AddressRange], family: Family) -> Iterator[Span]:
     """Yield the ranges of one family as pairs of numbers, ascending."""
     yield from sorted(
         (addresses.first, addresses.last) for addresses in ranges if addresses.family == family
     )
 
 
-def blocks_of(space: PoolSpace, addresses: AddressRange) -> AddressRange:
+def to_blocks(space: PoolSpace, addresses: AddressRange) -> AddressRange:
     """Return the numbers of the blocks that a range of addresses touches."""
     shift = space.shift
     return AddressRange(addresses.first >> shift, addresses.last >> shift, addresses.family)
 
 
-def addresses_of(space: PoolSpace, blocks: AddressRange) -> AddressRange:
-    """Return the addresses of a range of blocks; `blocks_of` is the inverse."""
+def to_addresses(space: PoolSpace, blocks: AddressRange) -> AddressRange:
+    """Return the addresses of a range of blocks; `to_blocks` is the inverse."""
     shift = space.shift
     last = (blocks.last + 1 << shift) - 1
     return AddressRange(blocks.first << shift, last, blocks.family)

@@ -26,7 +26,7 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of
 from reconcilers.integrations.clusterapi.gonelog import release_fields
-from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
+from reconcilers.integrations.clusterapi.statuses import read_record, read_restored_record
 from reconcilers.integrations.core.addressobjects import AddressObjects, missing_metadata
 from reconcilers.integrations.core.claimproblems import ADDRESS_ALLOCATED, ClaimProblem
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
@@ -37,7 +37,7 @@ RELEASED_AT = names.ANNOTATION_RELEASED_AT
 """Annotation of an IPAddress whose claim is gone, while the pool's grace period holds it back."""
 
 
-def body_of(
+def render_address(
     claim: IPAddressClaim, owner: OwnerReference, pool: OwnerReference, spec: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the IPAddress that answers a claim.
@@ -67,14 +67,14 @@ def body_of(
     }
 
 
-def spec_of(address: str, prefix: int, gateway: str) -> dict[str, Any]:
+def render_spec(address: str, prefix: int, gateway: str) -> dict[str, Any]:
     """Return the spec of an IPAddress: address, prefix and, if the pool has one, gateway."""
     # No gateway rather than an empty one: Cluster API's CRD rejects an empty string.
     spec: dict[str, Any] = {"address": address, "prefix": prefix}
     return spec | ({"gateway": gateway} if gateway else {})
 
 
-def owners(
+def make_owners(
     claim: IPAddressClaim, claim_kind: Resource[Object], pool: Object, pool_kind: Resource[Object]
 ) -> tuple[OwnerReference, OwnerReference]:
     """Return the owner references of an IPAddress: its claim, then its pool."""
@@ -98,7 +98,7 @@ def owners(
     )
 
 
-def controlling_claim(address: IPAddress) -> OwnerReference | None:
+def find_controlling_claim(address: IPAddress) -> OwnerReference | None:
     """Return the claim that controls an IPAddress by its owner references; None if none does."""
     for reference in address.metadata.ownerReferences:
         group = reference.apiVersion.rpartition("/")[0]
@@ -113,7 +113,8 @@ def is_made_for_claim(address: IPAddress) -> bool:
     An IPAddress that a person created lacks the finalizer or the owner, and is never removed.
     """
     return (
-        ADDRESS_FINALIZER in address.metadata.finalizers and controlling_claim(address) is not None
+        ADDRESS_FINALIZER in address.metadata.finalizers
+        and find_controlling_claim(address) is not None
     )
 
 
@@ -140,7 +141,7 @@ def is_left_over(address: IPAddress) -> bool:
     if not kind.namespaced and CLUSTER_LABEL not in meta.labels:
         return False
     # The claim still owns it, or its grace period runs already (`is_held_back`).
-    if controlling_claim(address) is not None or RELEASED_AT in meta.annotations:
+    if find_controlling_claim(address) is not None or RELEASED_AT in meta.annotations:
         return False
     # Only a provider makes the pool an owner, so a provider made this IPAddress for a claim.
     pool_identity = (ref.apiGroup, ref.kind, ref.name)
@@ -155,7 +156,7 @@ def is_restored(address: IPAddress, claim: IPAddressClaim) -> bool:
     deletes the IPAddress. Our finalizer keeps it until it is recreated, because a machine still
     uses its address. An earlier claim of the same name has the same effect.
     """
-    owner = controlling_claim(address)
+    owner = find_controlling_claim(address)
     is_owner = owner is not None and owner.uid == claim.metadata.uid
     return address.metadata.terminating and not is_owner
 
@@ -167,9 +168,9 @@ def must_be_recorded(address: IPAddress, claim: IPAddressClaim) -> bool:
     Then only the record on the claim keeps the address from being handed out to another claim.
     """
     # With a record in its status, the claim holds the address already.
-    if record_of(claim) is not None or not is_restored(address, claim):
+    if read_record(claim) is not None or not is_restored(address, claim):
         return False
-    restored = restored_record_of(claim)
+    restored = read_restored_record(claim)
     # A record of another address is overwritten: the IPAddress says which one the machine has.
     return restored is None or (
         parse_address(restored.address) != parse_address(address.spec.address)
@@ -212,7 +213,7 @@ def is_served_by_another(claim: IPAddressClaim, caches: ClaimCaches) -> bool:
     return is_for_claim and has_address and RELEASED_AT not in address.metadata.annotations
 
 
-def ready_of_refused(
+def make_ready_finding(
     claim: IPAddressClaim, caches: ClaimCaches, problem: ClaimProblem
 ) -> ConditionFinding:
     """Return condition Ready of a claim that is not served, or whose promises are voided.
@@ -278,10 +279,10 @@ class Answers:
             Conflict: the IPAddress changed after it was read.
             ControllerError: a request failed.
         """
-        owner_references = self._owners(claim, pool, pool_kind)
+        owner_references = self._make_owners(claim, pool, pool_kind)
         address = self._caches.addresses.get(claim.metadata.key)
         if address is None:
-            body = body_of(claim, *owner_references, spec)
+            body = render_address(claim, *owner_references, spec)
             address, is_new = await self._objects.create(body)
             if is_new:
                 return address
@@ -306,14 +307,18 @@ class Answers:
         """Replace an IPAddress that is being deleted by a new one with the same address."""
         spec = address.spec
         reason = "it is being deleted; its claim gets another with its address"
-        body = body_of(claim, *owner_references, spec_of(spec.address, spec.prefix, spec.gateway))
+        body = render_address(
+            claim, *owner_references, render_spec(spec.address, spec.prefix, spec.gateway)
+        )
         return await self._objects.recreate(address, body, _release_fields(address, reason))
 
     async def repair(
         self, address: IPAddress, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Object]
     ) -> None:
         """Restore finalizer, owners and label on the IPAddress of a claim, where missing."""
-        await self._write_missing_metadata(address, self._owners(claim, pool, pool_kind), claim)
+        await self._write_missing_metadata(
+            address, self._make_owners(claim, pool, pool_kind), claim
+        )
 
     async def _write_missing_metadata(
         self,
@@ -325,11 +330,11 @@ class Answers:
         patch = render_missing_metadata(address, owner_references, claim)
         return await self._objects.repair(address, patch)
 
-    def _owners(
+    def _make_owners(
         self, claim: IPAddressClaim, pool: Object, pool_kind: Resource[Object]
     ) -> tuple[OwnerReference, OwnerReference]:
         """Return the owner references that the IPAddress needs: its claim, then its pool."""
-        return owners(claim, self._caches.claim_kind, pool=pool, pool_kind=pool_kind)
+        return make_owners(claim, self._caches.claim_kind, pool=pool, pool_kind=pool_kind)
 
     async def remove(self, address: IPAddress, reason: str) -> None:
         """Delete an IPAddress, then remove our finalizer.
@@ -353,7 +358,7 @@ class Answers:
         Args:
             since: when the claim released the address, in RFC 3339.
         """
-        claim = controlling_claim(address)
+        claim = find_controlling_claim(address)
         kept_owners = [
             copied_owner(reference)
             for reference in address.metadata.ownerReferences

@@ -24,9 +24,9 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
-from reconcilers.integrations.clusterapi.poolstatus import counts_of
-from reconcilers.integrations.clusterapi.rules import host_bit_warnings
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.poolstatus import compute_counts
+from reconcilers.integrations.clusterapi.rules import list_host_bit_warnings
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out, limits_in
 from reconcilers.integrations.core.troubles import invalid_pool, unknown_pool
 from reconcilers.integrations.core.views import HOST_BITS, Trouble
@@ -64,7 +64,7 @@ def _find_host_bits(contents: PoolContents) -> Iterator[Trouble]:
     # The audit of NetworkPools has rules of its own.
     if isinstance(contents.pool, NetworkPool):
         return
-    for warning in host_bit_warnings(contents.pool.spec):
+    for warning in list_host_bit_warnings(contents.pool.spec):
         yield Trouble(
             HOST_BITS,
             "warning",
@@ -145,7 +145,7 @@ def _find_pool_troubles(contents: PoolContents, not_read: Sequence[NotRead]) -> 
     # If the user may not read all claims and IPAddresses, the counts here are too low.
     if isinstance(pool, NetworkPool) or limits_in(key.namespace, _HOLDERS, not_read):
         return
-    in_status, counts = pool.status.ipAddresses, counts_of(contents.space, contents.holdings)
+    in_status, counts = pool.status.ipAddresses, compute_counts(contents.space, contents.holdings)
     if in_status is not None and in_status != counts:
         wrong = [
             f"{field.name} is {getattr(in_status, field.name)}, not {getattr(counts, field.name)}"
@@ -168,7 +168,7 @@ def _pool_may_exist(
     kind = kind_of(obj.spec.poolRef)
     return (
         caches.pool_of(obj) is not None
-        or caches.pool_is_unreadable(obj)
+        or caches.is_pool_unreadable(obj)
         or (kind is not None and is_left_out(kind, pool_key(kind, obj), not_read))
     )
 
@@ -196,7 +196,7 @@ def _find_claim_troubles(
         if since is None and caches.names_missing_cluster(claim) and not may_have_cluster:
             consequence = (
                 "it waits"
-                if record_of(claim) is None
+                if read_record(claim) is None
                 else "it keeps its address, and no controller looks after it"
             )
             sentence = f"names Cluster {claim.cluster}, which does not exist; {consequence}"

@@ -24,8 +24,8 @@ from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.addresses import (
     ClaimSpace,
     PoolSpace,
-    ip_space,
-    prefix_space,
+    parse_ip_space,
+    parse_prefix_space,
 )
 from reconcilers.integrations.clusterapi.api import (
     Cluster,
@@ -42,9 +42,9 @@ from reconcilers.integrations.clusterapi.clusterstates import (
     may_be_paused,
 )
 from reconcilers.integrations.clusterapi.statuses import (
-    record_of,
-    restored_record_of,
-    shown_reason,
+    read_record,
+    read_restored_record,
+    read_shown_reason,
     waits,
 )
 from reconcilers.integrations.core.claimreading import ClaimFields
@@ -97,13 +97,13 @@ def space_name(kind: Resource[ServedPool], pool: Key) -> str:
     return f"{kind.kind}/{pool}"
 
 
-def space_of(obj: IPAddressClaim | IPAddress | PoolOutline) -> Iterable[str]:
+def list_spaces(obj: IPAddressClaim | IPAddress | PoolOutline) -> Iterable[str]:
     """Return the space that a claim or an address concerns, for an index."""
-    pool = pool_of(obj)
+    pool = find_pool_name(obj)
     return () if pool is None else (str(pool),)
 
 
-def pool_of(obj: IPAddressClaim | IPAddress | PoolOutline) -> ClaimPool | None:
+def find_pool_name(obj: IPAddressClaim | IPAddress | PoolOutline) -> ClaimPool | None:
     """Return the pool that an object names; None if it is not of a kind that is served here."""
     kind = kind_of(obj.spec.poolRef)
     return None if kind is None else ClaimPool(kind, pool_key(kind, obj))
@@ -121,7 +121,7 @@ def pool_key(kind: Resource[ServedPool], obj: IPAddressClaim | IPAddress | PoolO
     return Key(obj.metadata.namespace if kind.namespaced else "", obj.spec.poolRef.name)
 
 
-def promised_address(promise: Promise) -> AddressRange:
+def get_promised_address(promise: Promise) -> AddressRange:
     """Return the address range of a promise to a claim; such a promise has exactly one range."""
     [part] = promise.ranges
     return part.range
@@ -132,7 +132,7 @@ def can_name(kind: Resource[ServedPool], namespace: str, pool: Key) -> bool:
     return not kind.namespaced or namespace in {"", pool.namespace}
 
 
-def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
+def list_cluster_names(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
     """Return the Cluster of a claim, or of an address by its label, for an index."""
     if isinstance(obj, IPAddressClaim):
         return (str(obj.cluster),) if obj.cluster else ()
@@ -140,21 +140,25 @@ def cluster_index(obj: IPAddressClaim | IPAddress) -> Iterable[str]:
     return () if key is None else (str(key),)
 
 
-def geometry_of(pool: api.Pool) -> PoolSpace:
+def parse_geometry(pool: api.Pool) -> PoolSpace:
     """Return the space of a pool: the addresses or prefixes that it may hand out.
 
     Raises:
         InvalidPool: its spec cannot be read.
     """
-    return ip_space(pool.spec) if isinstance(pool, api.IPPool) else prefix_space(pool.spec)
+    return (
+        parse_ip_space(pool.spec)
+        if isinstance(pool, api.IPPool)
+        else parse_prefix_space(pool.spec)
+    )
 
 
-def gateway_of(pool: ServedPool) -> str:
+def get_gateway(pool: ServedPool) -> str:
     """Return the gateway that IPAddresses of a pool get; empty for no gateway."""
     return pool.spec.gateway or ""
 
 
-def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
+def make_holder(obj: IPAddressClaim | IPAddress) -> Holder:
     """Return the identity of a holder: of the claim, or of the claim that an IPAddress is for.
 
     An IPAddress has the key of its claim.
@@ -162,7 +166,7 @@ def holder_of(obj: IPAddressClaim | IPAddress) -> Holder:
     return Holder(api.CLAIM_KIND, obj.metadata.key)
 
 
-def claim_facts(
+def compute_claim_facts(
     claim: IPAddressClaim | None, address: IPAddress | None, space: ClaimSpace
 ) -> Facts | None:
     """Return the facts of a claim and the IPAddress of its name for a pool; None if both are None.
@@ -179,21 +183,21 @@ def claim_facts(
     parts: dict[PromisedRange, None] = {}
     place, row, outside = None, None, None
     if claim is not None:
-        restored, created = restored_record_of(claim), claim.metadata.creationTimestamp
-        record = record_of(claim) or restored
+        restored, created = read_restored_record(claim), claim.metadata.creationTimestamp
+        record = read_record(claim) or restored
         if record is not None:
-            parts.update(dict.fromkeys(space.parts_of(record.address, record.prefix)))
+            parts.update(dict.fromkeys(space.find_parts(record.address, record.prefix)))
         if created is not None and waits(claim):
-            place = created, holder_of(claim)
+            place = created, make_holder(claim)
             # A claim that already has an address is asked for that address, and may be refused
             # for a reason of its own. All others of a tenant would be refused alike.
             if address is None and restored is None:
-                tenant = claim_tenant(claim, space)
-                row = TenantRow(tenant, (api.CLAIM_KIND, shown_reason(claim)))
+                tenant = find_claim_tenant(claim, space)
+                row = TenantRow(tenant, (api.CLAIM_KIND, read_shown_reason(claim)))
     if address is not None:
         spec = address.spec
-        parts.update(dict.fromkeys(space.parts_of(spec.address, spec.prefix)))
-        outside = space.outside_of(spec.address, spec.prefix)
+        parts.update(dict.fromkeys(space.find_parts(spec.address, spec.prefix)))
+        outside = space.find_outside(spec.address, spec.prefix)
     return Facts(
         tuple(parts),
         place,
@@ -203,7 +207,7 @@ def claim_facts(
     )
 
 
-def claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
+def find_claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
     """Return the tenant that a claim counts for, as the pool shares between tenants.
 
     That is the claim's Cluster for spaces with Cluster tenants, else the claim's namespace.
@@ -213,7 +217,7 @@ def claim_tenant(claim: IPAddressClaim, space: ClaimSpace) -> Tenant:
     return Tenant(api.CLAIM_KIND, claim.cluster.name if claim.cluster is not None else "")
 
 
-def claim_holdings(
+def compute_claim_holdings(
     claims: Mapping[Key, IPAddressClaim], addresses: Mapping[Key, IPAddress], space: ClaimSpace
 ) -> Holdings:
     """Return the holdings of a pool that all of these claims and IPAddresses name.
@@ -224,7 +228,9 @@ def claim_holdings(
         space: what the pool may hand out.
     """
     keys = dict.fromkeys([*claims, *addresses])
-    facts = ((key, claim_facts(claims.get(key), addresses.get(key), space)) for key in keys)
+    facts = (
+        (key, compute_claim_facts(claims.get(key), addresses.get(key), space)) for key in keys
+    )
     return Holdings(
         space.layouts,
         (
@@ -247,16 +253,16 @@ class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
 
     @override
     def pool_of_claim(self, claim: IPAddressClaim) -> ClaimPool | None:
-        return pool_of(claim)
+        return find_pool_name(claim)
 
     @override
     def pool_of_address(self, address: IPAddress) -> ClaimPool | None:
-        return pool_of(address)
+        return find_pool_name(address)
 
     @override
     def pool_of_outline(self, outline: Object) -> ClaimPool | None:
         assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
-        return pool_of(outline)
+        return find_pool_name(outline)
 
     @override
     def claim_of_address(self, address: IPAddress) -> Key:
@@ -268,7 +274,7 @@ class ContractFields(ClaimFields[ClaimPool, IPAddressClaim, IPAddress]):
 
     @override
     def holds(self, claim: IPAddressClaim) -> bool:
-        return record_of(claim) is not None
+        return read_record(claim) is not None
 
 
 CONTRACT_FIELDS = ContractFields()
@@ -338,7 +344,7 @@ class ClaimCaches:
             return None
         return cache.get(pool_key(kind, obj))
 
-    def pool_to_shard_by(self, key: Key) -> Key:
+    def find_shard_key(self, key: Key) -> Key:
         """Return the key by which the shard of a claim is found: that of its pool.
 
         So one replica writes both the pool's promises and its claims. A deleted claim has no pool
@@ -349,7 +355,7 @@ class ClaimCaches:
         kind = kind_of(obj.spec.poolRef) if obj is not None else None
         return pool_key(kind, obj) if obj is not None and kind is not None else key
 
-    def pool_is_unreadable(self, obj: IPAddressClaim | IPAddress) -> bool:
+    def is_pool_unreadable(self, obj: IPAddressClaim | IPAddress) -> bool:
         """Return whether the pool that a claim or an IPAddress names cannot be decoded."""
         kind = kind_of(obj.spec.poolRef)
         cache = self.pools.get(kind.kind) if kind is not None else None
@@ -361,13 +367,13 @@ class ClaimCaches:
         Reasons: the pool cannot be decoded, does not exist, or is being deleted.
         """
         pool, name = self.pool_of(claim), f"{claim.spec.poolRef.kind} {claim.spec.poolRef.name}"
-        if self.pool_is_unreadable(claim):
+        if self.is_pool_unreadable(claim):
             return f"{name} cannot be read; correct or delete it"
         if pool is None:
             return f"{name} does not exist"
         return f"{name} is being deleted" if pool.metadata.terminating else ""
 
-    def standing(self, claim: IPAddressClaim) -> ClaimStanding:
+    def find_standing(self, claim: IPAddressClaim) -> ClaimStanding:
         """Return whether controllers may serve or release a claim, by its Cluster and annotations.
 
         A missing Cluster stops a claim, unless the claim is being deleted: its machines may be
@@ -401,7 +407,7 @@ class ClaimCaches:
         state = find_cluster_state(self.clusters, claim.cluster)
         return self.clusters is not None and state is ClusterState.ABSENT
 
-    def claim_is_paused(self, claim: IPAddressClaim) -> bool:
+    def is_claim_paused(self, claim: IPAddressClaim) -> bool:
         """Return whether a person paused a claim, by itself, its Cluster or its pool."""
         key, pool = claim.cluster, self.pool_of(claim)
         cluster = self.clusters.get(key) if key and self.clusters is not None else None
@@ -411,7 +417,7 @@ class ClaimCaches:
             or (pool is not None and is_paused(pool.metadata.annotations))
         )
 
-    def cluster_is_gone(self, address: IPAddress) -> bool:
+    def is_cluster_gone(self, address: IPAddress) -> bool:
         """Return whether an IPAddress of a cluster-scoped pool names a Cluster that is gone.
 
         `clusterctl move` leaves it so: claim and Cluster live on elsewhere, and so does the
@@ -429,7 +435,7 @@ class ClaimCaches:
         """
         pool = self.pool_of(address)
         # A pool that cannot be decoded may be paused.
-        if self.pool_is_unreadable(address):
+        if self.is_pool_unreadable(address):
             return True
         if pool is not None and is_paused(pool.metadata.annotations):
             return True

@@ -89,7 +89,7 @@ class ContractClaims(Generic[PoolT]):
                 clock=parts.clock,
                 settings=parts.settings,
             ),
-            is_served=lambda claim: parts.caches.standing(claim) is ClaimStanding.SERVE,
+            is_served=lambda claim: parts.caches.find_standing(claim) is ClaimStanding.SERVE,
         )
         """The claims, for the passes over pools."""
 

@@ -37,14 +37,14 @@ from controller.resource import Resource
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
-    controlling_claim,
+    find_controlling_claim,
     is_held_back,
     is_left_over,
     is_made_for_claim,
     is_restored,
+    make_ready_finding,
     must_be_recorded,
-    ready_of_refused,
-    spec_of,
+    render_spec,
     why_unusable,
 )
 from reconcilers.integrations.clusterapi.api import (
@@ -59,7 +59,7 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ClaimStanding,
     ServedPool,
-    gateway_of,
+    get_gateway,
     kind_of,
     pool_key,
 )
@@ -68,10 +68,10 @@ from reconcilers.integrations.clusterapi.reading import source_of
 from reconcilers.integrations.clusterapi.statuses import (
     RESTORED_ADDRESS,
     ClaimRecord,
-    message_of,
-    record_of,
+    read_record,
+    read_restored_record,
+    render_message,
     render_ready,
-    restored_record_of,
     shows,
 )
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY, ClaimProblem
@@ -155,7 +155,7 @@ class ClaimReconciler:
         kind, meta = kind_of(claim.spec.poolRef), claim.metadata
         # `clusterctl move` removes finalizers itself, and the address lives on elsewhere.
         moves = meta.terminating and DELETE_FOR_MOVE in meta.annotations
-        if kind is None or moves or self._caches.standing(claim) is ClaimStanding.STOP:
+        if kind is None or moves or self._caches.find_standing(claim) is ClaimStanding.STOP:
             return SETTLED
         if claim.metadata.terminating:
             return await self._reconcile_deleted(claim)
@@ -163,11 +163,11 @@ class ClaimReconciler:
             await add_finalizer(self._client, self._caches.claim_kind, claim, CLAIM_FINALIZER)
             return SETTLED  # the answer to that write is an event
         pool = self._caches.pool_of(claim)
-        record = record_of(claim)
+        record = read_record(claim)
         if record is None:
             return await self._reconcile_waiting(claim, pool)
         # What cannot be decoded is neither repaired nor recreated, and such a pool may be paused.
-        left_alone = self._hides_address(meta.key) or self._caches.pool_is_unreadable(claim)
+        left_alone = self._hides_address(meta.key) or self._caches.is_pool_unreadable(claim)
         if pool is not None and not left_alone and not is_paused(pool.metadata.annotations):
             return await self._keep_answer(claim, record, pool=pool, kind=kind)
         return SETTLED
@@ -209,7 +209,7 @@ class ClaimReconciler:
         Returns:
             The IPAddress; None if another IPAddress has its name.
         """
-        spec = spec_of(record.address, record.prefix, gateway_of(pool))
+        spec = render_spec(record.address, record.prefix, get_gateway(pool))
         try:
             return await self._answers.ensure(claim, pool, kind, spec)
         except AddressInTheWay:
@@ -236,7 +236,7 @@ class ClaimReconciler:
         # The pass over the pool serves the claim, or reports why it does not.
         if not problem:
             return SETTLED
-        finding = ready_of_refused(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
+        finding = make_ready_finding(claim, self._caches, ClaimProblem(POOL_NOT_READY, problem))
         if not shows(claim, finding):
             kind = self._caches.claim_kind
             status = render_ready(claim, finding, version=kind.version, now=self._clock.now())
@@ -249,7 +249,7 @@ class ClaimReconciler:
     async def _record_restored(self, claim: IPAddressClaim, address: IPAddress) -> None:
         """Annotate a claim with the address of its IPAddress, which is to be recreated."""
         spec = address.spec
-        restored = message_of(spec.address, spec.prefix, claim.spec.poolRef)
+        restored = render_message(spec.address, spec.prefix, claim.spec.poolRef)
         await self._annotate(claim, restored=restored)
 
     async def _annotate(self, claim: IPAddressClaim, *, restored: str | None) -> None:
@@ -274,7 +274,7 @@ class ClaimReconciler:
         pool = self._caches.pool_of(address)
         if RELEASED_AT in address.metadata.annotations:
             return await self._end_rest_if_due(address, pool)
-        owner = controlling_claim(address)
+        owner = find_controlling_claim(address)
         if owner is None or not is_restored(address, claim) or not why_unusable(address, claim):
             return None
         live = await self._read_live_claim(claim.metadata.key)
@@ -286,7 +286,7 @@ class ClaimReconciler:
 
     async def _reconcile_deleted(self, claim: IPAddressClaim) -> Outcome:
         """Release the address of a claim that is being deleted, then let the claim go."""
-        if self._hides_address(claim.metadata.key) or self._caches.pool_is_unreadable(claim):
+        if self._hides_address(claim.metadata.key) or self._caches.is_pool_unreadable(claim):
             return Blocked(UNREADABLE)  # the pool may be paused, or have its addresses rest
         pool = self._caches.pool_of(claim)
         if pool is not None and is_paused(pool.metadata.annotations):
@@ -317,7 +317,7 @@ class ClaimReconciler:
         Returns:
             The IPAddress; None if the address need not rest, or another IPAddress took the name.
         """
-        record = record_of(claim) or restored_record_of(claim)
+        record = read_record(claim) or read_restored_record(claim)
         since = claim.metadata.deletionTimestamp
         kind = kind_of(claim.spec.poolRef)
         if record is None or since is None or kind is None or pool is None:
@@ -365,7 +365,7 @@ class ClaimReconciler:
         if is_held_back(address):
             return await self._end_rest_if_due(address, pool)
         # The garbage collector may have removed the deleted claim from the owners.
-        owner = controlling_claim(address) or self._orphaned.get(uid)
+        owner = find_controlling_claim(address) or self._orphaned.get(uid)
         if await self._check_move(address, owner.uid if owner is not None else ""):
             return SETTLED
         name = owner.name if owner is not None else address.spec.claimRef.name
@@ -440,7 +440,7 @@ class ClaimReconciler:
         # Without owner the uid in the annotation cannot be compared: the address may be in use.
         if not claim_uid and DELETE_FOR_MOVE in marks:
             return True
-        if marks.get(DELETE_FOR_MOVE) == claim_uid or self._caches.cluster_is_gone(address):
+        if marks.get(DELETE_FOR_MOVE) == claim_uid or self._caches.is_cluster_gone(address):
             return True
         if claim_uid not in self._moved:
             return False
@@ -470,8 +470,10 @@ class ClaimReconciler:
             if old is not None:
                 self._orphaned.pop(old.metadata.uid, None)
             return
-        old_owner = controlling_claim(old) if old is not None and is_made_for_claim(old) else None
-        if old_owner is None or controlling_claim(new) is not None:
+        old_owner = (
+            find_controlling_claim(old) if old is not None and is_made_for_claim(old) else None
+        )
+        if old_owner is None or find_controlling_claim(new) is not None:
             return
         # A person or another program may remove the owner of a claim that still exists.
         if Key(new.metadata.namespace, old_owner.name) not in self._caches.claims:

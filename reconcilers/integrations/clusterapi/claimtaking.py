@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 from allocator import AddressRange, PoolExhausted
 from controller.resource import Resource
-from reconcilers.integrations.clusterapi.addresses import PoolSpace, addresses_of, blocks_of
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, to_addresses, to_blocks
 from reconcilers.integrations.clusterapi.answers import (
+    make_ready_finding,
     must_be_recorded,
-    ready_of_refused,
     why_unusable,
 )
 from reconcilers.integrations.clusterapi.api import CLAIM_KIND, IPAddress, IPAddressClaim
@@ -19,9 +19,9 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ClaimStanding,
     ServedPool,
-    holder_of,
+    make_holder,
 )
-from reconcilers.integrations.clusterapi.statuses import ClaimRecord, restored_record_of, shows
+from reconcilers.integrations.clusterapi.statuses import ClaimRecord, read_restored_record, shows
 from reconcilers.integrations.core.claimproblems import (
     ALLOCATION_FAILED,
     POOL_EXHAUSTED,
@@ -70,16 +70,16 @@ class ClaimTaker:
         self._pool_name = f"{pool_kind.kind} {pool.metadata.name}"
         self._space = space
         self._view = view
-        self._observed = [blocks_of(space, part) for part in observed]
+        self._observed = [to_blocks(space, part) for part in observed]
         self._restored = restored
         self._closed = closed
         self._promised = [
-            blocks_of(space, part.range) for promise in settled.promises for part in promise.ranges
+            to_blocks(space, part.range) for promise in settled.promises for part in promise.ranges
         ]
 
     def shows(self, asker: IPAddressClaim, refused: Refused) -> bool:
         """Return whether a claim shows a refusal already."""
-        finding = ready_of_refused(
+        finding = make_ready_finding(
             asker, self._caches, ClaimProblem(refused.reason, refused.message)
         )
         return shows(asker, finding)
@@ -100,7 +100,7 @@ class ClaimTaker:
         blocks = self._take_blocks(asker)
         if blocks is None:
             return None
-        return Taken((PromisedRange(addresses_of(self._space, blocks), self._space.name),))
+        return Taken((PromisedRange(to_addresses(self._space, blocks), self._space.name),))
 
     def _take_blocks(self, claim: IPAddressClaim) -> AddressRange | None:
         """Return the blocks to promise to a claim; None if the claim must not be served now.
@@ -110,14 +110,14 @@ class ClaimTaker:
         """
         key = claim.metadata.key
         # Something is paused, or the claim's Cluster is missing: neither promise nor refusal.
-        if self._caches.standing(claim) is ClaimStanding.STOP:
+        if self._caches.find_standing(claim) is ClaimStanding.STOP:
             return None
         # The IPAddress of the claim's name may hold an address that this pass would not know.
         if key in self._caches.addresses.unreadable:
             raise Refused(ALLOCATION_FAILED, f"{UnreadableObject('IPAddress', key)}")
         if addresses := self._view.addresses_of(key):
             return self._find_adopted_blocks(claim, addresses[0])
-        restored = restored_record_of(claim)
+        restored = read_restored_record(claim)
         if restored is not None:
             origin = f"claim {key} had {restored.address}"
             return self._find_own_blocks(claim, restored, origin)
@@ -169,7 +169,7 @@ class ClaimTaker:
                 ALLOCATION_FAILED, f"{origin} and is not of the family of {self._pool_name}"
             )
         holdings = self._view.holdings
-        other = holdings.other_holder(blocks, holder_of(claim), self._space.name)
+        other = holdings.other_holder(blocks, make_holder(claim), self._space.name)
         if other is not None:
             why = f"but {describe_holder(other)} has {record.address} too"
             raise Refused(ALLOCATION_FAILED, f"{origin}, {why}")

@@ -25,15 +25,15 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ClaimPool,
     ServedPool,
-    claim_facts,
-    claim_holdings,
-    geometry_of,
-    promised_address,
+    compute_claim_facts,
+    compute_claim_holdings,
+    get_promised_address,
+    parse_geometry,
     read_journal,
 )
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.clusterapi.reading import source_of
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.claimreading import check_source
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.views import (
@@ -78,7 +78,7 @@ class PoolContents:
     def held(self) -> Holders:
         """What is held, by blocks, each with its state and the keys of its holders."""
         return {
-            blocks: (self._state(blocks, by), tuple(sorted(by)))
+            blocks: (self._find_state(blocks, by), tuple(sorted(by)))
             for blocks, by in self.states.items()
         }
 
@@ -94,9 +94,9 @@ class PoolContents:
         for promise in read_journal(self.pool).promises:
             claim = self.claims.get(promise.key)
             if claim and promise.kind == CLAIM_KIND and claim.metadata.uid == promise.uid:
-                promised = promised_address(promise)
+                promised = get_promised_address(promise)
                 blocks = self.space.find_blocks(promised.start_text, self.space.prefix)
-                if blocks is not None and record_of(claim) is None:
+                if blocks is not None and read_record(claim) is None:
                     states.setdefault(blocks, {})[promise.key] = "promised"
         for key, state, part in self._parts:
             if part.space == self.space.name:
@@ -127,15 +127,15 @@ class PoolContents:
         parts = [
             (key, "held", part)
             for key, claim in self.claims.items()
-            for part in _ranges_of(claim_facts(claim, None, self.space))
+            for part in _ranges_of(compute_claim_facts(claim, None, self.space))
         ]
         for key, address in self.addresses.items():
             state = "resting" if RELEASED_AT in address.metadata.annotations else "held"
-            facts = claim_facts(None, address, self.space)
+            facts = compute_claim_facts(None, address, self.space)
             parts += ((key, state, part) for part in _ranges_of(facts))
         return parts
 
-    def _state(self, blocks: AddressRange, by: Mapping[Key, str]) -> str:
+    def _find_state(self, blocks: AddressRange, by: Mapping[Key, str]) -> str:
         """Return the state of blocks as a whole.
 
         Args:
@@ -160,7 +160,7 @@ def _ranges_of(facts: Facts | None) -> tuple[PromisedRange, ...]:
     return () if facts is None else facts.ranges
 
 
-def pools_of(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[PoolContents]:
+def list_contents(caches: ClaimCaches, is_wanted: Wanted = every_pool) -> Iterator[PoolContents]:
     """Yield the wanted pools with their contents, by kind, namespace and name.
 
     A NetworkPool is left out if no claim or IPAddress names it, and no object that cannot be
@@ -198,7 +198,7 @@ def _parse_space(pool: ServedPool) -> PoolSpace:
     """
     if isinstance(pool, NetworkPool):
         return network_pool_space(pool, ALL_SIZES)
-    return geometry_of(pool)
+    return parse_geometry(pool)
 
 
 def _make_contents(
@@ -223,7 +223,7 @@ def _make_contents(
             claims=claims,
             addresses=addresses,
         )
-    holdings = claim_holdings(claims, addresses, space)
+    holdings = compute_claim_holdings(claims, addresses, space)
     return PoolContents(
         kind, pool, space=space, fault="", holdings=holdings, claims=claims, addresses=addresses
     )

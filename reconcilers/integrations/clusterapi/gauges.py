@@ -25,7 +25,7 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
 )
 from reconcilers.integrations.clusterapi.reading import source_of
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.claimreading import check_source
 from reconcilers.promises.unreadable import find_unreadable
 
@@ -115,7 +115,7 @@ class ClaimGauges(Collector):
         ages: dict[tuple[str, str, str], list[float]] = {}
         for claim in self._waiting:
             kind, since = kind_of(claim.spec.poolRef), claim.metadata.creationTimestamp
-            if kind is not None and not self._caches.claim_is_paused(claim):
+            if kind is not None and not self._caches.is_claim_paused(claim):
                 key = pool_key(kind, claim)
                 age = (now - since).total_seconds() if since else 0.0
                 ages.setdefault((kind.kind, key.namespace, key.name), []).append(age)
@@ -142,4 +142,4 @@ def _waits(claim: IPAddressClaim) -> bool:
     A claim without our finalizer counts, too: no controller may have looked at it yet.
     """
     is_of_ours = kind_of(claim.spec.poolRef) is not None
-    return is_of_ours and not claim.metadata.terminating and record_of(claim) is None
+    return is_of_ours and not claim.metadata.terminating and read_record(claim) is None

@@ -10,7 +10,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.reporting.releaselog import GONE, holder_fields
 
 
@@ -40,11 +40,11 @@ class ContractGoneLines:
 
         An IPAddress has the name of its claim.
         """
-        return None if record_of(claim) is None else claim.metadata.key
+        return None if read_record(claim) is None else claim.metadata.key
 
     def describe_claim(self, gone: IPAddressClaim) -> Mapping[str, str] | None:
         """Return the fields of the line about a claim; None if its address is not ours."""
-        record, ref = record_of(gone), gone.spec.poolRef
+        record, ref = read_record(gone), gone.spec.poolRef
         if record is None or not self._is_ours(gone):
             return None
         return release_fields(
@@ -63,9 +63,11 @@ class ContractGoneLines:
     def _is_ours(self, gone: IPAddressClaim | IPAddress) -> bool:
         """Return whether this replica logs the release of an object's address."""
         kind = kind_of(gone.spec.poolRef)
+        # The address is of another provider's pool, or of a kind of pools that is not served.
         if kind is None or kind.kind not in self._caches.pools:
             return False
         # The object lives on in another cluster, and its address is not released.
         if DELETE_FOR_MOVE in gone.metadata.annotations:
             return False
+        # With shards, only the replica that works on the pool logs the release.
         return self._works_on is None or self._works_on(pool_key(kind, gone))

@@ -15,13 +15,13 @@ from controller.events import Recorder
 from controller.meta import Object
 from controller.resource import Resource
 from reconcilers.configuration.settings import PoolSettings
-from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
-from reconcilers.integrations.clusterapi.answers import Answers, ready_of_refused, spec_of
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, to_blocks
+from reconcilers.integrations.clusterapi.answers import Answers, make_ready_finding, render_spec
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, promised_address
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, get_promised_address
 from reconcilers.integrations.clusterapi.statuses import (
-    message_of,
     render_granted,
+    render_message,
     render_ready,
     shows,
     waits,
@@ -56,13 +56,13 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
 
     @override
     def shows(self, claim: IPAddressClaim, problem: ClaimProblem) -> bool:
-        return shows(claim, ready_of_refused(claim, self._caches, problem))
+        return shows(claim, make_ready_finding(claim, self._caches, problem))
 
     @override
     def status_of_problem(
         self, claim: IPAddressClaim, problem: ClaimProblem, now: datetime
     ) -> Mapping[str, Any]:
-        finding = ready_of_refused(claim, self._caches, problem)
+        finding = make_ready_finding(claim, self._caches, problem)
         return render_ready(claim, finding, version=self.claims.version, now=now)
 
     @override
@@ -73,7 +73,7 @@ class ContractStatuses(ClaimStatuses[IPAddressClaim, IPAddress]):
 
     @override
     def describe_grant(self, claim: IPAddressClaim, address: IPAddress) -> str:
-        return message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
+        return render_message(address.spec.address, address.spec.prefix, claim.spec.poolRef)
 
 
 def make_claim_writes(
@@ -98,12 +98,12 @@ def make_claim_writes(
                 another address than the promise.
             ControllerError: a request failed.
         """
-        promised = promised_address(promise)
-        spec = spec_of(promised.start_text, space.prefix, space.gateway)
+        promised = get_promised_address(promise)
+        spec = render_spec(promised.start_text, space.prefix, space.gateway)
         address = await answers.ensure(claim, pool, pools, spec)
         blocks = space.find_blocks(address.spec.address, address.spec.prefix)
         # An existing IPAddress keeps its address: the claim must not record two of them.
-        if blocks != blocks_of(space, promised):
+        if blocks != to_blocks(space, promised):
             raise AddressInTheWay(
                 f"IPAddress {address.metadata.key} exists and is {address.spec.address},"
                 f" not {promised.start_text}"

@@ -29,11 +29,11 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimPool,
-    promised_address,
+    get_promised_address,
+    list_spaces,
     space_name,
-    space_of,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of, restored_record_of
+from reconcilers.integrations.clusterapi.statuses import read_record, read_restored_record
 from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.discovery import ServedKindsLook
 from reconcilers.networkpool.otherholders import HeldRange, OtherHoldings
@@ -91,7 +91,7 @@ def list_held_ranges(
             return  # a person wrote a text that is no address, so it holds none
 
     for key, claim in by_key.items():
-        record = record_of(claim) or restored_record_of(claim)
+        record = read_record(claim) or read_restored_record(claim)
         if record is not None:
             add(_name_claim(key), record.address)
     for address in addresses:
@@ -103,7 +103,7 @@ def list_held_ranges(
     claims_read = _ClaimsRead(position, by_key, unreadable)
     for promise in settle(journal, CLAIM_KIND, claims_read).promises:
         if promise.kind == CLAIM_KIND:
-            add(_name_claim(promise.key), promised_address(promise).start_text)
+            add(_name_claim(promise.key), get_promised_address(promise).start_text)
     return sorted(holdings, key=_order)
 
 
@@ -135,8 +135,8 @@ async def list_holdings(client: Client, pool: NetworkPool) -> OtherHoldings:
     name = space_name(NETWORK_POOL, key)
     ranges = list_held_ranges(
         pool,
-        [claim for claim in claims.items if name in space_of(claim)],
-        addresses=[address for address in addresses.items if name in space_of(address)],
+        [claim for claim in claims.items if name in list_spaces(claim)],
+        addresses=[address for address in addresses.items if name in list_spaces(address)],
         position=claims.revision,
         unreadable=claims.unreadable.keys(),
     )

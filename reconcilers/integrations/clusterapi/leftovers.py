@@ -16,7 +16,7 @@ from reconcilers.addressing import addresstexts
 from reconcilers.integrations.clusterapi.answers import (
     RELEASED_AT,
     Answers,
-    controlling_claim,
+    find_controlling_claim,
     is_left_over,
     is_made_for_claim,
 )
@@ -24,10 +24,10 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     ServedPool,
-    holder_of,
+    get_promised_address,
     kind_of,
+    make_holder,
     pool_key,
-    promised_address,
     read_journal,
 )
 from reconcilers.integrations.core.claimproblems import ALLOCATION_FAILED
@@ -90,7 +90,7 @@ class Leftovers:
         IPAddress of another pool was made for an earlier claim of the same name.
         """
         key = claim.metadata.key
-        is_of_pool, holder = address.spec.poolRef == claim.spec.poolRef, holder_of(claim)
+        is_of_pool, holder = address.spec.poolRef == claim.spec.poolRef, make_holder(claim)
         try:
             pool = await self._client.get(kind, pool_key(kind, claim))
             promises = read_journal(pool).promises if is_of_pool else ()
@@ -107,7 +107,7 @@ class Leftovers:
         if live_claim.address_name:
             return False
         # An IPAddress of another pool is of an earlier claim, unless this claim owns it.
-        owner = controlling_claim(address)
+        owner = find_controlling_claim(address)
         is_of_earlier_claim = owner is None or owner.uid != live_claim.metadata.uid
         return is_of_pool or is_of_earlier_claim
 
@@ -134,7 +134,7 @@ def _list_blocked(
 def _promises_address(promise: Promise, address: IPAddress) -> bool:
     """Return whether a promise is of the address of an IPAddress, in any spelling."""
     stated = addresstexts.parse_ends(address.spec.address, address.spec.address)
-    promised = promised_address(promise)
+    promised = get_promised_address(promise)
     return stated is not None and (stated.family, stated.first) == (
         promised.family,
         promised.first,

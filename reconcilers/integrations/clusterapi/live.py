@@ -15,12 +15,12 @@ from reconcilers.integrations.clusterapi.caches import (
     ClaimCaches,
     PoolCache,
     kind_of,
+    list_spaces,
     pool_key,
-    space_of,
 )
-from reconcilers.integrations.clusterapi.contents import pools_of
+from reconcilers.integrations.clusterapi.contents import list_contents
 from reconcilers.integrations.clusterapi.contractkinds import pick_contract_kinds
-from reconcilers.integrations.clusterapi.picture import views_of_contents
+from reconcilers.integrations.clusterapi.picture import make_views
 from reconcilers.integrations.core.live import (
     Live,
     PlatformSource,
@@ -34,7 +34,7 @@ from reconcilers.integrations.core.scopedlists import NotRead
 from reconcilers.integrations.core.views import Views, Wanted
 from reconcilers.spaces.offers import PoolName
 
-_BY_POOL = {SPACE_INDEX: space_of}
+_BY_POOL = {SPACE_INDEX: list_spaces}
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
@@ -65,7 +65,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
     def show(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the views of the wanted pools, with what claims hold of NetworkPools."""
-        return views_of_contents(list(pools_of(caches, is_wanted)), not_read)
+        return make_views(list(list_contents(caches, is_wanted)), not_read)
 
     return Live(
         [

@@ -30,9 +30,9 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimPool,
-    claim_tenant,
-    holder_of,
+    find_claim_tenant,
     kind_of,
+    make_holder,
     pool_key,
     space_name,
 )
@@ -127,7 +127,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
     def find_tenant(self, pool: Key, holder: Holder) -> Tenant | None:
         """Return the tenant of a claim, its Cluster; None if the claim does not exist."""
         claim = self._caches.claims.get(holder.key)
-        return None if claim is None else claim_tenant(claim, FAMILY_SPACES)
+        return None if claim is None else find_claim_tenant(claim, FAMILY_SPACES)
 
     @override
     def read_cached(self, pool: Key, holdings: Holdings) -> ContractView:
@@ -247,7 +247,7 @@ class NetworkPoolClaims(RequestKind[NetworkPool, IPAddressClaim, NetworkPoolRead
         )
 
     @override
-    def refusals_of_block(
+    def make_block_refusals(
         self, pool: NetworkPool, why: str
     ) -> Sequence[AskerRefusal[IPAddressClaim]]:
         """Return a refusal for each waiting claim of a pool that serves no request."""
@@ -314,7 +314,7 @@ def _make_holder_source(cache: Cache[ClaimOrAddress]) -> HolderSource[Key, None]
 
     def holder(obj: ClaimOrAddress, _: Key) -> Holder:
         """Return the holder that an object belongs to."""
-        return holder_of(obj)
+        return make_holder(obj)
 
     return CachedSource(cache, objects, pools=list_named_pools, holder=holder)
 

@@ -16,8 +16,8 @@ from reconcilers.integrations.clusterapi.api import ADDRESSES, CLAIMS, CLUSTERS,
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
-    cluster_index,
-    space_of,
+    list_cluster_names,
+    list_spaces,
 )
 from reconcilers.integrations.core.objects import SPACE_INDEX, ObjectsByKind, fill_cache
 from reconcilers.integrations.core.objects import from_bodies as from_bodies_of
@@ -25,10 +25,10 @@ from reconcilers.integrations.core.scopedlists import ScopedLists
 
 UNREADABLE = "it cannot be decoded"
 """The reason for NetworkPools that cannot be decoded. It is not shown to users."""
-_INDEXES = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+_INDEXES = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
 
 
-def caches_of(
+def fill_caches(
     objects: ObjectsByKind,
     networkpools: Iterable[NetworkPool] = (),
     unreadable_pools: Collection[Key] = (),

@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from controller.conditions import TRUE, find
 from reconcilers.integrations.clusterapi.api import GROUP, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import ClaimCaches, kind_of, pool_key
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.claimproblems import POOL_NOT_READY
 from reconcilers.integrations.core.views import Planned
 from reconcilers.reporting.conditions import READY
 
 
-def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[Planned]:
+def list_outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[Planned]:
     """Yield the outcome of each claim that had no address.
 
     Args:
@@ -23,10 +23,10 @@ def outcomes(before: Sequence[IPAddressClaim], after: ClaimCaches) -> Iterator[P
     """
     for claim in before:
         kind = kind_of(claim.spec.poolRef)
-        if kind is None or record_of(claim) is not None or claim.metadata.terminating:
+        if kind is None or read_record(claim) is not None or claim.metadata.terminating:
             continue
         current = after.claims.get(claim.metadata.key) or claim
-        record = record_of(current)
+        record = read_record(current)
         gets = "" if record is None else f"{record.address}/{record.prefix}"
         reason = "" if gets else _explain_wait(current, after)
         pool = f"{kind.kind} {pool_key(kind, claim)}"

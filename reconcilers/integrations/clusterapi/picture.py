@@ -13,10 +13,14 @@ from controller.meta import Key
 from reconcilers.addressing import addresstexts
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
-from reconcilers.integrations.clusterapi.addresses import addresses_of, smallest_cidr, subnet_of
+from reconcilers.integrations.clusterapi.addresses import (
+    compute_subnet,
+    smallest_cidr,
+    to_addresses,
+)
 from reconcilers.integrations.clusterapi.api import ADDRESSES, IPAddressClaim
 from reconcilers.integrations.clusterapi.contents import ADDRESS, CLAIM, PoolContents
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.heldparts import capacity_with
 from reconcilers.integrations.core.scopedlists import NotRead, is_left_out
 from reconcilers.integrations.core.views import Views
@@ -36,7 +40,7 @@ PURPOSE = "claim"
 """The use of the addresses of claims, as people read it."""
 
 
-def picture_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolPicture:
+def make_picture(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> PoolPicture:
     """Return the picture of a pool that is not a NetworkPool.
 
     Args:
@@ -68,14 +72,14 @@ def holders_of(contents: PoolContents, not_read: Sequence[NotRead] = ()) -> Pool
     return PoolHolders(list(_list_held(contents)), list(_list_waiting(contents, not_read)))
 
 
-def views_of_contents(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
+def make_views(contents: Sequence[PoolContents], not_read: Sequence[NotRead] = ()) -> Views:
     """Return the pictures of pools, and what claims hold of NetworkPools.
 
     NetworkPools get no picture here: theirs also contains IPAllocations.
     """
     network_pools = [pool for pool in contents if pool.kind == NETWORK_POOL]
     return Views(
-        [picture_of(pool, not_read) for pool in contents if pool.kind != NETWORK_POOL],
+        [make_picture(pool, not_read) for pool in contents if pool.kind != NETWORK_POOL],
         holders={pool.pool.metadata.key: holders_of(pool, not_read) for pool in network_pools},
         unreadable={
             pool.pool.metadata.key: pool.unreadable for pool in network_pools if pool.unreadable
@@ -95,13 +99,15 @@ def _make_family(contents: PoolContents, offers: str) -> PoolFamily:
     space, holdings = contents.space, contents.holdings
     if space is None or holdings is None:
         return PoolFamily(offers, offers, fault=contents.fault)
-    usable = [addresses_of(space, blocks) for blocks in Space(space.layout).free_extents()]
+    usable = [to_addresses(space, blocks) for blocks in Space(space.layout).free_extents()]
     if not usable:
         return PoolFamily(offers, offers, fault="nothing in this pool may be handed out")
     gateway = addresstexts.parse_ends(space.gateway, space.gateway) if space.gateway else None
     ends = [usable[0].first, usable[-1].last]
     reserved: list[Reserved] = []
-    if gateway is not None and subnet_of(ends[0], space.prefix, gateway.family).contains(gateway):
+    if gateway is not None and compute_subnet(ends[0], space.prefix, gateway.family).contains(
+        gateway
+    ):
         ends.append(gateway.first)
         reserved.append(Reserved(gateway, "gateway"))
     cidr = smallest_cidr(min(ends), max(ends), space.family)
@@ -134,7 +140,7 @@ def _list_held(contents: PoolContents) -> Iterator[HeldAddresses]:
     if contents.space is None:
         return
     for blocks, states in contents.states.items():
-        addresses = addresses_of(contents.space, blocks)
+        addresses = to_addresses(contents.space, blocks)
         for key in sorted(states):
             yield HeldAddresses(_make_holder(contents, key, states[key]), addresses)
     for key, ranges in contents.held_of_other_family.items():
@@ -172,7 +178,7 @@ def _list_waiting(contents: PoolContents, not_read: Sequence[NotRead]) -> Iterat
     families: tuple[Family, ...] = (contents.space.family,) if contents.space is not None else ()
     for key, claim in contents.claims.items():
         # It has its address, or is being deleted and gets none any more.
-        if key in holding or record_of(claim) is not None or claim.metadata.terminating:
+        if key in holding or read_record(claim) is not None or claim.metadata.terminating:
             continue
         address_key = Key(key.namespace, claim.address_name)
         # The claim may have its address: the user may not read the IPAddress that it names.

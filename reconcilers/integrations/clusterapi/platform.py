@@ -72,10 +72,10 @@ class ClusterApiPlatform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
-        from reconcilers.integrations.clusterapi.offers import offers_of
+        from reconcilers.integrations.clusterapi.offers import make_offers
 
         assert isinstance(pool, Pool), kind.kind
-        return offers_of(kind, pool)
+        return make_offers(kind, pool)
 
     @override
     async def read(self, lists: ScopedLists) -> ObjectsByKind:
@@ -98,25 +98,25 @@ class ClusterApiPlatform(Platform):
     @override
     def views(self, all_objects: PlatformObjects) -> Views:
         from reconcilers.integrations.clusterapi.auditing import audit
-        from reconcilers.integrations.clusterapi.contents import pools_of
-        from reconcilers.integrations.clusterapi.objects import caches_of
-        from reconcilers.integrations.clusterapi.picture import views_of_contents
+        from reconcilers.integrations.clusterapi.contents import list_contents
+        from reconcilers.integrations.clusterapi.objects import fill_caches
+        from reconcilers.integrations.clusterapi.picture import make_views
 
         objects, networkpools = all_objects.of(self.name), all_objects.networkpools
-        caches = caches_of(objects, networkpools.readable, networkpools.unreadable)
-        contents = list(pools_of(caches))
+        caches = fill_caches(objects, networkpools.readable, networkpools.unreadable)
+        contents = list(list_contents(caches))
         not_read = (*objects.not_read, *networkpools.not_read)
         troubles = audit(caches, contents, now=all_objects.now, not_read=not_read)
-        return replace(views_of_contents(contents, objects.not_read), troubles=list(troubles))
+        return replace(make_views(contents, objects.not_read), troubles=list(troubles))
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        from reconcilers.integrations.clusterapi.objects import caches_of
-        from reconcilers.integrations.clusterapi.outcomes import outcomes
+        from reconcilers.integrations.clusterapi.objects import fill_caches
+        from reconcilers.integrations.clusterapi.outcomes import list_outcomes
 
         pools = after.networkpools
-        caches = caches_of(after.of(self.name), pools.readable, pools.unreadable)
-        return outcomes(before.of(self.name).by_kind.get(CLAIMS.kind, ()), caches)
+        caches = fill_caches(after.of(self.name), pools.readable, pools.unreadable)
+        return list_outcomes(before.of(self.name).by_kind.get(CLAIMS.kind, ()), caches)
 
     @override
     def make_live(

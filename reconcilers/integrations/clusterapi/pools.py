@@ -24,7 +24,7 @@ from controller.errors import ApiError
 from controller.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from controller.meta import Key
 from controller.outcome import SETTLED, Blocked, Outcome
-from reconcilers.integrations.clusterapi.addresses import PoolSpace, blocks_of
+from reconcilers.integrations.clusterapi.addresses import PoolSpace, to_blocks
 from reconcilers.integrations.clusterapi.api import (
     JOURNALS,
     POOL_FINALIZER,
@@ -32,7 +32,7 @@ from reconcilers.integrations.clusterapi.api import (
     Pool,
     is_paused,
 )
-from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool, geometry_of
+from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool, parse_geometry
 from reconcilers.integrations.clusterapi.claimkind import (
     ClaimParts,
     ContractClaims,
@@ -130,7 +130,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         with writing_pool():
             pool = await add_finalizer(self._parts.client, self.kind, pool, POOL_FINALIZER)
         try:
-            geometry_of(pool)
+            parse_geometry(pool)
         except InvalidPool as invalid:
             why = "; ".join(invalid.messages)
             await self._write_ready(
@@ -140,7 +140,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
             return pool, Blocked("ValidationFailed", later)
         if is_paused(pool.metadata.annotations):
             # Nothing is handed out, so a fence waits for the end of the pause.
-            await self._write_status(pool, geometry_of(pool))
+            await self._write_status(pool, parse_geometry(pool))
             return pool, SETTLED
         return pool, None
 
@@ -160,7 +160,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
     async def read(
         self, pool: PoolT, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ContractReading:
-        space = geometry_of(pool)
+        space = parse_geometry(pool)
         reading = await self._parts.reader.at_least(self._claims.name_of(pool), space, journal)
         return ClaimsReading(space, reading.holdings, reading.views)
 
@@ -172,7 +172,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
         promised = (
-            PromisedRange(blocks_of(reading.space, part.range))
+            PromisedRange(to_blocks(reading.space, part.range))
             for promise in settled.promises
             for part in promise.ranges
         )
@@ -283,7 +283,7 @@ class InClusterPoolKind(PoolKind[PoolT, IPAddressClaim, ContractReading, Choice[
         message = f"{count_noun(count, 'IPAddress is', 'IPAddresses are')} in use"
         waiting = ConditionFinding(READY, False, reason="Deleting", message=message)
         try:
-            await self._write_status(pool, geometry_of(pool), waiting)
+            await self._write_status(pool, parse_geometry(pool), waiting)
         except InvalidPool:
             # Without a valid spec there are no counts to write.
             await self._write_ready(pool, waiting)

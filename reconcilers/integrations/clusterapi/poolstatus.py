@@ -16,7 +16,7 @@ from controller.events import EventType, Recorder
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.addresses import MOST, PoolSpace
 from reconcilers.integrations.clusterapi.api import Pool, PoolCounts
-from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.clusterapi.offers import make_offers
 from reconcilers.integrations.core.eventmemory import StateEvents
 from reconcilers.promises.holdings import Holdings
 from reconcilers.reporting.conditions import (
@@ -28,7 +28,7 @@ from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.sharing import OVERLAPPING
 
 
-def counts_of(space: PoolSpace, holdings: Holdings) -> PoolCounts:
+def compute_counts(space: PoolSpace, holdings: Holdings) -> PoolCounts:
     """Return the counts of a pool for its status, cut to the largest integer that fits.
 
     All counts are in blocks, which are single addresses or prefixes. An IPAddress outside of the
@@ -91,9 +91,9 @@ class PoolStatuses:
             ready: its condition Ready; None to use `describe_readiness`.
         """
         # None while it is not known which pools overlap: the condition then stays as it is.
-        overlapping = self._spaces.make_overlap_finding(offers_of(kind, pool))
+        overlapping = self._spaces.make_overlap_finding(make_offers(kind, pool))
         others = [overlapping] if overlapping is not None else []
-        counts = counts_of(space, holdings)
+        counts = compute_counts(space, holdings)
         await self.write(kind, pool, counts, ready or describe_readiness(space), *others)
         if overlapping is not None and not is_true(pool.status.conditions, OVERLAPPING):
             self._report(kind, pool, overlapping)

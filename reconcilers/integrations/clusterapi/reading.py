@@ -17,15 +17,15 @@ from controller.client import Client
 from controller.clock import Clock
 from controller.meta import Key
 from reconcilers.integrations.clusterapi.addresses import ClaimSpace
-from reconcilers.integrations.clusterapi.answers import controlling_claim
+from reconcilers.integrations.clusterapi.answers import find_controlling_claim
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     CONTRACT_FIELDS,
     ClaimCaches,
     ClaimPool,
     ContractFields,
-    claim_facts,
-    pool_of,
+    compute_claim_facts,
+    find_pool_name,
 )
 from reconcilers.integrations.core.claimreading import ClaimReader, ClaimSource, ReadSource
 from reconcilers.integrations.core.objects import SPACE_INDEX
@@ -55,7 +55,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
 
     @override
     def pools_of_address(self, address: IPAddress) -> Iterable[ClaimPool]:
-        pool = pool_of(address)
+        pool = find_pool_name(address)
         return () if pool is None else (pool,)
 
     @override
@@ -73,7 +73,7 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
         # The owner reference decides, not the claim: a person can wipe the claim's status, and
         # the IPAddress of the kept promise still holds the address.
         for address in addresses:
-            owner = controlling_claim(address)
+            owner = find_controlling_claim(address)
             if owner is not None and owner.uid == promise.uid:
                 return address
         return None
@@ -88,9 +88,9 @@ class ContractSource(ClaimSource[ClaimPool, ClaimSpace, IPAddressClaim, IPAddres
     ) -> Facts | None:
         """Return the facts of a claim and its IPAddress; None if neither names the pool."""
         # Claim and IPAddress of one name can name different pools. Each counts for its own pool.
-        address = next((address for address in addresses if pool_of(address) == pool), None)
-        is_of_pool = claim is not None and pool_of(claim) == pool
-        return claim_facts(claim if is_of_pool else None, address, space)
+        address = next((address for address in addresses if find_pool_name(address) == pool), None)
+        is_of_pool = claim is not None and find_pool_name(claim) == pool
+        return compute_claim_facts(claim if is_of_pool else None, address, space)
 
 
 def source_of(caches: ClaimCaches) -> ContractSource:

@@ -19,10 +19,10 @@ from controller.errors import Cause
 from reconcilers.addressing import addresstexts
 from reconcilers.integrations.clusterapi.addresses import (
     PoolSpace,
-    ip_space,
+    compute_subnet,
     parse_entry,
-    prefix_space,
-    subnet_of,
+    parse_ip_space,
+    parse_prefix_space,
 )
 from reconcilers.integrations.clusterapi.api import (
     DELETE_FOR_MOVE,
@@ -40,12 +40,12 @@ _GATEWAY = "spec.gateway"
 _LENGTH = "spec.allocationPrefixLength"
 
 
-def faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
+def find_faults(spec: IPPoolSpec | PrefixPoolSpec) -> list[Cause]:
     """Return the faults of a pool's spec, by field."""
     if isinstance(spec, PrefixPoolSpec):
-        return [*_prefix_faults(spec)]
+        return [*_find_prefix_faults(spec)]
     # The subnet can be checked only if all entries can be read.
-    return [*_ip_faults(spec)] or [*_subnet_faults(spec)]
+    return [*_find_ip_faults(spec)] or [*_find_subnet_faults(spec)]
 
 
 def find_immutable_edits(
@@ -60,12 +60,12 @@ def find_immutable_edits(
     return [_invalid(_LENGTH, length, "spec.allocationPrefixLength is immutable")]
 
 
-def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
+def list_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
     """Yield warnings about values that are allowed but probably a mistake.
 
     These are CIDRs with host bits, a pool of /128 prefixes, and a gateway inside such a pool.
     """
-    yield from host_bit_warnings(spec)
+    yield from list_host_bit_warnings(spec)
     if not isinstance(spec, PrefixPoolSpec) or spec.allocationPrefixLength != BITS[6]:
         return
     yield (
@@ -84,7 +84,7 @@ def warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
         )
 
 
-def host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
+def list_host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
     """Yield a warning, with its field, for each CIDR of a spec that has host bits set."""
     lists = (
         {"prefixes": spec.prefixes, "excludedPrefixes": spec.excludedPrefixes}
@@ -97,13 +97,13 @@ def host_bit_warnings(spec: IPPoolSpec | PrefixPoolSpec) -> Iterator[str]:
                 yield f"spec.{name}[{index}]: {warning}"
 
 
-def space_of(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:
+def parse_space(spec: IPPoolSpec | PrefixPoolSpec) -> PoolSpace:
     """Return the space of a pool.
 
     Raises:
         InvalidPool: the spec cannot be read.
     """
-    return prefix_space(spec) if isinstance(spec, PrefixPoolSpec) else ip_space(spec)
+    return parse_prefix_space(spec) if isinstance(spec, PrefixPoolSpec) else parse_ip_space(spec)
 
 
 def may_give_up_blocks(
@@ -116,7 +116,7 @@ def may_give_up_blocks(
         old: the spec before the edit; None if it could not be decoded. Without a readable old
             spec the answer is True, because it is unknown what the old spec handed out.
     """
-    before, after = _space_or_none(old), space_of(new)
+    before, after = _parse_space_or_none(old), parse_space(new)
     # Blocks of different size or family cannot be compared by their numbers.
     if before is None or before.shift != after.shift or before.family != after.family:
         return True
@@ -140,7 +140,7 @@ def describe_left_out(
             must be in the new spec.
         in_use: address and prefix of each IPAddress that names the pool.
     """
-    before, after = _space_or_none(old), space_of(new)
+    before, after = _parse_space_or_none(old), parse_space(new)
     lost = {
         (address, prefix)
         for address, prefix in in_use
@@ -165,22 +165,22 @@ def may_be_deleted_in_use(pool: Pool) -> bool:
     return not {SKIP_DELETE_CHECK, DELETE_FOR_MOVE}.isdisjoint(pool.metadata.annotations)
 
 
-def _space_or_none(spec: IPPoolSpec | PrefixPoolSpec | None) -> PoolSpace | None:
+def _parse_space_or_none(spec: IPPoolSpec | PrefixPoolSpec | None) -> PoolSpace | None:
     """Return the space of a spec; None if there is no spec or it is invalid."""
     try:
-        return None if spec is None else space_of(spec)
+        return None if spec is None else parse_space(spec)
     except InvalidPool:
         return None
 
 
-def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
+def _find_ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     """Yield the faults of a pool of addresses, except those of its subnet."""
     where, excluded = "spec.addresses", "spec.excludedAddresses"
     if not spec.addresses:
         yield Cause(where, "FieldValueRequired", "Required value: addresses is required")
     if spec.prefix < 0:
         yield _invalid("spec.prefix", spec.prefix, "a valid prefix is required")
-    yield from _entry_faults(where, spec.addresses, f"provided address {_ENTRY}")
+    yield from _find_entry_faults(where, spec.addresses, f"provided address {_ENTRY}")
     families = {entry.family for entry in _parse_readable(spec.addresses)}
     if len(families) > 1:
         yield _mixed_families(where, spec.addresses, "provided addresses are")
@@ -190,7 +190,7 @@ def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
             yield _unparsable_gateway(spec.gateway)
         elif families - {gateway.family}:
             yield _mixed_families(_GATEWAY, spec.gateway, "provided gateway and addresses are")
-    yield from _entry_faults(excluded, spec.excludedAddresses, f"provided address {_ENTRY}")
+    yield from _find_entry_faults(excluded, spec.excludedAddresses, f"provided address {_ENTRY}")
     holes = {entry.family for entry in _parse_readable(spec.excludedAddresses)}
     if len(holes) > 1:
         yield _mixed_families(excluded, spec.excludedAddresses, "provided addresses are")
@@ -204,7 +204,7 @@ def _ip_faults(spec: IPPoolSpec) -> Iterator[Cause]:
         yield _invalid("spec.addressReuseGracePeriodSeconds", grace, problem)
 
 
-def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
+def _find_subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     """Yield the addresses outside of the pool's subnet, or its invalid prefix length.
 
     The subnet is that of the lowest address.
@@ -217,14 +217,14 @@ def _subnet_faults(spec: IPPoolSpec) -> Iterator[Cause]:
     if spec.prefix > BITS[family]:
         yield _invalid("spec.prefix", spec.prefix, "provided prefix is not valid")
         return
-    subnet = subnet_of(min(addresses.first for _, addresses in listed), spec.prefix, family)
+    subnet = compute_subnet(min(addresses.first for _, addresses in listed), spec.prefix, family)
     for entry, addresses in listed:
         if not subnet.contains(addresses):
             problem = "provided address belongs to a different subnet than others"
             yield _invalid("spec.addresses", entry, problem)
 
 
-def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
+def _find_prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
     """Yield the faults of a pool of prefixes."""
     where, excluded = "spec.prefixes", "spec.excludedPrefixes"
     length = spec.allocationPrefixLength
@@ -234,7 +234,7 @@ def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
         problem = "allocationPrefixLength must be between 1 and 128"
         yield _invalid(_LENGTH, length, problem)
     for entry in spec.prefixes:
-        problem = _prefix_fault(entry, length)
+        problem = _find_prefix_fault(entry, length)
         if problem:
             yield _invalid(where, entry, problem)
     if spec.gateway:
@@ -243,13 +243,13 @@ def _prefix_faults(spec: PrefixPoolSpec) -> Iterator[Cause]:
             yield _unparsable_gateway(spec.gateway)
         elif gateway.family != 6:
             yield _invalid(_GATEWAY, spec.gateway, "provided gateway must be IPv6")
-    yield from _entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
+    yield from _find_entry_faults(excluded, spec.excludedPrefixes, f"provided entry {_ENTRY}")
     for entry in spec.excludedPrefixes:
         if any(addresses.family != 6 for addresses in _parse_readable([entry])):
             yield _invalid(excluded, entry, "only IPv6 excluded prefixes are supported")
 
 
-def _prefix_fault(entry: str, length: int) -> str:
+def _find_prefix_fault(entry: str, length: int) -> str:
     """Return the fault of an entry of `spec.prefixes`; empty if it is valid.
 
     Args:
@@ -268,7 +268,7 @@ def _prefix_fault(entry: str, length: int) -> str:
     return ""
 
 
-def _entry_faults(field: str, texts: Iterable[str], problem: str) -> Iterator[Cause]:
+def _find_entry_faults(field: str, texts: Iterable[str], problem: str) -> Iterator[Cause]:
     """Yield a fault for each entry of a field that cannot be parsed."""
     for entry in texts:
         if not _parse_readable([entry]):
@@ -282,7 +282,7 @@ def _parse_readable(texts: Iterable[str]) -> list[AddressRange]:
         try:
             parsed.append(parse_entry(entry))
         except MalformedText:
-            continue  # `_entry_faults` or `_prefix_fault` reports the entry
+            continue  # `_find_entry_faults` or `_find_prefix_fault` reports the entry
     return parsed
 
 

@@ -20,8 +20,8 @@ from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, P
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
-    cluster_index,
-    space_of,
+    list_cluster_names,
+    list_spaces,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
@@ -94,7 +94,7 @@ class ClusterApi(Integration[Served]):
         work = None
         claims, addresses = served_kinds.contract.claims, served_kinds.contract.addresses
         if claims is not None and addresses is not None:
-            work = self._extension(served_kinds, claims, addresses)
+            work = self._make_work(served_kinds, claims, addresses)
             self._log.info("Serving IPAddressClaims", version=claims.version)
         elif claims is not None:
             self._wait_for_second(claims, api.addresses(claims.version))
@@ -136,7 +136,7 @@ class ClusterApi(Integration[Served]):
         contract = served_kinds.contract
         return contract.claims is not None and contract.addresses is not None
 
-    def _extension(
+    def _make_work(
         self,
         served_kinds: Served,
         claim_kind: Resource[IPAddressClaim],
@@ -144,7 +144,7 @@ class ClusterApi(Integration[Served]):
     ) -> Work:
         """Return a function that runs the informers and controllers for the served kinds."""
         extension = self._manager.extension(sharded=True)
-        indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        indexes = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
         claims = extension.informer(claim_kind, indexes=indexes)
         addresses = extension.informer(address_kind, indexes=indexes)
         cluster_kind = served_kinds.contract.clusters
@@ -175,7 +175,7 @@ class ClusterApi(Integration[Served]):
             ),
             recorder=self._recorder,
             leftovers=Leftovers(client, caches, self._clock),
-            restored=RestoredRequests(caches.claims, self._clock, waits=waits, spaces=space_of),
+            restored=RestoredRequests(caches.claims, self._clock, waits=waits, spaces=list_spaces),
             clock=self._clock,
             settings=settings,
         )
@@ -214,7 +214,7 @@ class ClusterApi(Integration[Served]):
             # Half: the finalizers of a burst must not hold up the addresses of its first claims.
             concurrency=max(1, settings.width // 2),
             group=lambda key: key.namespace,
-            shard_by=caches.pool_to_shard_by,
+            shard_by=caches.find_shard_key,
         )
         if self._networkpools is not None:
             for watch in watched.make_request_watches(NETWORK_POOL):

@@ -38,12 +38,12 @@ class ClaimRecord:
     prefix: int
 
 
-def message_of(address: str, prefix: int, pool: PoolRef) -> str:
+def render_message(address: str, prefix: int, pool: PoolRef) -> str:
     """Return the message of a claim that has its address."""
     return f"Allocated {address}/{prefix} from {pool.kind} {pool.name}"
 
 
-def record_of(claim: IPAddressClaim) -> ClaimRecord | None:
+def read_record(claim: IPAddressClaim) -> ClaimRecord | None:
     """Return the address that a claim holds by its status; None without address.
 
     A claim that is being deleted holds it until our finalizer is gone: it can never get another
@@ -60,19 +60,19 @@ def record_of(claim: IPAddressClaim) -> ClaimRecord | None:
     return _parse_record(ready.message, claim.spec.poolRef)
 
 
-def restored_record_of(claim: IPAddressClaim) -> ClaimRecord | None:
+def read_restored_record(claim: IPAddressClaim) -> ClaimRecord | None:
     """Return the address of a claim while its restored IPAddress is recreated; None otherwise.
 
     Between the removal of the IPAddress and its creation no IPAddress holds the address.
     """
-    if record_of(claim) is not None or CLAIM_FINALIZER not in claim.metadata.finalizers:
+    if read_record(claim) is not None or CLAIM_FINALIZER not in claim.metadata.finalizers:
         return None
     record = claim.metadata.annotations.get(RESTORED_ADDRESS, "")
     return _parse_record(record, claim.spec.poolRef)
 
 
 def _parse_record(record: str, pool: PoolRef) -> ClaimRecord | None:
-    """Return the address in a message of `message_of`; None for another text or another pool."""
+    """Return the address in a text of `render_message`; None for another text or another pool."""
     match = _RECORD.fullmatch(record)
     if match is None or (match[3], match[4]) != (pool.kind, pool.name):
         return None
@@ -85,7 +85,9 @@ def waits(claim: IPAddressClaim) -> bool:
     This includes a claim whose IPAddress exists already: its status must still record the address.
     """
     meta = claim.metadata
-    return CLAIM_FINALIZER in meta.finalizers and not meta.terminating and record_of(claim) is None
+    return (
+        CLAIM_FINALIZER in meta.finalizers and not meta.terminating and read_record(claim) is None
+    )
 
 
 def render_ready(
@@ -116,7 +118,7 @@ def render_granted(
         version: of the API by which the claim was read and is written.
         now: the time.
     """
-    message = message_of(address.spec.address, address.spec.prefix, claim.spec.poolRef)
+    message = render_message(address.spec.address, address.spec.prefix, claim.spec.poolRef)
     finding = ConditionFinding(READY, True, reason=ADDRESS_ALLOCATED, message=message)
     status = render_ready(claim, finding, version=version, now=now)
     return {**status, "addressRef": {"name": address.metadata.name}}
@@ -135,10 +137,10 @@ def to_legacy_json(condition: Condition) -> dict[str, Any]:
 def shows(claim: IPAddressClaim, finding: ConditionFinding) -> bool:
     """Return whether a claim's Ready condition says this already."""
     reason_to_show = (TRUE if finding.status else "False", finding.reason, finding.message)
-    return shown_reason(claim) == reason_to_show
+    return read_shown_reason(claim) == reason_to_show
 
 
-def shown_reason(claim: IPAddressClaim) -> tuple[str, str, str]:
+def read_shown_reason(claim: IPAddressClaim) -> tuple[str, str, str]:
     """Return status, reason and message of a claim's Ready condition; empty without condition."""
     ready = find(claim.status.conditions, READY)
     return ("", "", "") if ready is None else (ready.status, ready.reason, ready.message)

@@ -15,7 +15,7 @@ from reconcilers.integrations.clusterapi.api import (
     pool_key,
 )
 from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool
-from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.clusterapi.offers import make_offers
 from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.discovery import find_served
 from reconcilers.promises.unreadable import UnreadableHolders
@@ -38,11 +38,11 @@ class ClusterApiPoolValidator:
 
     async def review_creation(self, new: Pool) -> Verdict:
         """Validate a new pool; overlaps with other pools are only a warning."""
-        warnings = [*rules.warnings(new.spec)]
-        if sentence := self._spaces.find_sharing(offers_of(self._kind, new)).sentence:
+        warnings = [*rules.list_warnings(new.spec)]
+        if sentence := self._spaces.find_sharing(make_offers(self._kind, new)).sentence:
             field = "spec.addresses" if isinstance(new.spec, IPPoolSpec) else "spec.prefixes"
             warnings.append(f"{field}: {sentence}")
-        return Verdict.from_causes(rules.faults(new.spec), warnings)
+        return Verdict.from_causes(rules.find_faults(new.spec), warnings)
 
     async def review_update(self, new: Pool, old: Pool | None) -> Verdict:
         """Validate an edit: its spec, immutable fields, and the addresses in use.

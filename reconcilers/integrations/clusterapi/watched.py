@@ -15,7 +15,7 @@ from controller.resource import Resource
 from controller.triggers import Trigger, Watch, to_self
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.answers import controlling_claim, is_made_for_claim
+from reconcilers.integrations.clusterapi.answers import find_controlling_claim, is_made_for_claim
 from reconcilers.integrations.clusterapi.api import Cluster, IPAddress, IPAddressClaim
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
@@ -26,7 +26,7 @@ from reconcilers.integrations.clusterapi.caches import (
     pool_key,
     space_name,
 )
-from reconcilers.integrations.clusterapi.statuses import record_of
+from reconcilers.integrations.clusterapi.statuses import read_record
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.watches import metadata_changed, watch_by_key, watch_pools
 from reconcilers.spaces.announcing import OverlapAnnouncer
@@ -101,7 +101,7 @@ class Watched:
 
         def list_claims_of_address(address: IPAddress) -> Iterable[Key]:
             """Return the claims of an IPAddress: by its name, its claimRef and its owner."""
-            meta, owner = address.metadata, controlling_claim(address)
+            meta, owner = address.metadata, find_controlling_claim(address)
             names = {meta.name, address.spec.claimRef.name, owner.name if owner else meta.name}
             return [Key(meta.namespace, name) for name in names if name]
 
@@ -182,7 +182,7 @@ def concerns_claim(change: Change[IPAddressClaim]) -> bool:
     old, new = change.old, change.new
     if old is None or new is None or metadata_changed(change):
         return True
-    return record_of(old) is not None and record_of(new) is None
+    return read_record(old) is not None and read_record(new) is None
 
 
 def has_changed_pause(change: Change[Cluster]) -> bool:

@@ -66,7 +66,10 @@ class ClaimEvents(Generic[ClaimT]):
 
     def _may_record_each(self, pool: Key, count: int) -> bool:
         """Return whether each of `count` claims may get its own event; count them if so."""
-        if count > MOST_SINGLE or sum(self._single.recent(pool)) + count > MOST_SINGLE_PER_MINUTE:
+        if (
+            count > MOST_SINGLE
+            or sum(self._single.list_recent(pool)) + count > MOST_SINGLE_PER_MINUTE
+        ):
             return False
         self._single.add(pool, count)
         return True

@@ -171,7 +171,7 @@ class ClusterReconciler:
             return True
         return any(  # a pool that is being deleted has no pass
             pool.metadata.name not in problems and not pool.metadata.terminating
-            for pool in self._caches.pools_in([cluster.datacenter])
+            for pool in self._caches.list_pools_in([cluster.datacenter])
         )
 
     def _find_report(self, cluster: KkpCluster) -> _Reported:

@@ -32,7 +32,7 @@ from reconcilers.integrations.kubermatic.reading import (
     KubermaticCaches,
     check_readable,
 )
-from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, parse_space
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
 from reconcilers.spaces.offers import PoolName
@@ -80,7 +80,7 @@ class DatacenterContents:
         return [blocks for blocks in block_ranges if blocks is not None]
 
 
-def contents_of(
+def list_contents(
     caches: KubermaticCaches, is_wanted: Wanted = every_pool, not_read: Sequence[NotRead] = ()
 ) -> Iterator[DatacenterContents]:
     """Yield the space and the holders of each datacenter of each pool, by pool and datacenter.
@@ -105,7 +105,7 @@ def contents_of(
         for name, settings in sorted(pool.spec.datacenters.items()):
             space, fault = None, ""
             try:
-                space = space_of(settings)
+                space = parse_space(settings)
             except InvalidPool as invalid:
                 fault = "; ".join(invalid.messages)
             allocations_here = tuple(

@@ -18,7 +18,7 @@ from allocator.addresses import BITS
 from controller.meta import Key
 from reconcilers.integrations.kubermatic.api import JOURNALS, IPAMAllocation, IPAMPool, KkpCluster
 from reconcilers.integrations.kubermatic.holdings import parse_holding
-from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, space_of
+from reconcilers.integrations.kubermatic.spaces import DatacenterSpace, parse_space
 from reconcilers.promises.holdings import Facts, Holdings, Layouts
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
@@ -44,12 +44,12 @@ class ClusterRow(NamedTuple):
     request: int | Holder
 
 
-def spaces_of(pool: IPAMPool) -> Spaces:
+def parse_spaces(pool: IPAMPool) -> Spaces:
     """Return the spaces of a pool's datacenters, without those whose settings are invalid."""
     spaces: dict[str, DatacenterSpace] = {}
     for name, settings in pool.spec.datacenters.items():
         with suppress(InvalidPool):  # the pass reports it
-            spaces[name] = space_of(settings)
+            spaces[name] = parse_space(settings)
     return spaces
 
 
@@ -79,7 +79,7 @@ def is_complete(allocation: IPAMAllocation, datacenter: str, space: DatacenterSp
     return content.prefix_length() == BITS[space.family] - space.shift
 
 
-def holder_facts(
+def compute_facts(
     holder: Holder,
     allocation: IPAMAllocation | None,
     cluster: KkpCluster | None,
@@ -139,7 +139,7 @@ def _find_request(
     return space.block_count - content.count
 
 
-def holdings_of(
+def compute_holdings(
     pool: str,
     spaces: Spaces,
     allocations: Iterable[IPAMAllocation],
@@ -160,7 +160,7 @@ def holdings_of(
     holdings = Holdings(layouts_of(spaces))
     for key in keys:
         holder = holder_in(key.namespace, key.name)
-        facts = holder_facts(
+        facts = compute_facts(
             holder, by_key.get(key), cluster=cluster_in(key.namespace), spaces=spaces
         )
         if facts is not None:

@@ -6,8 +6,8 @@ The *figures* are numbers: addresses in all, in use, free, and clusters that wai
 from collections.abc import Iterator
 
 from reconcilers.integrations.core.gauges import Labels
-from reconcilers.integrations.kubermatic.contents import contents_of
-from reconcilers.integrations.kubermatic.picture import picture_of
+from reconcilers.integrations.kubermatic.contents import list_contents
+from reconcilers.integrations.kubermatic.picture import make_picture
 from reconcilers.integrations.kubermatic.reading import KubermaticCaches
 from reconcilers.pictures.poolpicture import PoolFigures
 
@@ -20,4 +20,4 @@ LABELS: Labels = {
 
 def list_figures(caches: KubermaticCaches) -> Iterator[PoolFigures]:
     """Yield the figures of all datacenters of all pools."""
-    return (picture_of(contents).figures for contents in contents_of(caches))
+    return (make_picture(contents).figures for contents in list_contents(caches))

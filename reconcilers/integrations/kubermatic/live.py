@@ -23,8 +23,8 @@ from reconcilers.integrations.kubermatic.api import (
     POOLS,
     KkpCluster,
 )
-from reconcilers.integrations.kubermatic.contents import contents_of
-from reconcilers.integrations.kubermatic.picture import picture_of
+from reconcilers.integrations.kubermatic.contents import list_contents
+from reconcilers.integrations.kubermatic.picture import make_picture
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
     CLUSTER_INDEXES,
@@ -60,7 +60,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
     def make_views(is_wanted: Wanted, not_read: Sequence[NotRead]) -> Views:
         """Return the pictures of the wanted pools, one for each datacenter."""
         return Views(
-            [picture_of(contents) for contents in contents_of(caches, is_wanted, not_read)]
+            [make_picture(contents) for contents in list_contents(caches, is_wanted, not_read)]
         )
 
     watched = [

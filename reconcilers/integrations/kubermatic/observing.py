@@ -131,7 +131,7 @@ async def list_observed_holdings(client: Client, pool: NetworkPool) -> OtherHold
         ControllerError: the list failed.
     """
     if not await client.is_served(ALLOCATIONS):
-        return OtherHoldings()
+        return OtherHoldings()  # without KKP there are none
     page = await client.list(ALLOCATIONS)
     holdings = _list_held_ranges(list_held_parts_of(pool, page.items))
     return OtherHoldings(

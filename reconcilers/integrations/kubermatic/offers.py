@@ -8,22 +8,22 @@ from collections.abc import Iterator
 
 from allocator import InvalidPool
 from reconcilers.integrations.kubermatic.api import POOLS, IPAMPool
-from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.spaces import parse_space
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
 
 PLATFORM = "kubermatic"
 
 
-def offers_of(pool: IPAMPool) -> tuple[PoolOffer, ...]:
+def make_offers(pool: IPAMPool) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool's datacenters, without those whose settings are invalid."""
-    return tuple(offer for name in pool.spec.datacenters for offer in offers_in(pool, name))
+    return tuple(offer for name in pool.spec.datacenters for offer in make_offers_in(pool, name))
 
 
-def offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
+def make_offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
     """Return the offers of one datacenter of a pool; empty if its settings are invalid."""
     try:
-        space = space_of(pool.spec.datacenters[datacenter])
+        space = parse_space(pool.spec.datacenters[datacenter])
     except InvalidPool:
         return ()  # the pass over the pool records an event that says why
     return offer_of(
@@ -34,8 +34,8 @@ def offers_in(pool: IPAMPool, datacenter: str) -> tuple[PoolOffer, ...]:
     )
 
 
-def shared_addresses(pool: IPAMPool, spaces: SpaceIndex) -> Iterator[str]:
+def list_shared_addresses(pool: IPAMPool, spaces: SpaceIndex) -> Iterator[str]:
     """Yield a sentence for each datacenter of a pool whose addresses other pools hand out, too."""
     for datacenter in pool.spec.datacenters:
-        if sentence := spaces.find_sharing(offers_in(pool, datacenter)).sentence:
+        if sentence := spaces.find_sharing(make_offers_in(pool, datacenter)).sentence:
             yield f"datacenter {datacenter}: {sentence}"

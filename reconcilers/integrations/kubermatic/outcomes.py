@@ -15,14 +15,14 @@ from reconcilers.integrations.kubermatic.api import (
     IPAMAllocation,
     IPAMPool,
 )
-from reconcilers.integrations.kubermatic.contents import contents_of
+from reconcilers.integrations.kubermatic.contents import list_contents
 from reconcilers.integrations.kubermatic.reading import POOL_INDEX, KubermaticCaches
 
 _FAILURE = re.compile(r"; (?=failed to ensure IPAM Pool Allocation for IPAM Pool )")
 """Separates the messages of two pools in the condition of a Cluster."""
 
 
-def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
+def list_outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Planned]:
     """Yield the outcomes of Clusters by pool: new addresses, or the reason why addresses lack.
 
     A Cluster that needed nothing has no outcome.
@@ -31,7 +31,7 @@ def outcomes(before: KubermaticCaches, after: KubermaticCaches) -> Iterator[Plan
         before: the objects as they were.
         after: the objects as the controllers left them.
     """
-    for content in contents_of(after):
+    for content in list_contents(after):
         pool = content.pool
         allocations = after.allocations.by_index(POOL_INDEX, pool.metadata.name)
         for allocation in sorted(allocations, key=lambda obj: obj.metadata.key):

@@ -22,7 +22,7 @@ PURPOSE = "cluster"
 """The use of the addresses of an IPAMPool, as people read it."""
 
 
-def picture_of(contents: DatacenterContents) -> PoolPicture:
+def make_picture(contents: DatacenterContents) -> PoolPicture:
     """Return the picture of a datacenter of a pool."""
     return PoolPicture(
         PoolName(POOLS.kind, contents.pool.metadata.key),

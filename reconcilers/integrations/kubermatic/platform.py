@@ -49,10 +49,10 @@ class KubermaticPlatform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
-        from reconcilers.integrations.kubermatic.offers import offers_of
+        from reconcilers.integrations.kubermatic.offers import make_offers
 
         assert isinstance(pool, IPAMPool), kind.kind
-        return offers_of(pool)
+        return make_offers(pool)
 
     @override
     def fill_defaults(self, body: Body) -> Body:
@@ -66,21 +66,21 @@ class KubermaticPlatform(Platform):
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
         from reconcilers.integrations.kubermatic.auditing import audit
-        from reconcilers.integrations.kubermatic.contents import contents_of
-        from reconcilers.integrations.kubermatic.picture import picture_of
-        from reconcilers.integrations.kubermatic.reading import caches_of
+        from reconcilers.integrations.kubermatic.contents import list_contents
+        from reconcilers.integrations.kubermatic.picture import make_picture
+        from reconcilers.integrations.kubermatic.reading import fill_caches
 
-        caches = caches_of(objects)
-        pools = list(contents_of(caches, not_read=objects.not_read))
+        caches = fill_caches(objects)
+        pools = list(list_contents(caches, not_read=objects.not_read))
         troubles = list(audit(caches, pools, objects.not_read))
-        return Views([picture_of(pool) for pool in pools], troubles)
+        return Views([make_picture(pool) for pool in pools], troubles)
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        from reconcilers.integrations.kubermatic.outcomes import outcomes
-        from reconcilers.integrations.kubermatic.reading import caches_of
+        from reconcilers.integrations.kubermatic.outcomes import list_outcomes
+        from reconcilers.integrations.kubermatic.reading import fill_caches
 
-        return outcomes(caches_of(before.of(self.name)), caches_of(after.of(self.name)))
+        return list_outcomes(fill_caches(before.of(self.name)), fill_caches(after.of(self.name)))
 
     @override
     def make_live(

@@ -42,10 +42,10 @@ from reconcilers.integrations.kubermatic.api import (
     KkpCluster,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
-from reconcilers.integrations.kubermatic.facts import holder_in, spaces_of
+from reconcilers.integrations.kubermatic.facts import holder_in, parse_spaces
 from reconcilers.integrations.kubermatic.findings import Decided, KeptFindings
 from reconcilers.integrations.kubermatic.holdings import OVERLAPPING, AllocationProblem
-from reconcilers.integrations.kubermatic.offers import offers_in
+from reconcilers.integrations.kubermatic.offers import make_offers_in
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
     ClusterGrant,
@@ -62,7 +62,7 @@ from reconcilers.integrations.kubermatic.reading import (
 )
 from reconcilers.integrations.kubermatic.reports import RECONCILING_ERROR, Reports
 from reconcilers.integrations.kubermatic.rules import describe_datacenter_fault, list_pool_faults
-from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.spaces import parse_space
 from reconcilers.promises.annotationwrites import ANNOTATION_WRITES
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.due import RETRY
@@ -227,7 +227,7 @@ class Pools(
 
     @override
     async def void_earlier(self, pool: IPAMPool, reading: KkpView) -> Fenced:
-        view = await self._reader.live(pool.metadata.name)
+        view = await self._reader.list_live(pool.metadata.name)
         allocations = await self._allocations.fence.void_earlier(view.list_allocations())
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
 
@@ -379,7 +379,7 @@ class Pools(
         """
         journal = settle(stored, JOURNALS.kind, view)
         room = min(self._settings.batch, JOURNALS.room(journal))
-        name, spaces = pool.metadata.name, spaces_of(pool)
+        name, spaces = pool.metadata.name, parse_spaces(pool)
         holdings = self._kept.holdings(name, spaces, view)
         kept = self._findings.bring_up_to_date(pool, spaces, view=view, holdings=holdings)
 
@@ -435,7 +435,7 @@ class Pools(
         if not self._spaces.is_known:
             return None
         sentences = {
-            name: self._spaces.find_sharing(offers_in(pool, name)).sentence
+            name: self._spaces.find_sharing(make_offers_in(pool, name)).sentence
             for name in sorted(pool.spec.datacenters)
         }
         return {
@@ -547,7 +547,7 @@ def _find_invalid(pool: IPAMPool) -> dict[str, AllocationProblem]:
     invalid = {}
     for name, settings in sorted(pool.spec.datacenters.items()):
         try:
-            space_of(settings)
+            parse_space(settings)
         except InvalidPool as error:
             invalid[name] = AllocationProblem(INVALID_POOL, "; ".join(error.messages))
     return invalid

@@ -29,9 +29,9 @@ from reconcilers.integrations.kubermatic.api import (
 )
 from reconcilers.integrations.kubermatic.facts import (
     Spaces,
-    holder_facts,
+    compute_facts,
+    compute_holdings,
     holder_in,
-    holdings_of,
     layouts_of,
 )
 from reconcilers.promises.holdings import (
@@ -98,7 +98,7 @@ class KubermaticCaches:
             key=lambda cluster: (str(cluster.metadata.creationTimestamp), cluster.metadata.key),
         )
 
-    def pools_in(self, datacenters: Iterable[str]) -> Iterable[IPAMPool]:
+    def list_pools_in(self, datacenters: Iterable[str]) -> Iterable[IPAMPool]:
         """Return the pools that name one of these datacenters, sorted by name."""
         pools = (self.pools.by_index(DATACENTER_INDEX, name) for name in datacenters)
         by_name = {pool.metadata.name: pool for pool in chain.from_iterable(pools)}
@@ -119,7 +119,7 @@ class KubermaticCaches:
         )
 
 
-def caches_of(objects: ObjectsByKind) -> KubermaticCaches:
+def fill_caches(objects: ObjectsByKind) -> KubermaticCaches:
     """Return caches of objects that were read; clusters with a worker name are not served."""
     return KubermaticCaches(
         objects.cache(POOLS, indexes=POOL_INDEXES),
@@ -221,7 +221,7 @@ class KeptClusters:
                     holder=lambda cluster, pool: holder_in(cluster.namespace, pool),
                 ),
             ],
-            self._facts_of,
+            self._find_facts,
             layouts_of,
             clock=clock,
             check_interval=check_interval,
@@ -241,7 +241,7 @@ class KeptClusters:
         if not view.is_listed:
             return self._kept.holdings(pool, spaces)
         namespaces = (cluster.namespace for cluster in self._list_clusters_of(pool, spaces))
-        return holdings_of(
+        return compute_holdings(
             pool,
             spaces,
             allocations=view.list_allocations(),
@@ -253,11 +253,11 @@ class KeptClusters:
         """Forget a pool that is gone."""
         self._kept.forget(pool)
 
-    def _facts_of(self, pool: str, holder: Holder, spaces: Spaces) -> Facts | None:
+    def _find_facts(self, pool: str, holder: Holder, spaces: Spaces) -> Facts | None:
         """Return the facts of a holder, from the caches; None if it means nothing to the pool."""
         del pool
         allocation = self._caches.allocations.get(holder.key)
-        return holder_facts(
+        return compute_facts(
             holder, allocation, cluster=self._find_cluster_in(holder.key.namespace), spaces=spaces
         )
 
@@ -320,9 +320,9 @@ class KkpReader:
             return KkpView(
                 cache.position, list_allocations, find=find, unreadable=cache.unreadable.keys()
             )
-        return await self.live(pool)
+        return await self.list_live(pool)
 
-    async def live(self, pool: str) -> KkpView:
+    async def list_live(self, pool: str) -> KkpView:
         """Return the view of a LIST that begins now.
 
         Later passes use the cache again once it shows as much as this LIST.

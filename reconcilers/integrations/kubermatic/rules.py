@@ -42,7 +42,7 @@ UNNAMED_DATACENTER = (
 """What is wrong with an IPAMPool that has a datacenter named ""."""
 
 
-def faults(pool: IPAMPool) -> Iterable[str]:
+def list_faults(pool: IPAMPool) -> Iterable[str]:
     """Yield the first fault of each datacenter of a pool that is to be refused."""
     for name in sorted(pool.spec.datacenters):
         fault = find_fault(pool.spec.datacenters[name])
@@ -251,7 +251,7 @@ def list_host_bit_warnings(pool: IPAMPool) -> Iterator[str]:
                 yield f"spec.datacenters.{name}.{field}: {warning}"
 
 
-def warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
+def list_warnings(new: IPAMPool, old: IPAMPool | None = None) -> Iterable[str]:
     """Yield warnings about a pool that is accepted: values that have no effect, and removals."""
     if not new.spec.datacenters:
         yield "spec.datacenters is empty: the pool serves no cluster"

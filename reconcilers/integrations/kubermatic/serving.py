@@ -84,7 +84,7 @@ class Kubermatic(AllKindsIntegration):
         extension.controller(
             "kubermatic-ipampool",
             PoolPasses(kind, client, clock=self._clock, settings=settings).reconcile,
-            watches=self._watches(caches, pools, allocations=allocations, clusters=clusters),
+            watches=self._make_watches(caches, pools, allocations=allocations, clusters=clusters),
             concurrency=self._settings.concurrency,
         )
 
@@ -135,7 +135,7 @@ class Kubermatic(AllKindsIntegration):
         )
         return with_gauges(pool_gauges, self._manager.metrics.registry, extension.run)
 
-    def _watches(
+    def _make_watches(
         self,
         caches: KubermaticCaches,
         pools: Informer[IPAMPool],
@@ -152,7 +152,7 @@ class Kubermatic(AllKindsIntegration):
 
         def list_pools_of_cluster(cluster: KkpCluster) -> Iterable[Key]:
             """Yield the pools of a Cluster's datacenter, and those that it has allocations of."""
-            yield from (pool.metadata.key for pool in caches.pools_in([cluster.datacenter]))
+            yield from (pool.metadata.key for pool in caches.list_pools_in([cluster.datacenter]))
             # A Cluster that has moved still has allocations of the pools of its old datacenter.
             allocations = caches.allocations.by_index(NAMESPACE_INDEX, cluster.namespace)
             yield from (allocation.pool for allocation in allocations)

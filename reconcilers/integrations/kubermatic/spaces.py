@@ -63,7 +63,7 @@ class DatacenterSpace:
         return blocks is not None and any(block.contains(blocks) for block in self.layout.blocks)
 
 
-def space_of(datacenter: Datacenter) -> DatacenterSpace:
+def parse_space(datacenter: Datacenter) -> DatacenterSpace:
     """Return the space that a datacenter of a pool may hand out.
 
     Raises:

@@ -7,7 +7,7 @@ exclusions.
 from controller.client import Client
 from reconcilers.integrations.kubermatic import rules
 from reconcilers.integrations.kubermatic.api import ALLOCATIONS, IPAMPool
-from reconcilers.integrations.kubermatic.offers import shared_addresses
+from reconcilers.integrations.kubermatic.offers import list_shared_addresses
 from reconcilers.integrations.kubermatic.reading import check_readable
 from reconcilers.promises.unreadable import UnreadableHolders
 from reconcilers.spaces.index import SpaceIndex
@@ -30,9 +30,11 @@ class IPAMPoolValidator:
         """Validate a new pool; refuse it with the first fault, as KKP's webhook does."""
         if missing := rules.find_missing_datacenters(new) or rules.find_unnamed_datacenter(new):
             return Verdict(refusal=missing, forbidden=True)
-        if fault := next(iter(rules.faults(new)), ""):
+        if fault := next(iter(rules.list_faults(new)), ""):
             return Verdict(refusal=fault, forbidden=True)
-        return Verdict(warnings=(*rules.warnings(new), *shared_addresses(new, self._spaces)))
+        return Verdict(
+            warnings=(*rules.list_warnings(new), *list_shared_addresses(new, self._spaces))
+        )
 
     async def review_update(self, new: IPAMPool, old: IPAMPool | None) -> Verdict:
         """Validate an edit; refuse it with the first fault, change or conflict, as KKP does.
@@ -45,7 +47,7 @@ class IPAMPoolValidator:
             new, old
         ):
             return Verdict(refusal=missing, forbidden=True)
-        if fault := next(iter(rules.faults(new)), ""):
+        if fault := next(iter(rules.list_faults(new)), ""):
             return Verdict(refusal=fault, forbidden=True)
         if old is not None:
             if change := next(iter(rules.find_forbidden_changes(new, old)), ""):
@@ -62,7 +64,9 @@ class IPAMPoolValidator:
                     return Verdict(refusal=why, forbidden=True)
                 if conflict := next(iter(rules.find_conflicts(new, old, page.items)), ""):
                     return Verdict(refusal=conflict, forbidden=True)
-        return Verdict(warnings=(*rules.warnings(new, old), *shared_addresses(new, self._spaces)))
+        return Verdict(
+            warnings=(*rules.list_warnings(new, old), *list_shared_addresses(new, self._spaces))
+        )
 
     async def review_deletion(self, old: IPAMPool) -> Verdict:
         """Allow every deletion, as KKP does; the garbage collector deletes the allocations."""

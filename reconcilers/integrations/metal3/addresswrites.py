@@ -129,7 +129,7 @@ def render_address(
         space: what the pool may hand out.
         address: a single address.
     """
-    settings = space.settings_of(address)
+    settings = space.find_settings(address)
     spec = side.spec_of(claim, pool.metadata.key, address=address, settings=settings)
     return {
         "metadata": _build_metadata(side, claim, pool=pool, name=space.name_of(address)),
@@ -144,7 +144,7 @@ def render_recreated_address(
 
     Name, address and settings stay, even if the pool's spec has other settings by now.
     """
-    settings = side.settings_of(address)
+    settings = side.find_settings(address)
     parsed = parse_single(address.spec.address)
     assert parsed is not None, "its address is on record"
     return {

@@ -184,7 +184,7 @@ def describe_invalid(requested: str) -> str:
     return f'Invalid ipAddress annotation "{shortened}": not a valid IP address'
 
 
-def pool_of_object_ref(ref: ObjectRef, namespace: str) -> Key | None:
+def find_pool_by_object_ref(ref: ObjectRef, namespace: str) -> Key | None:
     """Return the IPPool that an IPClaim names; None if it names something else.
 
     A claim gets addresses of pools of its own namespace alone.
@@ -200,7 +200,7 @@ def pool_of_object_ref(ref: ObjectRef, namespace: str) -> Key | None:
     return Key(namespace, ref.name)
 
 
-def pool_of_pool_ref(ref: PoolRef, namespace: str) -> Key | None:
+def find_pool_by_pool_ref(ref: PoolRef, namespace: str) -> Key | None:
     """Return the IPPool that an object of Cluster API names; None if it names something else.
 
     Args:

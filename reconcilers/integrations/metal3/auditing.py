@@ -21,7 +21,7 @@ from reconcilers.integrations.core.views import Trouble
 from reconcilers.integrations.metal3.api import POOLS
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
 from reconcilers.integrations.metal3.contents import IPPoolContents
-from reconcilers.integrations.metal3.picture import NOTHING, picture_of
+from reconcilers.integrations.metal3.picture import NOTHING, make_picture
 from reconcilers.integrations.metal3.sides import AddressT, ClaimT
 from reconcilers.spaces.offers import PoolName
 
@@ -57,7 +57,7 @@ def _audit_pool(content: IPPoolContents) -> Iterator[Trouble]:
     if not content.space.entries:
         yield invalid_pool(pool, NOTHING)
         return
-    for family in picture_of(content).families:
+    for family in make_picture(content).families:
         yield from list_extent_troubles(pool, family.extents, f"; {_DELETE_ONE}")
 
 

@@ -52,7 +52,7 @@ CLUSTER_INDEX = "cluster"
 """The index by which caches find the pools and claims of a Cluster."""
 
 
-def claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[ClaimT]]:
+def make_claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[ClaimT]]:
     """Return the indexes of a cache of claims."""
 
     def spaces(claim: ClaimT) -> Iterable[str]:
@@ -61,12 +61,14 @@ def claim_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFuncti
     return {SPACE_INDEX: spaces, CLUSTER_INDEX: lambda claim: index_values_of(cluster_of(claim))}
 
 
-def address_indexes(side: ClaimSide[ClaimT, AddressT]) -> Mapping[str, IndexFunction[AddressT]]:
+def make_address_indexes(
+    side: ClaimSide[ClaimT, AddressT],
+) -> Mapping[str, IndexFunction[AddressT]]:
     """Return the indexes of a cache of IPAddresses."""
     return {
         SPACE_INDEX: lambda address: index_values_of(side.pool_of_address(address)),
         CLAIM_INDEX: lambda address: index_values_of(side.claim_of_address(address)),
-        PREFIX_INDEX: lambda address: map(str, prefix_keys(address)),
+        PREFIX_INDEX: lambda address: map(str, list_prefix_keys(address)),
     }
 
 
@@ -82,7 +84,7 @@ def index_values_of(key: Key | None) -> Sequence[str]:
     return () if key is None else (str(key),)
 
 
-def prefix_keys(address: EitherAddress) -> list[Key]:
+def list_prefix_keys(address: EitherAddress) -> list[Key]:
     """Return the possible `namePrefix`es of an IPAddress, each as Key(namespace, prefix)."""
     meta = address.metadata
     return [Key(meta.namespace, prefix) for prefix in find_prefixes(meta.name)]
@@ -106,8 +108,8 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
 
     Args:
         side: the kind.
-        claims: its claims, with `claim_indexes`.
-        addresses: its IPAddresses, with `address_indexes`.
+        claims: its claims, with `make_claim_indexes`.
+        addresses: its IPAddresses, with `make_address_indexes`.
         pools: all IPPools, with POOL_INDEXES.
     """
 
@@ -126,7 +128,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """Return the pool of an IPAddress, and the pools that could need its name."""
         pool = self.side.pool_of_address(address)
         keys = dict.fromkeys(() if pool is None else (pool,))
-        for prefix in prefix_keys(address):
+        for prefix in list_prefix_keys(address):
             for other in self.pools.by_index(PREFIX_INDEX, str(prefix)):
                 keys[other.metadata.key] = None
         return keys
@@ -149,7 +151,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         """Return the IPAddress with a promised address that the claim owns; None without one."""
         [part] = promise.ranges  # a claim gets one address
         for address in addresses:
-            owner = self.side.owning_claim(address)
+            owner = self.side.find_owning_claim(address)
             is_of_claim = owner is not None and owner.uid == promise.uid
             if is_of_claim and parse_single(address.spec.address) == part.range:
                 return address
@@ -160,7 +162,7 @@ class SideCaches(ClaimSource[Key, EntrySpace, ClaimT, AddressT]):
         self, pool: Key, space: EntrySpace, claim: ClaimT | None, addresses: Sequence[AddressT]
     ) -> Facts | None:
         """Return the facts of a claim and its IPAddresses for a pool; None if there are none."""
-        return facts_of(self.side, pool, space=space, claim=claim, addresses=addresses)
+        return compute_facts(self.side, pool, space=space, claim=claim, addresses=addresses)
 
     def read_source(self) -> ReadSource[Key, EntrySpace, ClaimT, AddressT]:
         """Return these caches in the form in which a reader has sources of several kinds."""
@@ -227,7 +229,7 @@ class Metal3Caches:
         why = _CLUSTER_STOPS[find_cluster_state(self.clusters, pool.cluster)]
         return why.format(pool.cluster)
 
-    def pool_is_paused(self, pool: Metal3Pool) -> bool:
+    def is_pool_paused(self, pool: Metal3Pool) -> bool:
         """Return whether a pool, or its Cluster, is paused or may be."""
         return is_paused(pool.metadata.annotations) or may_be_paused(self.clusters, pool.cluster)
 
@@ -242,13 +244,13 @@ class Metal3Caches:
         state = find_cluster_state(self.clusters, cluster)
         return "" if state is ClusterState.ABSENT else _CLUSTER_STOPS[state].format(cluster)
 
-    def address_is_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
+    def is_address_paused(self, address: EitherAddress, pool: Metal3Pool | None) -> bool:
         """Return whether an IPAddress without claim is left alone due to a pause."""
-        is_pool_paused = pool is not None and self.pool_is_paused(pool)
+        is_pool_paused = pool is not None and self.is_pool_paused(pool)
         return is_pool_paused or may_be_paused(self.clusters, find_labelled_cluster(address))
 
 
-def facts_of(
+def compute_facts(
     side: ClaimSide[ClaimT, AddressT],
     pool: Key,
     space: EntrySpace,
@@ -286,7 +288,7 @@ def facts_of(
         parsed = parse_single(address.spec.address)
         if parsed is None or side.pool_of_address(address) != pool:
             continue  # only its name is in the way
-        part = space.part_of(parsed)
+        part = space.make_part(parsed)
         parts[part] = None
         is_in_use = True
         outside = part.range if part.space == OUTSIDE else outside
@@ -321,4 +323,4 @@ def _list_addresses_of_name(
     if meta.namespace != pool.namespace:
         return []  # names are unique only within a namespace
     addresses = parse_name(meta.name, space.name_prefix)
-    return [parsed for parsed in addresses if space.entry_of(parsed) is not None]
+    return [parsed for parsed in addresses if space.find_entry(parsed) is not None]

@@ -22,7 +22,7 @@ from reconcilers.integrations.metal3.caches import (
     Metal3Caches,
     Metal3Reader,
     SideCaches,
-    claim_indexes,
+    make_claim_indexes,
 )
 from reconcilers.integrations.metal3.entries import EntrySpace
 from reconcilers.integrations.metal3.granting import make_claim_writes
@@ -139,7 +139,10 @@ class Metal3Claims(ServedClaims, Generic[ClaimT, AddressT]):
         self._caches = caches
         side = caches.side
         self._restored = RestoredRequests(
-            caches.claims, parts.clock, waits=side.waits, spaces=claim_indexes(side)[SPACE_INDEX]
+            caches.claims,
+            parts.clock,
+            waits=side.waits,
+            spaces=make_claim_indexes(side)[SPACE_INDEX],
         )
         self._requests: Metal3Requests[ClaimT, AddressT] = ClaimKind(
             POOLS,

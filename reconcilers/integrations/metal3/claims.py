@@ -113,7 +113,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         pool = None if pool_key is None else self._caches.pools.get(pool_key)
         if pool_key is not None and pool_key in self._caches.pools.unreadable:
             return Blocked("Unreadable")  # the pool may be paused
-        is_paused = pool is not None and self._caches.pool_is_paused(pool)
+        is_paused = pool is not None and self._caches.is_pool_paused(pool)
         # `clusterctl move` removes finalizers and objects by itself.
         is_moved = meta.terminating and DELETE_FOR_MOVE in meta.annotations
         # An event leads to the next pass when the pause ends.
@@ -189,7 +189,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
                 continue
             is_moved = DELETE_FOR_MOVE in address.metadata.annotations
             pool = self._caches.pools.get(pool_key)
-            if is_moved or self._caches.address_is_paused(address, pool):
+            if is_moved or self._caches.is_address_paused(address, pool):
                 continue
             if pool_key in self._caches.pools.unreadable:
                 continue  # the pool may be paused
@@ -234,7 +234,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
             The IPAddress; None if its name does not tell the address, or if another claim has the
             name or the address. The command `check` reports these claims.
         """
-        space = self._spaces.of(pool)
+        space = self._spaces.get_space(pool)
         name, key = self._side.address_name(claim), claim.metadata.key
         recorded = space.find_named_addresses(name)
         if current is not None:  # it is being deleted
@@ -247,7 +247,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         if address is None:
             return None  # the name does not tell which address the claim has
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
-        holder, part = holder_of_claim(self._side_caches, claim), space.part_of(address)
+        holder, part = holder_of_claim(self._side_caches, claim), space.make_part(address)
         if holdings.other_holder(address, holder, part.space) is not None:
             return None  # another claim has the address
         if current is not None:
@@ -298,20 +298,20 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         addresses_of_other_pools = [
             address for address in addresses if address not in addresses_of_pool
         ]
-        space = self._spaces.of(pool)
+        space = self._spaces.get_space(pool)
         holdings = self._reader.read_cached(pool.metadata.key, space).holdings
         holder = holder_of_claim(self._side_caches, claim)
         in_the_way = [
             address
             for address in addresses_of_pool
             if (parsed := parse_single(address.spec.address)) is not None
-            and holdings.other_holder(parsed, holder, space.part_of(parsed).space) is not None
+            and holdings.other_holder(parsed, holder, space.make_part(parsed).space) is not None
         ]
         return [*addresses_of_other_pools, *in_the_way]
 
     def _is_of_earlier_claim(self, address: AddressT, claim: ClaimT) -> bool:
         """Return whether an IPAddress was created for an earlier claim of the same name."""
-        owner = self._side.owning_claim(address)
+        owner = self._side.find_owning_claim(address)
         is_stale = owner is not None and owner.uid != claim.metadata.uid
         is_ours = self._side.pool_of_address(address) is not None
         return is_stale and is_ours and self._side.is_made_for_claim(address)
@@ -325,7 +325,7 @@ class Metal3ClaimReconciler(Generic[ClaimT, AddressT]):
         pool_key = self._side.pool_of_address(address)
         assert pool_key is not None, "it is of an IPPool"
         pool = await self._client.find(POOLS, pool_key)
-        if pool is not None and self._caches.pool_is_paused(pool):
+        if pool is not None and self._caches.is_pool_paused(pool):
             return False
         parsed = parse_single(address.spec.address)
         holder = holder_of_claim(self._side_caches, claim)

@@ -20,10 +20,10 @@ from reconcilers.integrations.metal3.caches import (
     EitherCaches,
     Metal3Caches,
     SideCaches,
-    address_indexes,
-    claim_indexes,
+    make_address_indexes,
+    make_claim_indexes,
 )
-from reconcilers.integrations.metal3.entries import EntrySpace, space_of
+from reconcilers.integrations.metal3.entries import EntrySpace, parse_space
 from reconcilers.integrations.metal3.sides import (
     AddressT,
     ClaimSide,
@@ -95,7 +95,7 @@ class IPPoolContents:
 
     def list_waiting(self) -> Iterator[WaitingClaim]:
         """Yield the claims without an address; paused claims do not wait."""
-        if self.caches.pool_is_paused(self.pool):
+        if self.caches.is_pool_paused(self.pool):
             return  # a paused pool pauses all its claims
         for side in self.caches.sides.values():
             yield from side.visit(self._list_waiting_of)
@@ -118,7 +118,9 @@ class IPPoolContents:
         return None if side is None else side.claims.get(holder.key)
 
 
-def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterator[IPPoolContents]:
+def list_contents(
+    caches: Metal3Caches, is_wanted: Wanted = every_pool
+) -> Iterator[IPPoolContents]:
     """Yield every pool and what is held of it, by key.
 
     Args:
@@ -130,7 +132,7 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         key = pool.metadata.key
         if not is_wanted(PoolName(POOLS.kind, key)):
             continue
-        space = space_of(pool.spec)
+        space = parse_space(pool.spec)
         holders = dict.fromkeys(
             holder for source in sources for holder in source.list_holders(key, space)
         )
@@ -153,7 +155,7 @@ def contents_of(caches: Metal3Caches, is_wanted: Wanted = every_pool) -> Iterato
         )
 
 
-def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
+def fill_caches(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
     """Return caches of objects, in the form in which reconcilers read them.
 
     Args:
@@ -164,19 +166,19 @@ def caches_of(objects: ObjectsByKind, contract: ObjectsByKind) -> Metal3Caches:
     pools = objects.cache(POOLS, indexes=POOL_INDEXES)
     return make_caches(
         pools,
-        _caches_of_side(Metal3Side(), objects, pools),
-        _caches_of_side(of_contract, contract, pools),
+        _fill_side_caches(Metal3Side(), objects, pools),
+        _fill_side_caches(of_contract, contract, pools),
     )
 
 
-def _caches_of_side(
+def _fill_side_caches(
     side: ClaimSide[ClaimT, AddressT], objects: ObjectsByKind, pools: Cache[Metal3Pool]
 ) -> SideCaches[ClaimT, AddressT]:
     """Return the caches of one kind of claims and of their IPAddresses."""
     return SideCaches(
         side,
-        objects.cache(side.claims, indexes=claim_indexes(side)),
-        addresses=objects.cache(side.addresses, indexes=address_indexes(side)),
+        objects.cache(side.claims, indexes=make_claim_indexes(side)),
+        addresses=objects.cache(side.addresses, indexes=make_address_indexes(side)),
         pools=pools,
     )
 

@@ -78,7 +78,7 @@ class EntrySpace:
     preallocated: frozenset[AddressRange]
     is_random: bool
 
-    def entry_of(self, address: AddressRange) -> EntrySpan | None:
+    def find_entry(self, address: AddressRange) -> EntrySpan | None:
         """Return the first entry that contains an address; None if no entry contains it.
 
         An address that is never handed out counts as outside of all entries.
@@ -90,14 +90,14 @@ class EntrySpace:
             None,
         )
 
-    def part_of(self, address: AddressRange) -> PromisedRange:
+    def make_part(self, address: AddressRange) -> PromisedRange:
         """Return an address with the name of its space."""
-        entry = self.entry_of(address)
+        entry = self.find_entry(address)
         return PromisedRange(address, OUTSIDE if entry is None else entry.space)
 
-    def settings_of(self, address: AddressRange) -> AddressSettings:
+    def find_settings(self, address: AddressRange) -> AddressSettings:
         """Return the settings of the IPAddress that has an address."""
-        entry = self.entry_of(address)
+        entry = self.find_entry(address)
         return self.defaults if entry is None else entry.settings
 
     def name_of(self, address: AddressRange) -> str:
@@ -110,7 +110,9 @@ class EntrySpace:
         If some of them lie in entries, only these are returned, else the first one alone.
         """
         addresses = parse_name(name, self.name_prefix)
-        in_entries = tuple(address for address in addresses if self.entry_of(address) is not None)
+        in_entries = tuple(
+            address for address in addresses if self.find_entry(address) is not None
+        )
         return in_entries or addresses[:1]
 
 
@@ -124,7 +126,7 @@ def parse_single(address: str) -> AddressRange | None:
     return parse_ends(address, address) if address else None
 
 
-def span_of(entry: PoolEntry) -> AddressRange | None:
+def parse_span(entry: PoolEntry) -> AddressRange | None:
     """Return the addresses of an entry; None if it has none, or cannot be parsed.
 
     With only a subnet, the first address is the one after the address as it is written.
@@ -155,7 +157,7 @@ def span_of(entry: PoolEntry) -> AddressRange | None:
     return AddressRange(first, last, family)
 
 
-def space_of(spec: Metal3PoolSpec) -> EntrySpace:
+def parse_space(spec: Metal3PoolSpec) -> EntrySpace:
     """Return the space of a pool, computed from its spec.
 
     The holes of an entry are gateways, pre-allocated addresses, its broadcast address, and the
@@ -164,7 +166,7 @@ def space_of(spec: Metal3PoolSpec) -> EntrySpace:
     preallocations = {
         claim: parse_single(written) for claim, written in spec.preAllocations.items()
     }
-    spans = [(entry, span_of(entry)) for entry in spec.pools]
+    spans = [(entry, parse_span(entry)) for entry in spec.pools]
     entries = tuple(
         EntrySpan(str(index), span, _build_settings(spec, entry))
         for index, (entry, span) in enumerate(spans)
@@ -199,7 +201,7 @@ class PoolSpaces:
     def __init__(self) -> None:
         self._kept: dict[Key, tuple[Metal3PoolSpec, EntrySpace]] = {}
 
-    def of(self, pool: Metal3Pool) -> EntrySpace:
+    def get_space(self, pool: Metal3Pool) -> EntrySpace:
         """Return the space of a pool, parsed only if its spec has changed since the last call.
 
         While the spec is equal, the same object is returned, so callers may compare identities.
@@ -207,7 +209,7 @@ class PoolSpaces:
         kept = self._kept.get(pool.metadata.key)
         # Most passes see the very same spec, so identity is tried before the costly comparison.
         if kept is None or (kept[0] is not pool.spec and kept[0] != pool.spec):
-            kept = self._kept[pool.metadata.key] = (pool.spec, space_of(pool.spec))
+            kept = self._kept[pool.metadata.key] = (pool.spec, parse_space(pool.spec))
         return kept[1]
 
     def forget(self, pool: Key) -> None:
@@ -217,7 +219,7 @@ class PoolSpaces:
 
 def parts_of(space: EntrySpace, addresses: Iterable[AddressRange]) -> Iterator[PromisedRange]:
     """Yield addresses with the names of their spaces."""
-    return map(space.part_of, addresses)
+    return map(space.make_part, addresses)
 
 
 def list_reserved(spec: Metal3PoolSpec) -> list[AddressRange]:

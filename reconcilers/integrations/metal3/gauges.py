@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from reconcilers.integrations.core.gauges import Labels
 from reconcilers.integrations.metal3.caches import Metal3Caches
-from reconcilers.integrations.metal3.contents import contents_of
-from reconcilers.integrations.metal3.picture import picture_of
+from reconcilers.integrations.metal3.contents import list_contents
+from reconcilers.integrations.metal3.picture import make_picture
 from reconcilers.pictures.poolpicture import PoolFigures
 
 METRICS = "butler_metal3_pool"
@@ -20,4 +20,4 @@ LABELS: Labels = {
 
 def list_figures(caches: Metal3Caches) -> Iterable[PoolFigures]:
     """Return the figures of all pools."""
-    return [picture_of(contents).figures for contents in contents_of(caches)]
+    return [make_picture(contents).figures for contents in list_contents(caches)]

@@ -52,7 +52,9 @@ class Metal3GoneLines(Generic[ClaimT, AddressT]):
         # `clusterctl move` deletes a claim here and keeps its address in the other cluster.
         if pool is None or DELETE_FOR_MOVE in meta.annotations:
             return None
-        addresses = self._spaces.of(pool).find_named_addresses(self._side.address_name(gone))
+        addresses = self._spaces.get_space(pool).find_named_addresses(
+            self._side.address_name(gone)
+        )
         texts = [address.start_text for address in addresses[:1]]
         holder = f"{self._side.claims.kind} {meta.key}"
         return holder_fields(holder, texts, pool=f"{POOL} {key}", reason=GONE) if texts else None

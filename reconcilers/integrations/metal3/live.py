@@ -20,11 +20,11 @@ from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     EitherCaches,
     SideCaches,
-    address_indexes,
-    claim_indexes,
+    make_address_indexes,
+    make_claim_indexes,
 )
-from reconcilers.integrations.metal3.contents import contents_of, make_caches
-from reconcilers.integrations.metal3.picture import picture_of
+from reconcilers.integrations.metal3.contents import list_contents, make_caches
+from reconcilers.integrations.metal3.picture import make_picture
 from reconcilers.integrations.metal3.sides import (
     AddressT,
     ClaimSide,
@@ -48,8 +48,8 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
 
     def watch(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
         """Add the watches of one kind of claims and its IPAddresses; return their caches."""
-        of_claims = source.informer(side.claims, claim_indexes(side))
-        of_addresses = source.informer(side.addresses, address_indexes(side))
+        of_claims = source.informer(side.claims, make_claim_indexes(side))
+        of_addresses = source.informer(side.addresses, make_address_indexes(side))
         watched.append(watch_holders(of_claims, POOLS.kind, side.pool_of_claim))
         watched.append(watch_holders(of_addresses, POOLS.kind, side.pool_of_address))
         return SideCaches(side, of_claims.cache, addresses=of_addresses.cache, pools=pools.cache)
@@ -64,6 +64,6 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         # Other platforms leave out requests whose address may be in an object that the user may
         # not read. Here the status of a claim tells whether it has an address.
         del not_read
-        return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
+        return Views([make_picture(contents) for contents in list_contents(caches, is_wanted)])
 
     return Live(watched, partial(names_of, POOLS.kind, pools.cache), make_views)

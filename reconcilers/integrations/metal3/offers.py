@@ -1,12 +1,12 @@
 """The offers of IPPools: the addresses that each pool hands out, to find overlaps of pools."""
 
 from reconcilers.integrations.metal3.api import POOLS, Metal3Pool
-from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.integrations.metal3.entries import parse_space
 from reconcilers.spaces.offers import PoolName, PoolOffer, offer_of
 
 
-def offers_of(pool: Metal3Pool) -> tuple[PoolOffer, ...]:
+def make_offers(pool: Metal3Pool) -> tuple[PoolOffer, ...]:
     """Return the offers of a pool, without its entries that cannot be parsed."""
-    layouts = space_of(pool.spec).layouts.values()
+    layouts = parse_space(pool.spec).layouts.values()
     blocks = [block for layout in layouts for block in layout.blocks]
     return offer_of(PoolName(POOLS.kind, pool.metadata.key), blocks)

@@ -10,11 +10,11 @@ from reconcilers.integrations.core.claimproblems import describe_not_ready
 from reconcilers.integrations.core.views import Planned
 from reconcilers.integrations.metal3.api import POOL
 from reconcilers.integrations.metal3.caches import Metal3Caches, SideCaches
-from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.integrations.metal3.entries import parse_space
 from reconcilers.integrations.metal3.sides import AddressT, ClaimSide, ClaimT
 
 
-def outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
+def list_outcomes(before: Metal3Caches, after: Metal3Caches) -> Iterator[Planned]:
     """Yield the outcome of each claim that had no address: its address, or the reason.
 
     Args:
@@ -50,7 +50,7 @@ def _find_address(caches: Metal3Caches, side: ClaimSide[ClaimT, AddressT], claim
     pool = None if pool_key is None else caches.pools.get(pool_key)
     if pool is None:
         return ""
-    addresses = space_of(pool.spec).find_named_addresses(side.address_name(claim))
+    addresses = parse_space(pool.spec).find_named_addresses(side.address_name(claim))
     return addresses[0].start_text if addresses else ""
 
 

@@ -30,7 +30,7 @@ PURPOSE = "claim"
 NOTHING = "no entry of its spec has an address"
 
 
-def picture_of(contents: IPPoolContents) -> PoolPicture:
+def make_picture(contents: IPPoolContents) -> PoolPicture:
     """Return the picture of a pool."""
     pool = contents.pool
     families = _build_families(contents)
@@ -77,7 +77,7 @@ def compute_capacity(contents: IPPoolContents, family: Family) -> Capacity:
     # The trial ends with the block, so that promised addresses stay out of the holdings.
     with holdings.trial():
         for address in promised:
-            part = contents.space.part_of(address)
+            part = contents.space.make_part(address)
             if part.space in holdings.layouts:
                 holdings.space(part.space).hold(address)
         for name, layout in holdings.layouts.items():
@@ -104,7 +104,7 @@ def _find_granted_holes(contents: IPPoolContents, family: Family) -> set[Address
         address
         for address in {held_address.address for held_address in contents.list_held()}
         if address.family == family
-        and (entry := contents.space.entry_of(address)) is not None
+        and (entry := contents.space.find_entry(address)) is not None
         and not contents.space.layouts[entry.space].clip((address.first, address.last))
     }
 

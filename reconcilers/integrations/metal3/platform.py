@@ -51,10 +51,10 @@ class Metal3Platform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
-        from reconcilers.integrations.metal3.offers import offers_of
+        from reconcilers.integrations.metal3.offers import make_offers
 
         assert isinstance(pool, Metal3Pool), kind.kind
-        return offers_of(pool)
+        return make_offers(pool)
 
     @override
     def implied_objects(self, bodies: Sequence[Body]) -> Iterable[tuple[Resource[Object], Body]]:
@@ -64,24 +64,24 @@ class Metal3Platform(Platform):
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
         from reconcilers.integrations.metal3.auditing import audit
-        from reconcilers.integrations.metal3.contents import caches_of, contents_of
-        from reconcilers.integrations.metal3.picture import picture_of
+        from reconcilers.integrations.metal3.contents import fill_caches, list_contents
+        from reconcilers.integrations.metal3.picture import make_picture
 
         contract = all_objects.of(CLUSTER_API)
-        caches = caches_of(objects, contract)
-        pools = list(contents_of(caches))
+        caches = fill_caches(objects, contract)
+        pools = list(list_contents(caches))
         not_read = (*objects.not_read, *contract.not_read)
         troubles = list(audit(caches, pools, not_read))
-        return Views([picture_of(pool) for pool in pools], troubles)
+        return Views([make_picture(pool) for pool in pools], troubles)
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        from reconcilers.integrations.metal3.contents import caches_of
-        from reconcilers.integrations.metal3.outcomes import outcomes
+        from reconcilers.integrations.metal3.contents import fill_caches
+        from reconcilers.integrations.metal3.outcomes import list_outcomes
 
-        return outcomes(
+        return list_outcomes(
             *(
-                caches_of(all_objects.of(self.name), all_objects.of(CLUSTER_API))
+                fill_caches(all_objects.of(self.name), all_objects.of(CLUSTER_API))
                 for all_objects in (before, after)
             )
         )

@@ -171,7 +171,7 @@ class Metal3Pools(
         """
         if pool.metadata.terminating:
             return pool, await self._reconcile_deleted(pool)
-        is_paused, why = self._caches.pool_is_paused(pool), self._caches.why_pool_stops(pool)
+        is_paused, why = self._caches.is_pool_paused(pool), self._caches.why_pool_stops(pool)
         patch = self._build_metadata_patch(pool, add_finalizer=not why)
         if patch:
             with writing_pool():
@@ -199,7 +199,7 @@ class Metal3Pools(
     async def read(
         self, pool: Metal3Pool, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> ClaimsReading[EntrySpace]:
-        space = self._spaces.of(pool)
+        space = self._spaces.get_space(pool)
         return await self._parts.reader.at_least(pool.metadata.key, space, journal)
 
     @override
@@ -213,7 +213,7 @@ class Metal3Pools(
         settled = reading.settle(journal)
         room = min(self._parts.settings.batch, JOURNALS.room(settled))
         promised = [
-            reading.space.part_of(part.range)
+            reading.space.make_part(part.range)
             for promise in settled.promises
             for part in promise.ranges
         ]
@@ -320,7 +320,7 @@ class Metal3Pools(
         is_moved = DELETE_FOR_MOVE in pool.metadata.annotations
         if not has_finalizer(pool, POOL_FINALIZER) or is_moved:
             return SETTLED
-        if self._caches.pool_is_paused(pool):
+        if self._caches.is_pool_paused(pool):
             return SETTLED  # an event leads to the next pass when the pause ends
         journal = JOURNALS.read(pool)
         self._served.check(pool.metadata.key, journal)
@@ -330,7 +330,7 @@ class Metal3Pools(
             # This voids open promises to claims of the kind, if nothing blocks the deletion.
             if await kind.count_blockers(pool, journal):
                 with writing_pool():
-                    await self._indexes.write(pool, self._spaces.of(pool))
+                    await self._indexes.write(pool, self._spaces.get_space(pool))
                 return Blocked("Deleting", self._parts.settings.requeue_deleting)
         with writing_pool():
             await remove_finalizer(self._client, POOLS, pool, POOL_FINALIZER)

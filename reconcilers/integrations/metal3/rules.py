@@ -19,7 +19,7 @@ from reconcilers.integrations.metal3.api import (
     Metal3PoolSpec,
     PoolEntry,
 )
-from reconcilers.integrations.metal3.entries import parse_single, space_of, span_of
+from reconcilers.integrations.metal3.entries import parse_single, parse_space, parse_span
 
 MOST_RANDOM = 2**63
 """An entry of a pool with random addresses must have fewer addresses than this."""
@@ -62,7 +62,7 @@ def can_lose_addresses(new: Metal3PoolSpec, old: Metal3PoolSpec | None) -> bool:
 
 def _list_spans(spec: Metal3PoolSpec, family: Family) -> list[Span]:
     """Return the addresses of one family in the entries of a spec, ascending."""
-    ranges = filter(None, map(span_of, spec.pools))
+    ranges = filter(None, map(parse_span, spec.pools))
     return union(sorted((part.first, part.last) for part in ranges if part.family == family))
 
 
@@ -75,12 +75,12 @@ def find_lost_addresses(
         old: the spec before; None if it cannot be decoded.
         in_use: the addresses of all IPAddresses that name the pool.
     """
-    after, before = space_of(new), None if old is None else space_of(old)
+    after, before = parse_space(new), None if old is None else parse_space(old)
     for used in sorted(set(in_use)):
         address = parse_single(used)
-        if address is None or after.entry_of(address) is not None:
+        if address is None or after.find_entry(address) is not None:
             continue  # no address, or one that the new spec has
-        if before is None or before.entry_of(address) is not None:
+        if before is None or before.find_entry(address) is not None:
             yield _invalid_value(
                 "spec.pools", used, "is in use but out of bounds of the pools given"
             )
@@ -144,7 +144,7 @@ def _find_entry_faults(field: str, entry: PoolEntry, *, is_random: bool) -> Iter
         yield _invalid_value(f"{field}.end", entry.end, message)
     if not is_random:
         return
-    span = span_of(entry)
+    span = parse_span(entry)
     if not (entry.end or entry.subnet):
         yield _invalid_random(f"{field}.start", entry.start, "an entry needs an end or a subnet")
     elif span is not None and span.size >= MOST_RANDOM:
@@ -158,12 +158,12 @@ def _is_after(start: AddressRange, end: AddressRange) -> bool:
 
 def _find_preallocation_faults(spec: Metal3PoolSpec, *, is_new: bool) -> Iterator[Cause]:
     """Yield the pre-allocations outside of the entries, and those of one address to two claims."""
-    space = space_of(spec)
+    space = parse_space(spec)
     claims = dict[AddressRange, str]()
     word = "bonds" if is_new else "bounds"  # metal3's webhook writes "bonds" for a new pool
     for claim, written in spec.preAllocations.items():
         field, address = f"spec.preAllocations[{claim}]", space.preallocations[claim]
-        if address is None or space.entry_of(address) is None:
+        if address is None or space.find_entry(address) is None:
             yield _invalid_value(field, written, f"is out of {word} of the pools given")
             continue
         other = claims.setdefault(address, claim)  # the first claim with this address

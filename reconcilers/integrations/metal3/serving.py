@@ -31,8 +31,8 @@ from reconcilers.integrations.metal3.caches import (
     Metal3Caches,
     Metal3Reader,
     SideCaches,
-    address_indexes,
-    claim_indexes,
+    make_address_indexes,
+    make_claim_indexes,
 )
 from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
@@ -121,8 +121,8 @@ class Metal3(Integration[ServedMetal3Kinds]):
 
         def watch(side: ClaimSide[ClaimT, AddressT]) -> SideInformers[ClaimT, AddressT]:
             """Return the informers of one kind of claims and its IPAddresses."""
-            claims = extension.informer(side.claims, indexes=claim_indexes(side))
-            addresses = extension.informer(side.addresses, indexes=address_indexes(side))
+            claims = extension.informer(side.claims, indexes=make_claim_indexes(side))
+            addresses = extension.informer(side.addresses, indexes=make_address_indexes(side))
             side_caches = SideCaches(
                 side, claims.cache, addresses=addresses.cache, pools=pools.cache
             )

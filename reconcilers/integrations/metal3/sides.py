@@ -16,13 +16,13 @@ from typing_extensions import override
 from allocator import AddressRange
 from controller.conditions import TRUE
 from controller.meta import Key, Object, OwnerReference
-from reconcilers.integrations.clusterapi.answers import owners
+from reconcilers.integrations.clusterapi.answers import make_owners
 from reconcilers.integrations.clusterapi.api import IPAddress, IPAddressClaim, PoolOutline
 from reconcilers.integrations.clusterapi.contractkinds import ContractKinds
 from reconcilers.integrations.clusterapi.statuses import (
+    read_shown_reason,
     render_granted,
     render_ready,
-    shown_reason,
     shows,
 )
 from reconcilers.integrations.core.claimproblems import (
@@ -47,8 +47,8 @@ from reconcilers.integrations.metal3.api import (
     Metal3Claim,
     Metal3Outline,
     Metal3Pool,
-    pool_of_object_ref,
-    pool_of_pool_ref,
+    find_pool_by_object_ref,
+    find_pool_by_pool_ref,
 )
 from reconcilers.integrations.metal3.entries import AddressSettings
 from reconcilers.reporting.conditions import READY, ConditionFinding
@@ -155,7 +155,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """
 
     @abstractmethod
-    def settings_of(self, address: AddressT) -> AddressSettings:
+    def find_settings(self, address: AddressT) -> AddressSettings:
         """Return the gateway, prefix and DNS servers of an IPAddress."""
 
     def is_claim_reference(self, owner: OwnerReference) -> bool:
@@ -167,7 +167,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """Return whether an owner is an IPPool or a claim: an IPAddress has one owner of each."""
         return is_pool_reference(owner) or self.is_claim_reference(owner)
 
-    def owning_claim(self, address: AddressT) -> OwnerReference | None:
+    def find_owning_claim(self, address: AddressT) -> OwnerReference | None:
         """Return the claim among the owners of an IPAddress; None if there is none."""
         owners = address.metadata.ownerReferences
         return next((owner for owner in owners if self.is_claim_reference(owner)), None)
@@ -179,7 +179,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         `clusterctl move`. So if the pool is the only owner, a controller made the IPAddress only
         if it has our finalizer, too.
         """
-        if self.owning_claim(address) is not None:
+        if self.find_owning_claim(address) is not None:
             return True
         owners = address.metadata.ownerReferences
         has_finalizer = self.address_finalizer in address.metadata.finalizers
@@ -192,7 +192,7 @@ class ClaimSide(ClaimFields[Key, ClaimT, AddressT]):
         """
         if self.claim_of_address(address) != claim.metadata.key:
             return False
-        owner = self.owning_claim(address)
+        owner = self.find_owning_claim(address)
         return owner is None or owner.uid == claim.metadata.uid
 
     def describe_grant(self, claim: ClaimT, address: AddressT) -> str:
@@ -232,7 +232,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
 
     @override
     def pool_of_claim(self, claim: Metal3Claim) -> Key | None:
-        return pool_of_object_ref(claim.spec.pool, claim.metadata.namespace)
+        return find_pool_by_object_ref(claim.spec.pool, claim.metadata.namespace)
 
     @override
     def pool_of_address(self, address: Metal3Address) -> Key | None:
@@ -320,7 +320,7 @@ class Metal3Side(ClaimSide[Metal3Claim, Metal3Address]):
         return spec
 
     @override
-    def settings_of(self, address: Metal3Address) -> AddressSettings:
+    def find_settings(self, address: Metal3Address) -> AddressSettings:
         spec = address.spec
         return AddressSettings(spec.prefix, spec.gateway, spec.dnsServers)
 
@@ -333,16 +333,16 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
 
     @override
     def pool_of_claim(self, claim: IPAddressClaim) -> Key | None:
-        return pool_of_pool_ref(claim.spec.poolRef, claim.metadata.namespace)
+        return find_pool_by_pool_ref(claim.spec.poolRef, claim.metadata.namespace)
 
     @override
     def pool_of_address(self, address: IPAddress) -> Key | None:
-        return pool_of_pool_ref(address.spec.poolRef, address.metadata.namespace)
+        return find_pool_by_pool_ref(address.spec.poolRef, address.metadata.namespace)
 
     @override
     def pool_of_outline(self, outline: Object) -> Key | None:
         assert isinstance(outline, PoolOutline), "both kinds have this type for outlines"
-        return pool_of_pool_ref(outline.spec.poolRef, outline.metadata.namespace)
+        return find_pool_by_pool_ref(outline.spec.poolRef, outline.metadata.namespace)
 
     @override
     def claim_of_address(self, address: IPAddress) -> Key | None:
@@ -355,11 +355,11 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
 
     @override
     def shown_error(self, claim: IPAddressClaim) -> Hashable:
-        return shown_reason(claim)
+        return read_shown_reason(claim)
 
     @override
     def error_of(self, claim: IPAddressClaim) -> str:
-        status, _, message = shown_reason(claim)
+        status, _, message = read_shown_reason(claim)
         return "" if status == TRUE else message
 
     @override
@@ -385,7 +385,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
     def correction(
         self, claim: IPAddressClaim, address: IPAddress, now: datetime
     ) -> Mapping[str, Any]:
-        status, _, _ = shown_reason(claim)
+        status, _, _ = read_shown_reason(claim)
         return {} if status == TRUE else self.status_of_grant(claim, address, now)
 
     @override
@@ -393,7 +393,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         self, claim: IPAddressClaim, pool: Metal3Pool
     ) -> tuple[OwnerReference, OwnerReference]:
         """Return the owner references of an IPAddress: the pool, then the IPAddressClaim."""
-        of_claim, of_pool = owners(claim, self.claims, pool=pool, pool_kind=POOLS)
+        of_claim, of_pool = make_owners(claim, self.claims, pool=pool, pool_kind=POOLS)
         return of_pool, of_claim
 
     @override
@@ -411,7 +411,7 @@ class ContractSide(ClaimSide[IPAddressClaim, IPAddress]):
         return spec
 
     @override
-    def settings_of(self, address: IPAddress) -> AddressSettings:
+    def find_settings(self, address: IPAddress) -> AddressSettings:
         return AddressSettings(address.spec.prefix, address.spec.gateway)
 
 

@@ -141,7 +141,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
 
         def order(address: AddressT) -> tuple[bool, bool, str]:
             """Return a sort key: owned by the claim, then unowned, then others'; by name."""
-            owner = side.owning_claim(address)
+            owner = side.find_owning_claim(address)
             is_owned = owner is not None and owner.uid == claim.metadata.uid
             return not is_owned, owner is not None, address.metadata.name
 
@@ -194,14 +194,14 @@ class EntryTaker(Generic[ClaimT, AddressT]):
             raise Refused(ALLOCATION_FAILED, describe_invalid(wish))
         if name in self._space.preallocations:
             address = self._space.preallocations[name]
-            if address is None or self._space.entry_of(address) is None:
+            if address is None or self._space.find_entry(address) is None:
                 raise Refused(ALLOCATION_FAILED, PREALLOCATION_OUTSIDE)
             if requested is not None and requested != address:
                 raise Refused(ALLOCATION_FAILED, CONFLICTING)
             return self._take_exactly(address, claim, PREALLOCATION_HELD)
         if requested is None:
             return self._take_free()
-        if self._space.entry_of(requested) is None:
+        if self._space.find_entry(requested) is None:
             raise Refused(ALLOCATION_FAILED, REQUESTED_OUTSIDE)
         if requested in self._space.preallocated:  # for another claim
             raise Refused(ALLOCATION_FAILED, REQUESTED_HELD)
@@ -221,7 +221,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         """
         if not self._is_free(address, claim) or self._is_name_taken(claim, address):
             raise Refused(ALLOCATION_FAILED, refusal)
-        part = self._space.part_of(address)
+        part = self._space.make_part(address)
         self._view.holdings.space(part.space).hold(address)
         return address
 
@@ -240,7 +240,7 @@ class EntryTaker(Generic[ClaimT, AddressT]):
         """Return whether no other claim holds an address or is promised it."""
         if address in self._unavailable:
             return False
-        part = self._space.part_of(address)
+        part = self._space.make_part(address)
         holder = Holder(self.kind, claim.metadata.key)
         return self._view.holdings.other_holder(address, holder, part.space) is None
 

@@ -21,7 +21,7 @@ from reconcilers.integrations.metal3.api import (
     POOLS,
     Metal3Pool,
 )
-from reconcilers.integrations.metal3.offers import offers_of
+from reconcilers.integrations.metal3.offers import make_offers
 from reconcilers.integrations.metal3.sides import (
     AddressT,
     ClaimSide,
@@ -81,7 +81,7 @@ class Metal3PoolValidator:
     def _check_spec(self, new: Metal3Pool, *, is_new: bool) -> Verdict:
         """Return the faults of a pool, with a warning if other pools share its addresses."""
         warnings: list[str] = []
-        if sentence := self._spaces.find_sharing(offers_of(new)).sentence:
+        if sentence := self._spaces.find_sharing(make_offers(new)).sentence:
             warnings.append(f"spec.pools: {sentence}")
         return Verdict.from_causes(rules.find_pool_faults(new.spec, is_new=is_new), warnings)
 

@@ -44,46 +44,48 @@ class SideInformers(Generic[ClaimT, AddressT]):
             pools_near: returns the pools that an undecodable object may concern.
         """
         return (  # None: every change counts
-            Watch(self.claims, self.pools_of_claim, None, gather, unreadable=pools_near),
-            Watch(self.addresses, self._pools_of_address, None, gather, unreadable=pools_near),
+            Watch(self.claims, self.list_pools_of_claim, None, gather, unreadable=pools_near),
+            Watch(
+                self.addresses, self._list_pools_of_address, None, gather, unreadable=pools_near
+            ),
         )
 
     def make_claim_watches(self) -> Sequence[Trigger]:
         """Return the watches of claims and IPAddresses for the controller of the claims."""
         return (
             Watch(self.claims, to_self, self._needs_pass, unreadable=lambda claim: [claim]),
-            Watch(self.addresses, self._claims_of_address, self._needs_pass_over_claim),
+            Watch(self.addresses, self._list_claims_of_address, self._needs_pass_over_claim),
         )
 
-    def claims_of_pool(self, pool: Key) -> set[Key]:
+    def list_claims_of_pool(self, pool: Key) -> set[Key]:
         """Return the claims that name a pool, and the claims that its IPAddresses name."""
         keys = {
             claim.metadata.key for claim in self.caches.claims.by_index(SPACE_INDEX, str(pool))
         }
         for address in self.caches.addresses.by_index(SPACE_INDEX, str(pool)):
-            keys.update(self._claims_of_address(address))
+            keys.update(self._list_claims_of_address(address))
         return keys
 
-    def claims_of_cluster(self, cluster: Key) -> set[Key]:
+    def list_claims_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the claims that are for a Cluster."""
         claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
         return {claim.metadata.key for claim in claims}
 
-    def pools_of_cluster(self, cluster: Key) -> set[Key]:
+    def list_pools_of_cluster(self, cluster: Key) -> set[Key]:
         """Return the pools that the claims for a Cluster name."""
         claims = self.caches.claims.by_index(CLUSTER_INDEX, str(cluster))
-        return {pool for claim in claims for pool in self.pools_of_claim(claim)}
+        return {pool for claim in claims for pool in self.list_pools_of_claim(claim)}
 
-    def pools_of_claim(self, claim: ClaimT) -> Iterable[Key]:
+    def list_pools_of_claim(self, claim: ClaimT) -> Iterable[Key]:
         """Return the pool that a claim names."""
         pool = self.caches.side.pool_of_claim(claim)
         return () if pool is None else (pool,)
 
-    def _pools_of_address(self, address: AddressT) -> Iterable[Key]:
+    def _list_pools_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the pool of an IPAddress, and the pools that could give its name."""
         return list(self.caches.pools_of_address(address))
 
-    def _claims_of_address(self, address: AddressT) -> Iterable[Key]:
+    def _list_claims_of_address(self, address: AddressT) -> Iterable[Key]:
         """Return the claim that an IPAddress names; empty if it names none."""
         claim = self.caches.side.claim_of_address(address)
         return () if claim is None else (claim,)
@@ -145,41 +147,43 @@ class Metal3Watches:
         """Return the watches of the controller of IPPools."""
         watches: list[Trigger] = [*watch_pools(self.pools, self.overlaps, self.gather)]
         for informers in self.sides.values():
-            watches += informers.make_pool_watches(self.gather, self._pools_near)
+            watches += informers.make_pool_watches(self.gather, self._list_nameable_pools)
         if self.clusters is not None:
-            watches.append(watch_by_key(self.clusters, self._pools_of_cluster, has_changed_pause))
+            watches.append(
+                watch_by_key(self.clusters, self._list_pools_of_cluster, has_changed_pause)
+            )
         return watches
 
     def make_claim_watches(self, kind: str) -> list[Trigger]:
         """Return the watches of the controller of one kind of claims."""
         informers = self.sides[kind]
 
-        def claims_of_cluster(cluster: Key) -> Iterable[Key]:
+        def list_claims_of_cluster(cluster: Key) -> Iterable[Key]:
             """Return the claims for a Cluster, and the claims of its pools."""
-            keys = informers.claims_of_cluster(cluster)
+            keys = informers.list_claims_of_cluster(cluster)
             # A paused Cluster pauses its pools, and these pause their claims.
             for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster)):
-                keys.update(informers.claims_of_pool(pool.metadata.key))
+                keys.update(informers.list_claims_of_pool(pool.metadata.key))
             return keys
 
         watches: list[Trigger] = [
             *informers.make_claim_watches(),
-            watch_by_key(self.pools, informers.claims_of_pool, has_changed_serving),
+            watch_by_key(self.pools, informers.list_claims_of_pool, has_changed_serving),
         ]
         if self.clusters is not None:
-            watches.append(watch_by_key(self.clusters, claims_of_cluster, has_changed_pause))
+            watches.append(watch_by_key(self.clusters, list_claims_of_cluster, has_changed_pause))
         return watches
 
-    def _pools_near(self, key: Key) -> Iterable[Key]:
+    def _list_nameable_pools(self, key: Key) -> Iterable[Key]:
         """Return the pools in the namespace of an undecodable object, which it may concern."""
         keys = (pool.metadata.key for pool in self.pools.cache)
         return [pool for pool in keys if pool.namespace == key.namespace]
 
-    def _pools_of_cluster(self, cluster: Key) -> Iterable[Key]:
+    def _list_pools_of_cluster(self, cluster: Key) -> Iterable[Key]:
         """Return the pools that belong to a Cluster, and those that its claims name."""
         keys = {
             pool.metadata.key for pool in self.pools.cache.by_index(CLUSTER_INDEX, str(cluster))
         }
         for informers in self.sides.values():
-            keys |= informers.pools_of_cluster(cluster)
+            keys |= informers.list_pools_of_cluster(cluster)
         return keys

@@ -39,9 +39,9 @@ from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     VitistackProblem,
     find_problem,
-    static_of,
+    find_static,
 )
-from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.ranges import parse_space
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
     RELEASE,
@@ -161,7 +161,7 @@ class AllocationReconciler:
         )
         # Without problem, the pass over the network serves it.
         if problem is not None:
-            return _again_in(await self._writer.write_problems([(allocation, problem)]))
+            return _end_pass(await self._writer.write_problems([(allocation, problem)]))
         return SETTLED
 
     async def _adopt(self, allocation: VitistackAllocation) -> bool:
@@ -225,7 +225,7 @@ class AllocationReconciler:
             expiry has passed             release the address
             otherwise                     look again at the expiry
         """
-        static = static_of(self._caches.network_of(allocation))
+        static = find_static(self._caches.network_of(allocation))
         changes = _list_changes(allocation, static)
         ttl = compute_lifetime(static)
         now = self._clock.now()
@@ -276,14 +276,14 @@ class AllocationReconciler:
         ):
             return SETTLED
         message = f"NetworkConfiguration {live.metadata.name} is there again"
-        return _again_in(
+        return _end_pass(
             await self._writer.write_problems(
                 [(allocation, VitistackProblem(PENDING, "", message))]
             )
         )
 
 
-def _again_in(seconds: float | None) -> Outcome:
+def _end_pass(seconds: float | None) -> Outcome:
     """Return the outcome of a pass whose next pass is due in some seconds.
 
     Args:
@@ -297,7 +297,7 @@ def _list_changes(allocation: VitistackAllocation, static: Static | None) -> dic
     if static is None:
         return {}
     try:
-        space = space_of(static)
+        space = parse_space(static)
     except InvalidPool:
         return {}  # nothing can be derived from such settings; the network reports it
     address = space.address(allocation.status.address)

@@ -15,7 +15,7 @@ from reconcilers.integrations.core.troubles import (
 from reconcilers.integrations.core.views import HOST_BITS, Trouble
 from reconcilers.integrations.vitistack.allocations import parse_moment
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, CONFIGURATIONS, NETWORKS
-from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
+from reconcilers.integrations.vitistack.caches import VitistackCaches, find_static
 from reconcilers.integrations.vitistack.contents import NetworkContents
 from reconcilers.integrations.vitistack.picture import list_held
 from reconcilers.pictures.extents import list_extents
@@ -42,7 +42,7 @@ def audit(
     for content in contents:
         yield from _audit_network(content)
     for network in sorted(caches.networks, key=lambda network: network.metadata.key):
-        key, static = network.metadata.key, static_of(network)
+        key, static = network.metadata.key, find_static(network)
         if static is not None and (warning := addresstexts.describe_host_bits(static.ipv4CIDR)):
             sentence = f"ipv4CIDR: {warning}"
             yield Trouble(HOST_BITS, "warning", subject=NETWORKS.kind, key=key, sentence=sentence)

@@ -36,7 +36,7 @@ from reconcilers.integrations.vitistack.api import (
     VitistackAllocation,
     VitistackOutline,
 )
-from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, parse_space
 from reconcilers.promises.holdings import Facts, Holdings
 from reconcilers.promises.identities import Holder
 from reconcilers.promises.journal import PromisedRange
@@ -79,12 +79,12 @@ ALLOCATION_INDEXES: Mapping[str, IndexFunction[VitistackAllocation]] = {
 """The indexes of a cache of IPAllocations."""
 
 
-def holder_of(allocation: VitistackAllocation) -> Holder:
+def make_holder(allocation: VitistackAllocation) -> Holder:
     """Return an allocation as a holder of addresses."""
     return Holder(JOURNALS.kind, allocation.metadata.key)
 
 
-def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Facts:
+def compute_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Facts:
     """Return the facts of an IPAllocation: the address that it holds, and its place in the queue.
 
     An IPAllocation that waits may show an address, too: another operator gave it.
@@ -97,7 +97,7 @@ def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Fa
         return Facts()  # it neither holds an address nor waits for one
     address = space.address(status.address) if status.address else None
     since = meta.creationTimestamp
-    place = (since, holder_of(allocation)) if allocation.waits and since is not None else None
+    place = (since, make_holder(allocation)) if allocation.waits and since is not None else None
     outside = None
     if status.address and (address is None or not space.hands_out(address)):
         outside = status.address
@@ -113,14 +113,16 @@ def allocation_facts(allocation: VitistackAllocation, space: NetworkSpace) -> Fa
     )
 
 
-def network_holdings(allocations: Iterable[VitistackAllocation], space: NetworkSpace) -> Holdings:
+def compute_network_holdings(
+    allocations: Iterable[VitistackAllocation], space: NetworkSpace
+) -> Holdings:
     """Return the holdings of a network that all of these allocations name.
 
     Args:
         space: what the network hands out.
     """
     facts = (
-        (holder_of(allocation), allocation_facts(allocation, space)) for allocation in allocations
+        (make_holder(allocation), compute_facts(allocation, space)) for allocation in allocations
     )
     return Holdings(space.layouts, facts)
 
@@ -262,8 +264,8 @@ class VitistackCaches:
         key = machine.metadata.key
         names_for_interfaces = {
             name
-            for interface in interface_names(machine)
-            for name in allocation_names(key.name, interface)
+            for interface in list_interface_names(machine)
+            for name in make_allocation_names(key.name, interface)
         }
 
         def may_be_of_machine(allocation: Key, failure: str) -> bool:
@@ -338,7 +340,7 @@ def _list_named_machines(failure: str) -> set[str]:
     return machines - {""}  # a spec may have an empty name
 
 
-def caches_of(objects: ObjectsByKind) -> VitistackCaches:
+def fill_caches(objects: ObjectsByKind) -> VitistackCaches:
     """Return caches of objects that were read, for views; every provider counts as ours."""
     by_namespace = {NAMESPACE_INDEX: namespace_of}
     return VitistackCaches(
@@ -358,7 +360,7 @@ def fill_defaults(body: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**body, "status": {**status, "provisioningPhase": PROVISIONED}}
 
 
-def allocation_names(configuration: str, interface: str) -> tuple[str, str]:
+def make_allocation_names(configuration: str, interface: str) -> tuple[str, str]:
     """Return the names of an IPAllocation that is made for an interface: first and second choice.
 
     The second name is used if an IPAllocation of another NetworkConfiguration has the first. If
@@ -378,7 +380,7 @@ def name_of(interface: Interface, index: int) -> str:
     return str(interface.get("name") or index)
 
 
-def interface_names(machine: NetworkConfiguration) -> Sequence[str]:
+def list_interface_names(machine: NetworkConfiguration) -> Sequence[str]:
     """Return the names of a machine's interfaces."""
     return [
         name_of(interface, index) for index, interface in enumerate(machine.spec.networkInterfaces)
@@ -389,11 +391,11 @@ def is_made_for(allocation: VitistackAllocation, configuration: NetworkConfigura
     """Return whether an IPAllocation that waits was made for the address that a machine has."""
     if not allocation.waits or not allocation.spec.requestedAddress:
         return False
-    names = allocation_names(configuration.metadata.name, allocation.spec.interfaceName)
+    names = make_allocation_names(configuration.metadata.name, allocation.spec.interfaceName)
     return allocation.owner == configuration.metadata.uid and allocation.metadata.name in names
 
 
-def addresses_of(interface: Interface) -> Sequence[str]:
+def list_addresses(interface: Interface) -> Sequence[str]:
     """Return the IPv4 addresses of an interface's status, without values of other types."""
     addresses = interface.get("ipv4Addresses")
     address_list = (
@@ -402,7 +404,7 @@ def addresses_of(interface: Interface) -> Sequence[str]:
     return [address for address in address_list if isinstance(address, str)]
 
 
-def static_of(network: NetworkNamespace | None) -> Static | None:
+def find_static(network: NetworkNamespace | None) -> Static | None:
     """Return the static settings of a network; None if it hands out no static addresses."""
     settings = network.spec.ipAllocation if network is not None else None
     return settings.static if settings is not None and settings.type == STATIC else None
@@ -424,12 +426,12 @@ def find_problem(network: NetworkNamespace | None, name: str) -> VitistackProble
     if phase != PROVISIONED:
         message = f'waiting for NetworkNamespace "{name}" provisioning (phase: {phase})'
         return VitistackProblem(PENDING, NOT_PROVISIONED, message)
-    static = static_of(network)
+    static = find_static(network)
     if static is None:
         message = f'NetworkNamespace "{name}" has no static IP configuration'
         return VitistackProblem(ERROR, NO_STATIC_CONFIGURATION, message)
     try:
-        space_of(static)
+        parse_space(static)
     except InvalidPool as invalid:
         return VitistackProblem(ERROR, INVALID_RANGE, "; ".join(invalid.messages))
     return None

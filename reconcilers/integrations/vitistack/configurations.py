@@ -37,10 +37,10 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
-    allocation_names,
-    interface_names,
+    find_static,
+    list_interface_names,
+    make_allocation_names,
     name_of,
-    static_of,
 )
 from reconcilers.integrations.vitistack.interfaces import (
     FAILED,
@@ -49,7 +49,7 @@ from reconcilers.integrations.vitistack.interfaces import (
     compute_wanted_status,
     find_by_interface,
 )
-from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.ranges import parse_space
 from reconcilers.integrations.vitistack.writing import release
 from reconcilers.reporting.conditions import ConditionFinding, render_conditions, with_findings
 
@@ -115,7 +115,9 @@ class ConfigurationReconciler:
         allocations = self._caches.list_allocations_of(configuration.metadata.key)
         allocations_by_interface = find_by_interface(configuration, allocations)
         lacking = [
-            name for name in interface_names(configuration) if name not in allocations_by_interface
+            name
+            for name in list_interface_names(configuration)
+            if name not in allocations_by_interface
         ]
         unreadable = self._caches.find_unreadable_of_machine(configuration, network, lacking)
         if unreadable is not None:
@@ -166,7 +168,7 @@ class ConfigurationReconciler:
     ) -> None:
         """Create the IPAllocation of an interface, by the first of its two names that is free."""
         namespace = configuration.metadata.namespace
-        for name in allocation_names(configuration.metadata.name, interface):
+        for name in make_allocation_names(configuration.metadata.name, interface):
             try:
                 body = render_allocation(configuration, network, interface=interface, name=name)
                 await self._client.create(ALLOCATIONS, namespace, body)
@@ -348,7 +350,7 @@ def render_allocation(
         configuration: the machine.
         network: the network of the address.
         interface: the name of the interface.
-        name: of the IPAllocation, one of its `allocation_names`.
+        name: of the IPAllocation, one of its `make_allocation_names`.
     """
     spec = {
         "networkNamespaceName": network.metadata.name,
@@ -373,7 +375,7 @@ def _hands_out(network: NetworkNamespace, address_text: str) -> bool:
     While its settings are invalid, it may hand out any address.
     """
     try:
-        space = space_of(static_of(network) or Static())
+        space = parse_space(find_static(network) or Static())
     except InvalidPool:
         return parse_address(address_text) is not None
     address = space.address(address_text)

@@ -25,11 +25,11 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
+    compute_network_holdings,
     find_problem,
-    network_holdings,
-    static_of,
+    find_static,
 )
-from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, parse_space
 from reconcilers.promises.holdings import Holdings
 from reconcilers.promises.identities import find_by_key
 from reconcilers.promises.unreadable import UnreadableObject, find_unreadable
@@ -74,7 +74,7 @@ class NetworkContents:
         return [part.range for part in self.list_held_parts() if part.state == "promised"]
 
 
-def contents_of(
+def list_contents(
     caches: VitistackCaches, is_wanted: Wanted = every_pool
 ) -> Iterator[NetworkContents]:
     """Yield every network with a static configuration and what is held of it, by key.
@@ -84,7 +84,7 @@ def contents_of(
         is_wanted: returns whether to yield a network.
     """
     for network in sorted(caches.networks, key=lambda network: network.metadata.key):
-        static = static_of(network)
+        static = find_static(network)
         if static is None or not is_wanted(PoolName(NETWORKS.kind, network.metadata.key)):
             continue
         allocations = {
@@ -96,7 +96,7 @@ def contents_of(
         key, unread = network.metadata.key, caches.allocations.unreadable
         unreadable = find_unreadable(partial(caches.check_readable, key, unread))
         try:
-            space = space_of(static)
+            space = parse_space(static)
         except InvalidPool:
             yield NetworkContents(
                 network,
@@ -107,7 +107,7 @@ def contents_of(
                 unreadable=unreadable,
             )
             continue
-        holdings = network_holdings(allocations.values(), space)
+        holdings = compute_network_holdings(allocations.values(), space)
         yield NetworkContents(
             network,
             space,

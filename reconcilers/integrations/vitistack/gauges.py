@@ -7,8 +7,8 @@ from allocator import InvalidPool
 from reconcilers.integrations.core.gauges import Labels
 from reconcilers.integrations.core.heldparts import capacity_with
 from reconcilers.integrations.vitistack.api import JOURNALS, NETWORKS, NetworkNamespace
-from reconcilers.integrations.vitistack.caches import VitistackCaches, static_of
-from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.caches import VitistackCaches, find_static
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, parse_space
 from reconcilers.integrations.vitistack.reading import VitistackReader
 from reconcilers.pictures.poolpicture import FamilyFigures, PoolFigures
 from reconcilers.promises.settling import settle
@@ -40,7 +40,7 @@ class NetworkFigures:
         return [
             self._compute_figures(network, _find_space(network))
             for network in self._caches.networks
-            if self._caches.is_ours(network) and static_of(network) is not None
+            if self._caches.is_ours(network) and find_static(network) is not None
         ]
 
     def _compute_figures(
@@ -81,8 +81,8 @@ class NetworkFigures:
 
 def _find_space(network: NetworkNamespace) -> NetworkSpace | None:
     """Return the space of a network; None if it is not static or its settings are invalid."""
-    static = static_of(network)
+    static = find_static(network)
     try:
-        return space_of(static) if static is not None else None
+        return parse_space(static) if static is not None else None
     except InvalidPool:
         return None  # it hands out nothing; an event on the network says why

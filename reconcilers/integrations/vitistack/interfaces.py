@@ -19,9 +19,9 @@ from reconcilers.integrations.vitistack.api import (
     VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import (
-    addresses_of,
-    allocation_names,
-    interface_names,
+    list_addresses,
+    list_interface_names,
+    make_allocation_names,
     name_of,
 )
 from reconcilers.integrations.vitistack.networks import EXHAUSTED
@@ -75,9 +75,9 @@ def find_by_interface(
         allocations: the IPAllocations that name the NetworkConfiguration.
     """
     by_name: dict[str, VitistackAllocation] = {}
-    names = interface_names(configuration)
+    names = list_interface_names(configuration)
     for name in names:
-        own_names = allocation_names(configuration.metadata.name, name)
+        own_names = make_allocation_names(configuration.metadata.name, name)
         # An IPAllocation belongs to the interface that its spec names. Only if there is no such
         # interface, the IPAllocation's name decides. So no address is shown on two interfaces.
         candidates = [
@@ -123,6 +123,7 @@ def compute_wanted_status(
     }
     for index, interface in enumerate(configuration.spec.networkInterfaces):
         name = name_of(interface, index)
+        # The IPAllocation of this name is the first interface's, so this one shows no address.
         if name in earlier_names:
             interfaces.append(
                 _build_interface_status(interface, allocation=None, shown_interface=None)
@@ -131,6 +132,7 @@ def compute_wanted_status(
             continue
         earlier_names.add(name)
         allocation = allocations.get(name)
+        # Its subnet cannot be computed, so the address is not shown.
         if allocation is not None and allocation.holds and _find_subnet(allocation) is None:
             interfaces.append(
                 _build_interface_status(interface, allocation=None, shown_interface=None)
@@ -197,7 +199,7 @@ def _build_interface_status(
     # Without an IPAllocation, one that requests the shown address is about to be created.
     still_waits = allocation is None or (allocation.waits and allocation.status.phase != ERROR)
     shown_addresses = (
-        addresses_of(shown_interface) if shown_interface is not None and still_waits else ()
+        list_addresses(shown_interface) if shown_interface is not None and still_waits else ()
     )
     if (
         shown_interface is not None

@@ -25,8 +25,8 @@ from reconcilers.integrations.vitistack.api import (
     NETWORKS,
 )
 from reconcilers.integrations.vitistack.caches import VitistackCaches, space_name
-from reconcilers.integrations.vitistack.contents import contents_of
-from reconcilers.integrations.vitistack.picture import picture_of
+from reconcilers.integrations.vitistack.contents import list_contents
+from reconcilers.integrations.vitistack.picture import make_picture
 
 
 def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource) -> Live | None:
@@ -48,7 +48,7 @@ def make_live(served_kinds: Collection[Resource[Object]], source: PlatformSource
         # Other platforms leave out requests whose address may be in an object that the user may
         # not read. Here the status of an IPAllocation has its address.
         del not_read
-        return Views([picture_of(contents) for contents in contents_of(caches, is_wanted)])
+        return Views([make_picture(contents) for contents in list_contents(caches, is_wanted)])
 
     watched = [
         watch_pools(networks),

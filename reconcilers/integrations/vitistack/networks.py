@@ -48,10 +48,10 @@ from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
     VitistackProblem,
     find_problem,
-    holder_of,
-    static_of,
+    find_static,
+    make_holder,
 )
-from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, parse_space
 from reconcilers.integrations.vitistack.reading import ShownAddresses, VitistackReader
 from reconcilers.integrations.vitistack.writing import (
     ACTION,
@@ -203,7 +203,7 @@ class Networks(
             The network, and the outcome of the pass; the outcome is None if the pass goes on.
         """
         problem = find_problem(pool, pool.metadata.name)
-        if static_of(pool) is not None and problem is None:
+        if find_static(pool) is not None and problem is None:
             return pool, None
         self._report_problem(
             pool, problem if problem and problem.reason == INVALID_RANGE else None
@@ -226,9 +226,9 @@ class Networks(
     async def read(
         self, pool: NetworkNamespace, journal: Journal, seen: Mapping[str, object] = NOTHING_SEEN
     ) -> NetworkReading:
-        static = static_of(pool)
+        static = find_static(pool)
         assert static is not None, "prepare ends the pass over other networks"
-        space = space_of(static)
+        space = parse_space(static)
         revision = journal.revisions.get(JOURNALS.kind, 0)
         view = await self._reader.read_up_to(pool.metadata.key, space, revision)
         return NetworkReading(static, space, view)
@@ -243,7 +243,7 @@ class Networks(
 
     @override
     async def void_earlier(self, pool: NetworkNamespace, reading: NetworkReading) -> Fenced:
-        listed, _ = await self._reader.live(pool.metadata.key)
+        listed, _ = await self._reader.list_live(pool.metadata.key)
         allocations = await self._writer.fence.void_earlier([*listed.values()])
         return Fenced({JOURNALS.kind: highest_revision(allocations)})
 
@@ -268,7 +268,7 @@ class Networks(
         """Repeat a choice that grants addresses, with what machines show by a LIST.
 
         Returns:
-            The reading and the choice of the repetition.
+            The reading and the choice of the repetition; those of the pass if it grants nothing.
         """
         if not choice.granted:
             return reading, choice
@@ -491,7 +491,7 @@ class NetworkTaker:
         )
         if address is None or not self._space.hands_out(address) or address in self._promised:
             return None
-        other = self._view.holdings.other_holder(address, holder_of(allocation))
+        other = self._view.holdings.other_holder(address, make_holder(allocation))
         return address if other is None else None
 
     def _take_lowest(self) -> AddressRange:
@@ -521,7 +521,7 @@ class NetworkTaker:
             raise self._build_refusal(
                 address_text, f"{where} ({self._space.text}, without its gateway)"
             )
-        other = self._view.holdings.other_holder(address, holder_of(allocation))
+        other = self._view.holdings.other_holder(address, make_holder(allocation))
         key_of_other = self._requested.get(address) if other is None else other.key
         if key_of_other is not None:
             raise self._build_refusal(

@@ -7,23 +7,23 @@ datacenter is compared with all. So are networks of other providers, which hand 
 
 from allocator import InvalidPool
 from reconcilers.integrations.vitistack.api import NETWORKS, NetworkNamespace
-from reconcilers.integrations.vitistack.caches import static_of
-from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.caches import find_static
+from reconcilers.integrations.vitistack.ranges import parse_space
 from reconcilers.spaces.offers import PoolName, PoolOffer, Site, offer_of
 
 PLATFORM = "vitistack"
 
 
-def offers_of(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
+def make_offers(network: NetworkNamespace) -> tuple[PoolOffer, ...]:
     """Return the offers of a network, even if it is not provisioned yet.
 
     They are empty if the network is being deleted, or has no or invalid static settings.
     """
-    static = static_of(network)
+    static = find_static(network)
     if static is None or network.metadata.terminating:
         return ()
     try:
-        space = space_of(static)
+        space = parse_space(static)
     except InvalidPool:
         return ()  # the status of its IPAllocations says why
     name = PoolName(NETWORKS.kind, network.metadata.key)

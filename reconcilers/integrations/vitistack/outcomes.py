@@ -15,13 +15,13 @@ from reconcilers.integrations.vitistack.api import (
     ERROR,
     NETWORKS,
 )
-from reconcilers.integrations.vitistack.caches import VitistackCaches, interface_names
+from reconcilers.integrations.vitistack.caches import VitistackCaches, list_interface_names
 from reconcilers.integrations.vitistack.configurations import describe_unreadable_network
 from reconcilers.integrations.vitistack.interfaces import find_by_interface
 from reconcilers.reporting.conditions import READY
 
 
-def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planned]:
+def list_outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planned]:
     """Yield why NetworkConfigurations lack an IPAllocation, then the outcome of each IPAllocation.
 
     Only an IPAllocation that waited or is new has an outcome: its address, or why it has none.
@@ -33,7 +33,7 @@ def outcomes(before: VitistackCaches, after: VitistackCaches) -> Iterator[Planne
     for configuration in sorted(after.configurations, key=lambda obj: obj.metadata.key):
         key = configuration.metadata.key
         allocations = find_by_interface(configuration, after.list_allocations_of(key))
-        lacks = any(name not in allocations for name in interface_names(configuration))
+        lacks = any(name not in allocations for name in list_interface_names(configuration))
         ready = find(configuration.status.conditions, READY)
         if lacks and ready is not None and ready.reason == ERROR:
             network = f"{NETWORKS.kind} {key.namespace}/{configuration.spec.networkNamespaceName}"

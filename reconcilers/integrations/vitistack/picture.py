@@ -6,7 +6,7 @@ from functools import partial
 from allocator import Capacity
 from reconcilers.integrations.core.heldparts import capacity_with
 from reconcilers.integrations.vitistack.api import ALLOCATIONS, NETWORKS
-from reconcilers.integrations.vitistack.caches import static_of
+from reconcilers.integrations.vitistack.caches import find_static
 from reconcilers.integrations.vitistack.contents import NetworkContents
 from reconcilers.integrations.vitistack.ranges import FAMILY
 from reconcilers.pictures.extents import AddressHolder, HeldAddresses, Reserved
@@ -23,7 +23,7 @@ PURPOSE = "interface"
 """The use of the addresses of a network, as people read it."""
 
 
-def picture_of(contents: NetworkContents) -> PoolPicture:
+def make_picture(contents: NetworkContents) -> PoolPicture:
     """Return the picture of a network."""
     return PoolPicture(
         PoolName(NETWORKS.kind, contents.network.metadata.key),
@@ -38,7 +38,7 @@ def picture_of(contents: NetworkContents) -> PoolPicture:
 
 def _build_family(contents: NetworkContents) -> PoolFamily:
     """Return the addresses that a network offers, with what is held of them."""
-    static, space, holdings = static_of(contents.network), contents.space, contents.holdings
+    static, space, holdings = find_static(contents.network), contents.space, contents.holdings
     if space is None or static is None or holdings is None:
         offers = static.ipv4CIDR if static is not None else ""
         return PoolFamily(offers, offers, fault=contents.fault)

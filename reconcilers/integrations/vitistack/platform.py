@@ -34,10 +34,10 @@ class VitistackPlatform(Platform):
 
     @override
     def offers_of(self, kind: Resource[Object], pool: Object) -> Sequence[PoolOffer]:
-        from reconcilers.integrations.vitistack.offers import offers_of
+        from reconcilers.integrations.vitistack.offers import make_offers
 
         assert isinstance(pool, NetworkNamespace), kind.kind
-        return offers_of(pool)
+        return make_offers(pool)
 
     @override
     def fill_defaults(self, body: Body) -> Body:
@@ -51,26 +51,26 @@ class VitistackPlatform(Platform):
     def views(self, all_objects: PlatformObjects) -> Views:
         objects = all_objects.of(self.name)
         from reconcilers.integrations.vitistack.auditing import audit
-        from reconcilers.integrations.vitistack.caches import caches_of
-        from reconcilers.integrations.vitistack.contents import contents_of
-        from reconcilers.integrations.vitistack.picture import picture_of
+        from reconcilers.integrations.vitistack.caches import fill_caches
+        from reconcilers.integrations.vitistack.contents import list_contents
+        from reconcilers.integrations.vitistack.picture import make_picture
 
-        caches = caches_of(objects)
-        networks = list(contents_of(caches))
+        caches = fill_caches(objects)
+        networks = list(list_contents(caches))
         troubles = audit(
             caches,
             networks,
             now=all_objects.now,
             not_read=objects.not_read,
         )
-        return Views([picture_of(network) for network in networks], list(troubles))
+        return Views([make_picture(network) for network in networks], list(troubles))
 
     @override
     def outcomes(self, before: PlatformObjects, after: PlatformObjects) -> Iterable[Planned]:
-        from reconcilers.integrations.vitistack.caches import caches_of
-        from reconcilers.integrations.vitistack.outcomes import outcomes
+        from reconcilers.integrations.vitistack.caches import fill_caches
+        from reconcilers.integrations.vitistack.outcomes import list_outcomes
 
-        return outcomes(caches_of(before.of(self.name)), caches_of(after.of(self.name)))
+        return list_outcomes(fill_caches(before.of(self.name)), fill_caches(after.of(self.name)))
 
     @override
     def make_live(

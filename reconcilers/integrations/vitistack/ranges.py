@@ -59,7 +59,7 @@ class NetworkSpace:
 
 
 @lru_cache(maxsize=1024)
-def space_of(static: Static) -> NetworkSpace:
+def parse_space(static: Static) -> NetworkSpace:
     """Return the space that a network with these settings hands out.
 
     Raises:

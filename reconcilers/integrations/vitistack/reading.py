@@ -25,11 +25,11 @@ from reconcilers.integrations.vitistack.api import (
 )
 from reconcilers.integrations.vitistack.caches import (
     VitistackCaches,
-    addresses_of,
-    allocation_facts,
-    holder_of,
+    compute_facts,
+    compute_network_holdings,
     is_made_for,
-    network_holdings,
+    list_addresses,
+    make_holder,
     space_name,
 )
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
@@ -64,14 +64,18 @@ class VitistackReader:
         self._caches = caches
         self._wait = CacheWait(clock, patience)
         self._kept = KeptHoldings[str, NetworkSpace](
-            [indexed_source(caches.allocations, SPACE_INDEX, pools=space_name, holder=holder_of)],
-            self._facts_of,
+            [
+                indexed_source(
+                    caches.allocations, SPACE_INDEX, pools=space_name, holder=make_holder
+                )
+            ],
+            self._find_facts,
             lambda space: space.layouts,
             clock=clock,
             check_interval=check_interval,
         )
 
-    def _facts_of(self, network: str, holder: Holder, space: NetworkSpace) -> Facts | None:
+    def _find_facts(self, network: str, holder: Holder, space: NetworkSpace) -> Facts | None:
         """Return the facts of an IPAllocation: its address, and its place in the queue.
 
         Returns:
@@ -80,7 +84,7 @@ class VitistackReader:
         allocation = self._caches.allocations.get(holder.key)
         if allocation is None or network not in space_name(allocation):
             return None
-        return allocation_facts(allocation, space)
+        return compute_facts(allocation, space)
 
     def read_cached(self, network: Key, space: NetworkSpace) -> SpaceView[VitistackAllocation]:
         """Return a view of the cache, without a check that the cache is current enough."""
@@ -108,15 +112,15 @@ class VitistackReader:
         self._caches.check_readable(network, self._caches.allocations.unreadable)
         if self._wait.has_read(self._caches.allocations, revision, network):
             return self.read_cached(network, space)
-        allocations, position = await self.live(network)
+        allocations, position = await self.list_live(network)
         find = find_by_key(JOURNALS.kind, allocations.get)
         return SpaceView(
             position,
-            network_holdings(allocations.values(), space),
+            compute_network_holdings(allocations.values(), space),
             find=find,
         )
 
-    async def live(self, network: Key) -> tuple[dict[Key, VitistackAllocation], int]:
+    async def list_live(self, network: Key) -> tuple[dict[Key, VitistackAllocation], int]:
         """Return the IPAllocations of a network, by a LIST that begins now.
 
         Later passes use the cache again once it shows as much as this LIST.
@@ -253,7 +257,7 @@ def _list_shown(
     return frozenset(
         address
         for interface in configuration.status.networkInterfaces
-        for address in addresses_of(interface)
+        for address in list_addresses(interface)
     ).union(
         allocation.spec.requestedAddress
         for allocation in allocations

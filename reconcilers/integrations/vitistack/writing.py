@@ -33,8 +33,8 @@ from reconcilers.integrations.vitistack.api import (
     VitistackAllocation,
 )
 from reconcilers.integrations.vitistack.caches import VitistackCaches, VitistackProblem
-from reconcilers.integrations.vitistack.offers import offers_of
-from reconcilers.integrations.vitistack.ranges import NetworkSpace, space_of
+from reconcilers.integrations.vitistack.offers import make_offers
+from reconcilers.integrations.vitistack.ranges import NetworkSpace, parse_space
 from reconcilers.promises.concurrency import run_concurrently
 from reconcilers.promises.fence import Fence
 from reconcilers.promises.holdings import Holdings
@@ -76,7 +76,7 @@ def render_network_settings(static: Static) -> dict[str, Any]:
     """Return the part of an IPAllocation's status with the settings of its network."""
     return {
         "gateway": static.ipv4Gateway,
-        "prefix": space_of(static).prefix,
+        "prefix": parse_space(static).prefix,
         "vlanId": static.vlanId,
         "dns": list(static.dns),
     }
@@ -357,7 +357,7 @@ class NetworkStatuses:
         """
         if self._without_conditions:
             return None
-        finding = self._spaces.make_overlap_finding(offers_of(network))
+        finding = self._spaces.make_overlap_finding(make_offers(network))
         # Without shared addresses, only a condition that exists already has to become False.
         is_shown = find(network.status.conditions, OVERLAPPING) is not None
         return finding if finding is not None and (finding.status or is_shown) else None

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 from reconcilers.addressmap.looks import assign_looks
 from reconcilers.addressmap.svg import HEAD, LABEL, NAMES_WIDTH, ROW, WIDTH, draw_svg
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.networkpool.picture import picture_of
+from reconcilers.networkpool.picture import make_picture
 from tests.reconcilers import make
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -17,7 +17,7 @@ def make_holder(name: str, first: int, last: int, tenant: str = "team/shop") -> 
 
 
 def draw(prefix_bits: int, *allocations: IPAllocation) -> ElementTree.Element:
-    pool = picture_of(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
+    pool = make_picture(make.pool(cidr=make.cidr(prefix_bits)), list(allocations))
     numbers = assign_looks(str(allocation.spec.tenantClusterRef.key) for allocation in allocations)
     return ElementTree.fromstring(draw_svg(pool.title, pool.families[0], numbers))
 

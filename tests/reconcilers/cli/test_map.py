@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconcilers.api.ipallocation import IPAllocation
-from reconcilers.networkpool.picture import picture_of
+from reconcilers.networkpool.picture import make_picture
 from reconcilers.pictures.extents import AddressState
 from tests.browser import browser
 from tests.reconcilers import make
@@ -116,7 +116,7 @@ def test_the_map_says_of_every_address_what_a_look_at_all_objects_says(
         make.allocation(f"a{at}", phase="Allocated", held_range=ends(span, family))
         for at, span in enumerate(held_spans)
     ]
-    [picture] = picture_of(network, allocations).families
+    [picture] = make_picture(network, allocations).families
     if picture.fault:  # a reserved block may straddle the window: such a pool is not drawn
         assert "straddles" in picture.fault
         return

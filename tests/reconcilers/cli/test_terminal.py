@@ -15,7 +15,7 @@ from reconcilers.api.crd import crds
 from reconcilers.cli.cluster.drawing import draw_family
 from reconcilers.cli.interrupts import run_until_interrupted
 from reconcilers.cli.local.servers import api_server
-from reconcilers.networkpool.picture import picture_of
+from reconcilers.networkpool.picture import make_picture
 from tests.controller.test_execplugin import runs, waiting
 from tests.polling import SECONDS, make_awaitable, until
 from tests.reconcilers import make
@@ -98,7 +98,7 @@ def test_a_cell_says_held_only_where_each_of_its_addresses_is(
             columns |= set(range(first, last + 1))
             ends = (make.address(first), make.address(last))
             allocations.append(make.allocation(f"a{number}", phase="Allocated", held_range=ends))
-    pool = picture_of(make.pool(cidr=make.cidr(12)), allocations)
+    pool = make_picture(make.pool(cidr=make.cidr(12)), allocations)
     drawing = click.unstyle(draw_family(pool, pool.families[0]))
     grid, _, rest = drawing.partition("each cell: 2 addresses\n")
     cells = "".join(line.split()[1] for line in grid.splitlines()[1:])

@@ -59,7 +59,7 @@ def of_kubermatic(client: Client, clock: VirtualClock) -> Reading:
         cache,
         "cluster-a",
         body=body,
-        list_now=lambda: reader.live("p"),
+        list_now=lambda: reader.list_live("p"),
         read=lambda: reader.read_up_to("p", 0),
     )
 
@@ -77,7 +77,7 @@ def of_vitistack(client: Client, clock: VirtualClock) -> Reading:
         cache,
         POOL.namespace,
         body=body,
-        list_now=lambda: reader.live(POOL),
+        list_now=lambda: reader.list_live(POOL),
         read=lambda: reader.read_up_to(POOL, space, 0),
     )
 

@@ -80,13 +80,13 @@ async def test_only_what_changed_is_read_and_however_often_it_did_it_is_read_onc
     read: list[str] = []
     by_index = Cache.by_index
 
-    allocation_facts = facts.allocation_facts
+    allocation_facts = facts.compute_facts
 
     def noting(allocation: Any, ours: str) -> Facts:
         read.append(allocation.metadata.name)
         return allocation_facts(allocation, ours)
 
-    monkeypatch.setattr(facts, "allocation_facts", noting)
+    monkeypatch.setattr(facts, "compute_facts", noting)
     copied: list[str] = []
 
     def copying(cache: Cache[Any], index: str, value: str) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconcilers.addressing import poolgeometry
 from reconcilers.networkpool import problems, protocol
-from reconcilers.networkpool.offers import offers_of
+from reconcilers.networkpool.offers import make_offers
 from tests.reconcilers import make
 from tests.reconcilers.lab import Lab
 from tests.reconcilers.platform import Platform
@@ -21,7 +21,7 @@ def _findings(pool: Any, *allocations: Any, others: Any = ()) -> dict[str, Any]:
     decision = protocol.decide(
         pool, view, geometry=poolgeometry.parse_layouts(pool.spec, LIMIT), batch=256
     )
-    overlapping = make.spaces(*others).make_overlap_finding(offers_of(pool, LIMIT))
+    overlapping = make.spaces(*others).make_overlap_finding(make_offers(pool, LIMIT))
     return {
         finding.type: finding
         for finding in problems.list_findings(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reconcilers.addressing import poolgeometry
 from reconcilers.cli.output import draw_bar
 from reconcilers.networkpool import protocol, status
-from reconcilers.networkpool.picture import picture_of
+from reconcilers.networkpool.picture import make_picture
 from reconcilers.pictures.documents import build_pool_document
 from tests.reconcilers import make
 
@@ -83,7 +83,7 @@ def test_a_pool_shows_one_percentage_wherever_it_is_shown(total: int, used: int)
     pool = make.pool(tenant={"ranges": [{"start": "10.40.0.0", "end": ranges_text(total - 1)}]})
     allocations = [_make_holder(used)] if used else []
     document = _status(pool, *allocations)
-    picture = picture_of(pool, allocations)
+    picture = make_picture(pool, allocations)
     percentages = {
         document["utilizationPercent"],
         picture.families[0].figures.capacity.utilization_percent,

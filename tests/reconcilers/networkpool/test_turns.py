@@ -17,7 +17,7 @@ from reconcilers.api.networkpool import NetworkPool
 from reconcilers.networkpool.allocationtaking import AllocationTaker
 from reconcilers.networkpool.facts import KIND, find_place, find_row, holder_of, is_unserved
 from reconcilers.networkpool.pending_promises import (
-    new_refusals,
+    list_unshown_refusals,
     render_allocated,
     render_refused,
 )
@@ -177,15 +177,15 @@ class PoolPasses:
                 view.holdings, [ServedAskers(taker())], promises, room, count=count_promise
             )
         expected = by_trying_all(room)
-        told = new_refusals(decided.refusals)
+        told = list_unshown_refusals(decided.refusals)
         assert decided.grants == expected.grants
-        assert told == new_refusals(expected.refusals)
+        assert told == list_unshown_refusals(expected.refusals)
         assert bool(decided.refusals) == bool(expected.refusals)
         if decided.more != expected.more:
             # Of those that are left none would get or be told anything.
             whole = by_trying_all(len(self.allocations))
             assert expected.more
-            assert (whole.grants, new_refusals(whole.refusals)) == (decided.grants, told)
+            assert (whole.grants, list_unshown_refusals(whole.refusals)) == (decided.grants, told)
         for grant in decided.grants:
             status = render_allocated(
                 grant.asker, self.pool, ranges=grant.addresses, now=make.EPOCH

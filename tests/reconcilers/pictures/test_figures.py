@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from allocator.addresses import BITS
 from reconcilers.integrations.core.platforms import NetworkPools
 from reconcilers.integrations.views import from_manifests
-from reconcilers.networkpool.picture import picture_of
+from reconcilers.networkpool.picture import make_picture
 from reconcilers.pictures.extents import AddressState
 from reconcilers.pictures.poolpicture import PoolFamily, PoolPicture
 from tests.reconcilers import make
@@ -84,7 +84,7 @@ def test_figures_of_network_pools_count_what_is_shown(
         )
         for at, span in enumerate(held_ranges)
     ]
-    picture = picture_of(pool, allocations)
+    picture = make_picture(pool, allocations)
     for family in picture.families:
         capacity = family.figures.capacity
         free = family.count_states()[AddressState.FREE]

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from controller.meta import Key, ObjectMeta
-from reconcilers.integrations.clusterapi.addresses import ip_space
+from reconcilers.integrations.clusterapi.addresses import parse_ip_space
 from reconcilers.integrations.clusterapi.api import (
     CLAIM_FINALIZER,
     JOURNALS,
@@ -14,7 +14,7 @@ from reconcilers.integrations.clusterapi.api import (
     IPPoolSpec,
     PoolRef,
 )
-from reconcilers.integrations.clusterapi.caches import claim_facts
+from reconcilers.integrations.clusterapi.caches import compute_claim_facts
 from reconcilers.networkpool import facts as networkpool
 from reconcilers.promises.identities import Holder, Tenant, find_by_key
 from reconcilers.promises.queue import Row, TenantRow
@@ -46,8 +46,8 @@ def row_of_claim() -> Row:
         finalizers=(CLAIM_FINALIZER,),
     )
     claim = IPAddressClaim(meta, ClaimSpec(PoolRef(kind="InClusterIPPool", name="p")))
-    space = ip_space(IPPoolSpec(("10.0.0.0/28",), 24))
-    facts = claim_facts(claim, None, space)
+    space = parse_ip_space(IPPoolSpec(("10.0.0.0/28",), 24))
+    facts = compute_claim_facts(claim, None, space)
     assert facts is not None
     return facts.row
 

@@ -11,22 +11,22 @@ from controller.cache import Cache
 from controller.meta import Key, ObjectMeta
 from reconcilers.addressing import familychoice, poolgeometry
 from reconcilers.integrations.clusterapi import api as clusterapi
-from reconcilers.integrations.clusterapi.addresses import ip_space
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
+from reconcilers.integrations.clusterapi.addresses import parse_ip_space
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, compute_claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.core.claimreading import ClaimSpaceView
 from reconcilers.integrations.core.rules import SpaceView
 from reconcilers.integrations.kubermatic import api as kubermatic
-from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
+from reconcilers.integrations.kubermatic.facts import compute_holdings, holder_in
 from reconcilers.integrations.kubermatic.planning import (
     ClusterAsker,
     ClusterTaker,
     Content,
     PoolContent,
 )
-from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.spaces import parse_space
 from reconcilers.integrations.vitistack import api as vitistack
-from reconcilers.integrations.vitistack.caches import network_holdings
+from reconcilers.integrations.vitistack.caches import compute_network_holdings
 from reconcilers.integrations.vitistack.networks import NetworkTaker
 from reconcilers.integrations.vitistack.ranges import NetworkSpace
 from reconcilers.networkpool.allocationtaking import AllocationTaker
@@ -73,10 +73,10 @@ def claim_whose_ipaddress_is_of_another_claim() -> Case:
     pool = clusterapi.InClusterIPPool(
         _meta("p"), clusterapi.IPPoolSpec(("10.0.0.9-10.0.0.12",), prefix=24)
     )
-    space = ip_space(pool.spec)
+    space = parse_ip_space(pool.spec)
     claims = {claim.metadata.key: claim for claim in (refused, fitting)}
     addresses = {address.metadata.key: address}
-    holdings = claim_holdings(claims, addresses, space)
+    holdings = compute_claim_holdings(claims, addresses, space)
 
     def addresses_of(key: Key) -> list[clusterapi.IPAddress]:
         return [addresses[key]] if key in addresses else []
@@ -118,7 +118,7 @@ def vitistack_address_that_is_requested_outside_its_network() -> Case:
         _meta("b"), vitistack.VitistackAllocationSpec("n", "b", "eth0")
     )
     requests = {request.metadata.key: request for request in (refused, fitting)}
-    holdings = network_holdings(requests.values(), space)
+    holdings = compute_network_holdings(requests.values(), space)
     find = find_by_key(vitistack.JOURNALS.kind, requests.get)
     taker = NetworkTaker("n", space, SpaceView(0, holdings, find=find))
     return Case(holdings, taker, refused=refused, fitting=fitting)
@@ -169,9 +169,9 @@ def _kkp(
         for name in ("old", "young")
     ]
     by_namespace = {cluster.namespace: cluster for cluster in clusters}
-    space = space_of(datacenter)
+    space = parse_space(datacenter)
     here = [allocation for allocation in allocations if allocation.spec.dc == "dc"]
-    holdings = holdings_of(
+    holdings = compute_holdings(
         "pool",
         {"dc": space},
         allocations=here,

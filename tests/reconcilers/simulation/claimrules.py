@@ -41,7 +41,7 @@ def promises_not_taken(mp: Patch) -> None:
     """What is promised may be chosen again."""
     elsewhere = AddressRange(0, 0, 4)
     for module in (claimtaking, pools):
-        mp.setattr(module, "blocks_of", lambda space, addresses: elsewhere)
+        mp.setattr(module, "to_blocks", lambda space, addresses: elsewhere)
 
 
 def revision_not_raised(mp: Patch) -> None:
@@ -86,7 +86,7 @@ def before_the_finalizer(mp: Patch) -> None:
     """Every claim is served, with or without a finalizer."""
 
     def asks(claim: Any) -> bool:
-        return not claim.metadata.terminating and statuses.record_of(claim) is None
+        return not claim.metadata.terminating and statuses.read_record(claim) is None
 
     mp.setattr(caches, "waits", asks)
 
@@ -95,7 +95,7 @@ def while_terminating(mp: Patch) -> None:
     """Every claim is served, deleted or not."""
 
     def asks(claim: Any) -> bool:
-        return bool(claim.metadata.finalizers) and statuses.record_of(claim) is None
+        return bool(claim.metadata.finalizers) and statuses.read_record(claim) is None
 
     mp.setattr(caches, "waits", asks)
 
@@ -215,7 +215,7 @@ def pools_believed_absent(mp: Patch) -> None:
 
 def waits_for_a_lost_cluster(mp: Patch) -> None:
     """A claim whose Cluster is not there is left alone, even when it is being deleted."""
-    standing = caches.ClaimCaches.standing
+    standing = caches.ClaimCaches.find_standing
 
     def find_standing(self: caches.ClaimCaches, claim: Any) -> caches.ClaimStanding:
         key = claim.cluster
@@ -223,7 +223,7 @@ def waits_for_a_lost_cluster(mp: Patch) -> None:
             return caches.ClaimStanding.STOP
         return standing(self, claim)
 
-    mp.setattr(caches.ClaimCaches, "standing", find_standing)
+    mp.setattr(caches.ClaimCaches, "find_standing", find_standing)
 
 
 def unreadable_objects_hold_nothing(mp: Patch) -> None:

@@ -21,17 +21,17 @@ from reconcilers.integrations.clusterapi.api import (
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
-    cluster_index,
-    space_of,
+    list_cluster_names,
+    list_spaces,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.claims import ClaimReconciler
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
-from reconcilers.integrations.clusterapi.offers import offers_of
+from reconcilers.integrations.clusterapi.offers import make_offers
 from reconcilers.integrations.clusterapi.pools import InClusterPoolKind
 from reconcilers.integrations.clusterapi.poolstatus import PoolStatuses
 from reconcilers.integrations.clusterapi.reading import make_reader
-from reconcilers.integrations.clusterapi.statuses import record_of, waits
+from reconcilers.integrations.clusterapi.statuses import read_record, waits
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.integrations.core.restoredrequests import RestoredRequests
 from reconcilers.promises.passes import PoolPasses
@@ -73,14 +73,14 @@ class ClaimReplica(Process):
         of_claims = ClaimReconciler(client, caches, recorder=self.recorder, clock=self.clock)
         return (
             Worker(of_pools.reconcile, (self.pools,), pool_of=None, forget=of_pools.forget),
-            Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
+            Worker(of_claims.reconcile, (self.claims, self.addresses), caches.find_shard_key),
         )
 
     def _feed_claims(self, pools: Mapping[str, Cache[Any]]) -> ClaimCaches:
         """Return the caches of pools, claims, IPAddresses and Clusters; make all but the first."""
         version = api.CONTRACT_VERSIONS[0]
         claim_kind, address_kind = api.claims(version), api.addresses(version)
-        indexes = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        indexes = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
         claims = Cache(claim_kind, indexes=indexes)
         addresses = Cache(address_kind, indexes=indexes)
         clusters = Cache(api.clusters(version)) if self.clusters else None
@@ -103,7 +103,7 @@ class ClaimReplica(Process):
         for cache in caches.pools.values():
             if cache.resource != NETWORK_POOL:
                 pools: Cache[Any] = cache
-                feed(spaces, pools, partial(offers_of, pools.resource))
+                feed(spaces, pools, partial(make_offers, pools.resource))
         return PoolStatuses(client, self.recorder, clock=self.clock, spaces=spaces)
 
     def _parts(self, client: Client, caches: ClaimCaches) -> ClaimParts:
@@ -115,7 +115,7 @@ class ClaimReplica(Process):
             reader=make_reader(client, caches, clock=clock, patience=settings.cache_patience),
             recorder=recorder,
             leftovers=Leftovers(client, caches, clock),
-            restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=space_of),
+            restored=RestoredRequests(caches.claims, clock, waits=waits, spaces=list_spaces),
             clock=clock,
             settings=settings,
         )
@@ -237,7 +237,7 @@ class Claims(Adapter):
         if "deletionTimestamp" in request["metadata"] and CLAIM_FINALIZER not in finalizers:
             return frozenset()
         address = self.model.get(ADDRESSES, request["status"]["addressRef"]["name"])
-        record = record_of(msgspec.convert(request, IPAddressClaim))
+        record = read_record(msgspec.convert(request, IPAddressClaim))
         if record is not None and (
             address is None or not address["metadata"].get("ownerReferences")
         ):

@@ -25,8 +25,8 @@ from reconcilers.integrations.metal3.caches import (
     Metal3Caches,
     Metal3Reader,
     SideCaches,
-    address_indexes,
-    claim_indexes,
+    make_address_indexes,
+    make_claim_indexes,
 )
 from reconcilers.integrations.metal3.claimkind import Metal3Claims, Metal3Parts, ServedClaims
 from reconcilers.integrations.metal3.claims import Metal3ClaimReconciler
@@ -83,8 +83,8 @@ class IPPoolReplica(Process):
         def make_caches(side: ClaimSide[ClaimT, AddressT]) -> SideCaches[ClaimT, AddressT]:
             return SideCaches(
                 side,
-                Cache(side.claims, indexes=claim_indexes(side)),
-                addresses=Cache(side.addresses, indexes=address_indexes(side)),
+                Cache(side.claims, indexes=make_claim_indexes(side)),
+                addresses=Cache(side.addresses, indexes=make_address_indexes(side)),
                 pools=pools,
             )
 

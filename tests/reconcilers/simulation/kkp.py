@@ -11,7 +11,7 @@ from controller.cache import Cache
 from reconcilers.integrations.kubermatic import api
 from reconcilers.integrations.kubermatic.api import CONDITION
 from reconcilers.integrations.kubermatic.clusters import ClusterReconciler
-from reconcilers.integrations.kubermatic.offers import offers_of
+from reconcilers.integrations.kubermatic.offers import make_offers
 from reconcilers.integrations.kubermatic.pools import Pools
 from reconcilers.integrations.kubermatic.reading import (
     ALLOCATION_INDEXES,
@@ -95,7 +95,7 @@ class KkpReplica(Process):
         reports, clock = Reports(self.recorder), self.clock
         reader = KkpReader(client, allocations, clock=clock, patience=self.settings.cache_patience)
         spaces = SpaceIndex()
-        feed(spaces, pools, offers_of)
+        feed(spaces, pools, make_offers)
         kind = Pools(
             client,
             caches,

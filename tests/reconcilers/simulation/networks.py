@@ -17,7 +17,7 @@ from reconcilers.integrations.vitistack.caches import (
     namespace_of,
 )
 from reconcilers.integrations.vitistack.configurations import ConfigurationReconciler
-from reconcilers.integrations.vitistack.offers import offers_of
+from reconcilers.integrations.vitistack.offers import make_offers
 from reconcilers.integrations.vitistack.reading import VitistackReader
 from reconcilers.integrations.vitistack.writing import VitistackWriter
 from reconcilers.promises.passes import PoolPasses
@@ -67,7 +67,7 @@ class NetworkReplica(Process):
         writer = VitistackWriter(client, recorder, clock=clock, settings=settings)
         reader = VitistackReader(client, caches, clock=clock, patience=settings.cache_patience)
         spaces = SpaceIndex()
-        feed(spaces, networks, offers_of)
+        feed(spaces, networks, make_offers)
         kind = vitistack_networks.Networks(
             client,
             caches,

@@ -180,7 +180,7 @@ def while_terminating(mp: Patch) -> None:
 
 
 def _at_version_though_terminating(self: AllocationsView, promise: Promise) -> IPAllocation | None:
-    current = self.current(promise.key, promise.uid)
+    current = self.find_current(promise.key, promise.uid)
     same = current is not None and current.metadata.resourceVersion == promise.resourceVersion
     return current if same else None
 
@@ -271,7 +271,7 @@ def unbound_promises(mp: Patch) -> None:
         return _settle(journal, view, lambda seen, _: seen.status.phase == ALLOCATED)
 
     def current(self: AllocationsView, promise: Promise) -> IPAllocation | None:
-        current_allocation = self.current(promise.key, promise.uid)
+        current_allocation = self.find_current(promise.key, promise.uid)
         if (
             current_allocation is None
             or current_allocation.metadata.terminating
@@ -292,7 +292,7 @@ def _settle(journal: Journal, view: AllocationsView, done: Any) -> Journal:
     revision = journal.revisions.get(KIND, 0)
     kept = []
     for promise in journal.promises:
-        seen = view.current(promise.key, promise.uid)
+        seen = view.find_current(promise.key, promise.uid)
         if seen is not None and done(seen, promise):
             revision = max(revision, seen.metadata.revision)
         elif seen is not None or view.position < promise.revision:

@@ -82,7 +82,7 @@ class SharedReplica(ClaimReplica):
                 pool_of=pool_of,
                 forget=of_allocations.forget,
             ),
-            Worker(of_claims.reconcile, (self.claims, self.addresses), caches.pool_to_shard_by),
+            Worker(of_claims.reconcile, (self.claims, self.addresses), caches.find_shard_key),
         )
 
 

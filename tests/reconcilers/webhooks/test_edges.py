@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange, Layout, PoolExhausted, Space, name_edge_addresses
 from reconcilers.addressing import poolgeometry
-from reconcilers.networkpool.offers import offers_of
+from reconcilers.networkpool.offers import make_offers
 from reconcilers.specrules.verdict import Verdict
 from reconcilers.webhooks import networkpool
 from tests.reconcilers import make
@@ -21,7 +21,7 @@ HINT = (
 
 def list_offered(**spec: object) -> list[str]:
     pool = make.pool(cidr="10.0.0.0/24", **({"edges": True} | spec))  # type: ignore[arg-type]
-    [offer] = offers_of(pool, LIMIT)
+    [offer] = make_offers(pool, LIMIT)
     return [f"{part.start_text}-{part.end_text}" for part in offer.ranges]
 
 

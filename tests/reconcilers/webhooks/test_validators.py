@@ -9,7 +9,7 @@ from controller.meta import Key
 from reconcilers.api import names
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import TENANT_CLUSTER
-from reconcilers.networkpool.offers import network_pool_spaces
+from reconcilers.networkpool.offers import index_network_pools
 from reconcilers.tenantcluster.provider import Providers
 from reconcilers.webhooks.validators import (
     AllocationValidator,
@@ -37,7 +37,7 @@ def pools(of: Replica) -> PoolValidator:
         allocations=caches["ipallocations"],
         clock=of.lab.clock,
         max_addresses=LIMIT,
-        spaces=network_pool_spaces(caches["networkpools"], LIMIT),
+        spaces=index_network_pools(caches["networkpools"], LIMIT),
     )
 
 
@@ -54,7 +54,7 @@ def clusters(of: Replica) -> ClusterValidator:
     providers = Providers(
         of.client, caches["providerconfigs"], clock=of.lab.clock, default_namespace=make.NAMESPACE
     )
-    spaces = network_pool_spaces(caches["networkpools"], LIMIT)
+    spaces = index_network_pools(caches["networkpools"], LIMIT)
     return ClusterValidator(
         of.client,
         providers,

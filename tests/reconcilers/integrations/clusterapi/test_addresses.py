@@ -13,8 +13,8 @@ from controller.meta import Key, ObjectMeta
 from reconcilers.integrations.clusterapi.addresses import (
     MOST,
     PoolSpace,
-    ip_space,
-    prefix_space,
+    parse_ip_space,
+    parse_prefix_space,
 )
 from reconcilers.integrations.clusterapi.api import (
     AddressSpec,
@@ -23,8 +23,8 @@ from reconcilers.integrations.clusterapi.api import (
     PoolCounts,
     PrefixPoolSpec,
 )
-from reconcilers.integrations.clusterapi.caches import claim_holdings
-from reconcilers.integrations.clusterapi.poolstatus import counts_of
+from reconcilers.integrations.clusterapi.caches import compute_claim_holdings
+from reconcilers.integrations.clusterapi.poolstatus import compute_counts
 from reconcilers.promises.holdings import Holdings
 
 BASES = {4: int(IPv4Address("10.0.0.0")), 6: int(IPv6Address("2001:db8::"))}
@@ -117,7 +117,7 @@ def holdings_of(space: PoolSpace, holders: Iterable[tuple[str, int]] = ()) -> Ho
         )
         for number, (address, prefix) in enumerate(holders)
     }
-    return claim_holdings({}, addresses, space)
+    return compute_claim_holdings({}, addresses, space)
 
 
 def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
@@ -131,7 +131,7 @@ def all_free(space: PoolSpace, holdings: Holdings) -> list[str]:
 
 @given(pools())
 def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
-    space = ip_space(drawn.spec)
+    space = parse_ip_space(drawn.spec)
     assert all_free(space, holdings_of(space)) == [
         text(drawn.family, offset) for offset in sorted(drawn.usable)
     ]
@@ -143,11 +143,11 @@ def test_a_pool_hands_out_what_its_texts_say_lowest_first(drawn: Drawn) -> None:
 def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
     drawn: Drawn, offsets: list[int]
 ) -> None:
-    space = ip_space(drawn.spec)
+    space = parse_ip_space(drawn.spec)
     holders = [(text(drawn.family, offset), drawn.spec.prefix) for offset in offsets]
     remaining = drawn.usable - set(offsets)
     holdings = holdings_of(space, holders)
-    assert counts_of(space, holdings) == PoolCounts(
+    assert compute_counts(space, holdings) == PoolCounts(
         total=len(drawn.usable),
         used=len(offsets),
         free=len(remaining),
@@ -161,7 +161,7 @@ def test_what_is_in_use_is_counted_and_the_lowest_of_the_rest_is_next(
 @pytest.mark.slow
 @given(pools(), st.integers(0, SIZE + 8))
 def test_a_pool_tells_what_it_may_hand_out(drawn: Drawn, offset: int) -> None:
-    space = ip_space(drawn.spec)
+    space = parse_ip_space(drawn.spec)
     assert space.hands_out(text(drawn.family, offset), 7) == (offset in drawn.usable)
 
 
@@ -182,7 +182,7 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
         allocationPrefixLength=length,
         excludedPrefixes=tuple(entry.entry_text for entry in excluded),
     )
-    space = prefix_space(spec)
+    space = parse_prefix_space(spec)
     held_prefixes = [(text(6, offset), prefix) for offset, prefix in in_use]
     blocks = [frozenset(range(start, start + size)) for start in range(0, SIZE, size)]
     usable = [
@@ -198,7 +198,7 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
     free = [block for block in usable if not block & taken_offsets]
     assert space.total == len(usable)
     holdings = holdings_of(space, held_prefixes)
-    free_counts = counts_of(space, holdings)
+    free_counts = compute_counts(space, holdings)
     assert (free_counts.used, free_counts.free) == (len(held_prefixes), len(free))
     assert all_free(space, holdings) == [text(6, min(block)) for block in free]
     for offset, prefix in in_use:
@@ -223,32 +223,34 @@ def test_a_prefix_pool_hands_out_whole_blocks_that_touch_nothing_excluded_or_in_
 def test_a_subnets_ends_are_reserved_where_it_has_more_than_two_addresses(
     addresses: str, prefix: int, handed_out: list[str]
 ) -> None:
-    space = ip_space(IPPoolSpec(addresses=(addresses,), prefix=prefix))
+    space = parse_ip_space(IPPoolSpec(addresses=(addresses,), prefix=prefix))
     assert all_free(space, holdings_of(space)) == handed_out
 
 
 def test_the_counts_of_an_immense_pool_end_at_the_largest_number_of_the_api() -> None:
-    space = ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
+    space = parse_ip_space(IPPoolSpec(addresses=("2001:db8::/32",), prefix=32))
     in_use = [("2001:db8::1", 32), ("2001:db8:0:0:0:0:0:2", 32), ("::5", 32), ("none", 32)]
     holdings = holdings_of(space, in_use)
-    assert counts_of(space, holdings_of(space)) == PoolCounts(total=MOST, free=MOST)
-    assert counts_of(space, holdings) == PoolCounts(total=MOST, used=4, free=MOST, outOfRange=2)
+    assert compute_counts(space, holdings_of(space)) == PoolCounts(total=MOST, free=MOST)
+    assert compute_counts(space, holdings) == PoolCounts(
+        total=MOST, used=4, free=MOST, outOfRange=2
+    )
     [lowest] = holdings.space().take_lowest(1)
     assert space.text(lowest.first) == "2001:db8::3"
 
 
 def test_what_is_no_address_of_the_pools_family_holds_nothing_and_is_counted() -> None:
-    space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
+    space = parse_ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     odd = [("2001:db8::1", 64), ("", 24), ("010.0.0.1", 24), ("10.0.0.1/24", 24)]
-    assert counts_of(space, holdings_of(space, odd)) == PoolCounts(
+    assert compute_counts(space, holdings_of(space, odd)) == PoolCounts(
         total=2, used=4, free=2, outOfRange=4
     )
 
 
 def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> None:
-    space = ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
+    space = parse_ip_space(IPPoolSpec(addresses=("10.0.0.1-10.0.0.2",), prefix=24))
     twice = [("10.0.0.1", 24), ("10.0.0.1", 24)]
-    assert counts_of(space, holdings_of(space, twice)) == PoolCounts(total=2, used=2, free=1)
+    assert compute_counts(space, holdings_of(space, twice)) == PoolCounts(total=2, used=2, free=1)
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_an_address_that_two_objects_hold_is_used_twice_and_not_free_once() -> N
 )
 def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> None:
     with pytest.raises(InvalidPool) as refused:
-        ip_space(spec)
+        parse_ip_space(spec)
     assert message in str(refused.value)
 
 
@@ -285,5 +287,5 @@ def test_a_pool_that_cannot_be_read_says_why(spec: IPPoolSpec, message: str) -> 
 )
 def test_a_prefix_pool_that_cannot_be_read_says_why(spec: PrefixPoolSpec, message: str) -> None:
     with pytest.raises(InvalidPool) as refused:
-        prefix_space(spec)
+        parse_prefix_space(spec)
     assert message in str(refused.value)

@@ -8,7 +8,7 @@ from controller.meta import ObjectMeta
 from reconcilers.api.networkpool import NetworkPool
 from reconcilers.api.resources import NETWORK_POOL
 from reconcilers.integrations.clusterapi import api
-from reconcilers.integrations.clusterapi.caches import ClaimCaches, claim_holdings
+from reconcilers.integrations.clusterapi.caches import ClaimCaches, compute_claim_holdings
 from reconcilers.integrations.clusterapi.claimtaking import ClaimTaker
 from reconcilers.integrations.clusterapi.networkpoolspace import network_pool_space
 from reconcilers.integrations.core.claimreading import ClaimSpaceView
@@ -28,7 +28,7 @@ def taker_of(pool: NetworkPool, claim: api.IPAddressClaim, other: AddressRange) 
     addresses = {claim.metadata.key: api.IPAddress(claim.metadata, spec)}
     space = network_pool_space(pool, 1 << 20)
     find = find_by_key(api.JOURNALS.kind, claims.get)
-    holdings = claim_holdings(claims, addresses, space)
+    holdings = compute_claim_holdings(claims, addresses, space)
     view = ClaimSpaceView(0, holdings, find=find, addresses_of=lambda key: [addresses[key]])
     caches = ClaimCaches(Cache(kinds[0]), Cache(kinds[1]), None, {}, *kinds)
     return ClaimTaker(

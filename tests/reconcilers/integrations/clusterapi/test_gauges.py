@@ -18,7 +18,7 @@ from reconcilers.integrations.clusterapi.api import (
     PoolRef,
 )
 from reconcilers.integrations.clusterapi.gauges import ClaimGauges
-from reconcilers.integrations.clusterapi.objects import caches_of
+from reconcilers.integrations.clusterapi.objects import fill_caches
 from reconcilers.integrations.core.objects import ObjectsByKind
 from tests.clock import VirtualClock
 
@@ -44,7 +44,7 @@ def pool(*, paused: bool = False) -> InClusterIPPool:
 def scrape(*claims: IPAddressClaim, pool: InClusterIPPool, clusters: list[Cluster]) -> object:
     """Return the values of all series, by metric and pool."""
     objects = ObjectsByKind({"IPAddressClaim": list(claims), "Cluster": clusters, POOL: [pool]})
-    families = ClaimGauges(caches_of(objects), CLOCK).collect()
+    families = ClaimGauges(fill_caches(objects), CLOCK).collect()
     return {
         (sample.name.removeprefix("butler_claim_pool_"), *sample.labels.values()): sample.value
         for family in families

@@ -8,7 +8,7 @@ from controller.errors import Forbidden
 from controller.meta import ObjectMeta
 from controller.resource import Resource
 from reconcilers.integrations.clusterapi.api import IPAddress
-from reconcilers.integrations.clusterapi.objects import caches_of, read
+from reconcilers.integrations.clusterapi.objects import fill_caches, read
 from reconcilers.integrations.core.scopedlists import NotRead, ScopedLists
 
 
@@ -40,10 +40,10 @@ async def test_who_may_not_read_claims_is_shown_the_rest() -> None:
 
 
 async def test_clusters_that_may_not_be_read_are_not_taken_for_missing() -> None:
-    assert caches_of(await read(lists("Cluster"))).clusters is None
+    assert fill_caches(await read(lists("Cluster"))).clusters is None
 
 
 async def test_who_may_not_read_pools_of_the_whole_cluster_sees_the_rest() -> None:
     read_objects = await read(lists("GlobalInClusterIPPool"))
     assert [address.metadata.name for address in read_objects.by_kind["IPAddress"]] == ["a"]
-    assert [*caches_of(read_objects).pools["GlobalInClusterIPPool"]] == []
+    assert [*fill_caches(read_objects).pools["GlobalInClusterIPPool"]] == []

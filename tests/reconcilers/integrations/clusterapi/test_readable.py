@@ -9,7 +9,7 @@ from controller.meta import Key, ObjectMeta
 from controller.unreadables import UnreadableObjects
 from reconcilers.integrations.clusterapi import api
 from reconcilers.integrations.clusterapi.api import PoolOutline, PoolOutlineSpec, PoolRef
-from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool, space_of
+from reconcilers.integrations.clusterapi.caches import CONTRACT_FIELDS, ClaimPool, list_spaces
 from reconcilers.integrations.core.claimreading import check_readable
 from reconcilers.integrations.core.objects import SPACE_INDEX
 from reconcilers.promises.unreadable import UnreadableHolders
@@ -35,7 +35,7 @@ def failure_of(key: Key, pool: str) -> DecodeFailure:
 
 
 def test_thousands_of_unreadable_claims_of_another_pool_cost_nothing() -> None:
-    claims = Reads({SPACE_INDEX: space_of})
+    claims = Reads({SPACE_INDEX: list_spaces})
     for number in range(5_000):
         key = Key("team", f"c{number}")
         claims.put(key, failure_of(key, "other"))
@@ -46,7 +46,7 @@ def test_thousands_of_unreadable_claims_of_another_pool_cost_nothing() -> None:
 
 
 def test_an_unreadable_claim_of_which_nothing_can_be_decoded_may_be_of_any_pool() -> None:
-    cache = Cache(api.claims("v1beta2"), indexes={SPACE_INDEX: space_of})
+    cache = Cache(api.claims("v1beta2"), indexes={SPACE_INDEX: list_spaces})
     cache.replace([], 1, {Key("team", "c"): "odd"})
     with pytest.raises(UnreadableHolders):
         check_readable(CONTRACT_FIELDS, ClaimPool(POOLS, Key("team", "p")), cache.unreadable, {})

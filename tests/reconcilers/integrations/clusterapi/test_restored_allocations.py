@@ -25,8 +25,8 @@ from reconcilers.integrations.clusterapi import reading as clusterapi_reading
 from reconcilers.integrations.clusterapi.caches import (
     CLUSTER_INDEX,
     ClaimCaches,
-    cluster_index,
-    space_of,
+    list_cluster_names,
+    list_spaces,
 )
 from reconcilers.integrations.clusterapi.claimkind import ClaimParts
 from reconcilers.integrations.clusterapi.leftovers import Leftovers
@@ -57,7 +57,7 @@ class Site:
         for kind in (NETWORK_POOL, IP_ALLOCATION, CLAIMS, ADDRESSES):
             self.server.serve(kind)
         client, recorder = Client(self.server), cast("Recorder", Recorded())
-        indexes: dict[str, Any] = {SPACE_INDEX: space_of, CLUSTER_INDEX: cluster_index}
+        indexes: dict[str, Any] = {SPACE_INDEX: list_spaces, CLUSTER_INDEX: list_cluster_names}
         pools = Cache(NETWORK_POOL)
         claims, addresses = Cache(CLAIMS, indexes=indexes), Cache(ADDRESSES, indexes=indexes)
         caches = ClaimCaches(
@@ -74,7 +74,7 @@ class Site:
             reader=clusterapi_reading.make_reader(client, caches, clock=clock, patience=0),
             recorder=recorder,
             leftovers=Leftovers(client, caches, clock),
-            restored=RestoredRequests(claims, clock, waits=waits, spaces=space_of),
+            restored=RestoredRequests(claims, clock, waits=waits, spaces=list_spaces),
             clock=clock,
             settings=Settings().pool,
         )

@@ -32,7 +32,7 @@ CASES = {
 }
 
 
-def spec_of(kind: str, spec: Json) -> IPPoolSpec | PrefixPoolSpec:
+def render_spec(kind: str, spec: Json) -> IPPoolSpec | PrefixPoolSpec:
     """Return a spec as the webhook reads it."""
     [model] = [resource.type for resource in POOLS if resource.kind == kind]
     read: IPPoolSpec | PrefixPoolSpec = msgspec.convert(
@@ -44,18 +44,18 @@ def spec_of(kind: str, spec: Json) -> IPPoolSpec | PrefixPoolSpec:
 @pytest.mark.parametrize("name", CASES)
 def test_the_webhook_refuses_what_the_schema_refuses_and_more(name: str) -> None:
     kind, spec, field, message = CASES[name]
-    faults = rules.faults(spec_of(kind, spec))
+    faults = rules.find_faults(render_spec(kind, spec))
     assert field.partition("[")[0] in {cause.field for cause in faults}
     assert any(message in cause.message for cause in faults), faults
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_the_webhook_accepts_what_the_schema_accepts(name: str) -> None:
-    assert rules.faults(spec_of(*ACCEPTED[name])) == []
+    assert rules.find_faults(render_spec(*ACCEPTED[name])) == []
 
 
 def test_a_value_is_quoted_as_the_api_server_quotes_it() -> None:
-    [cause] = rules.faults(IPPoolSpec(("garbage",), 24))
+    [cause] = rules.find_faults(IPPoolSpec(("garbage",), 24))
     assert cause.message == (
         'Invalid value: "garbage": provided address is not a valid IP, range, nor CIDR'
     )
@@ -70,7 +70,7 @@ def test_all_faults_are_named_at_once() -> None:
         allocateReservedIPAddresses=None,
         addressReuseGracePeriodSeconds=-5,
     )
-    assert [cause.field for cause in rules.faults(spec)] == [
+    assert [cause.field for cause in rules.find_faults(spec)] == [
         "spec.prefix",
         "spec.addresses",
         "spec.addresses",
@@ -151,7 +151,7 @@ def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
 
     old, new = spec(before), spec(after)
     in_use = [(f"10.0.0.{number}", 24) for number in used]
-    old_space, new_space = rules.space_of(old), rules.space_of(new)
+    old_space, new_space = rules.parse_space(old), rules.parse_space(new)
     lost = [a for a, p in in_use if old_space.hands_out(a, p) and not new_space.hands_out(a, p)]
     assert bool(rules.describe_left_out(new, old, in_use)) == bool(lost)
     assert rules.may_give_up_blocks(new, old) or not lost
@@ -159,11 +159,11 @@ def test_every_address_in_use_that_an_edit_leaves_out_is_reported(
 
 def test_a_pool_of_single_addresses_in_prefixes_is_warned_of() -> None:
     spec = PrefixPoolSpec(("2001:db8::/64",), 128, "2001:db8::1")
-    first, second = rules.warnings(spec)
+    first, second = rules.list_warnings(spec)
     assert first.startswith("spec.allocationPrefixLength=128 behaves like host-address allocation")
     assert second.startswith("spec.gateway is within spec.prefixes and is not reserved")
-    assert list(rules.warnings(PrefixPoolSpec(("2001:db8::/64",), 128, "fe80::1"))) == [first]
-    assert list(rules.warnings(PrefixPoolSpec(("2001:db8::/48",), 64, "2001:db8::1"))) == []
+    assert list(rules.list_warnings(PrefixPoolSpec(("2001:db8::/64",), 128, "fe80::1"))) == [first]
+    assert list(rules.list_warnings(PrefixPoolSpec(("2001:db8::/48",), 64, "2001:db8::1"))) == []
 
 
 @pytest.mark.parametrize(

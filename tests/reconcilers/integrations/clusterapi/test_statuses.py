@@ -18,8 +18,8 @@ from reconcilers.integrations.clusterapi.api import (
 )
 from reconcilers.integrations.clusterapi.statuses import (
     ClaimRecord,
-    message_of,
-    record_of,
+    read_record,
+    render_message,
     render_ready,
     waits,
 )
@@ -27,7 +27,7 @@ from reconcilers.reporting.conditions import READY, ConditionFinding
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 POOL = PoolRef("InClusterIPPool", "p", GROUP)
-SERVED = Condition(READY, "True", "AddressAllocated", message_of("10.0.0.7", 24, POOL))
+SERVED = Condition(READY, "True", "AddressAllocated", render_message("10.0.0.7", 24, POOL))
 
 
 def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddressClaim:
@@ -38,7 +38,7 @@ def claim(*conditions: Condition, ref: str = "a", **metadata: object) -> IPAddre
 
 def test_the_record_is_what_the_ready_condition_says() -> None:
     served_claim = claim(SERVED)
-    assert record_of(served_claim) == ClaimRecord("10.0.0.7", 24)
+    assert read_record(served_claim) == ClaimRecord("10.0.0.7", 24)
     assert not waits(served_claim)
 
 
@@ -50,7 +50,7 @@ def test_the_record_is_what_the_ready_condition_says() -> None:
         claim(SERVED, ref="b"),
         claim(replace(SERVED, status="False")),
         claim(replace(SERVED, message="something else")),
-        claim(replace(SERVED, message=message_of("10.0.0.7", 24, PoolRef("X", "q")))),
+        claim(replace(SERVED, message=render_message("10.0.0.7", 24, PoolRef("X", "q")))),
     ],
     ids=[
         "no condition",
@@ -62,15 +62,15 @@ def test_the_record_is_what_the_ready_condition_says() -> None:
     ],
 )
 def test_a_claim_without_a_record_waits(waiting_claim: IPAddressClaim) -> None:
-    assert record_of(waiting_claim) is None
+    assert read_record(waiting_claim) is None
     assert waits(waiting_claim)
 
 
 def test_a_deleted_claim_holds_its_address_until_our_finalizer_is_gone() -> None:
     kept = claim(SERVED, deletionTimestamp=NOW, finalizers=(CLAIM_FINALIZER, "other"))
-    assert record_of(kept) is not None
+    assert read_record(kept) is not None
     assert not waits(kept)
-    assert record_of(claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
+    assert read_record(claim(SERVED, deletionTimestamp=NOW, finalizers=("other",))) is None
 
 
 def test_conditions_of_others_are_kept() -> None:

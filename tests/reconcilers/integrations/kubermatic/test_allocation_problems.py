@@ -20,14 +20,14 @@ from reconcilers.integrations.kubermatic.api import (
     Datacenter,
     IPAMAllocation,
 )
-from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
+from reconcilers.integrations.kubermatic.facts import compute_holdings, holder_in
 from reconcilers.integrations.kubermatic.holdings import parse_holding
-from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.spaces import parse_space
 from tests.calls import calls_of
 from tests.reconcilers import make
 
 POOL = "p"
-SPACE = space_of(Datacenter(RANGE, "10.0.0.0/24", allocationRange=1))
+SPACE = parse_space(Datacenter(RANGE, "10.0.0.0/24", allocationRange=1))
 RANGES = st.tuples(st.integers(0, 40), st.integers(0, 6)).map(
     lambda span: f"10.0.0.{span[0]}-10.0.0.{sum(span)}"
 )
@@ -118,7 +118,7 @@ async def _count_release(holders: int) -> int:
     kept = AllocationProblems({"x": SPACE}, allocations.values())
     oldest = holder_in("n00000", POOL)
     del allocations[oldest]
-    holdings = holdings_of(
+    holdings = compute_holdings(
         POOL,
         {"x": SPACE},
         allocations=allocations.values(),

@@ -26,7 +26,7 @@ from reconcilers.integrations.kubermatic.api import (
     KkpPoolSpec,
 )
 from reconcilers.integrations.kubermatic.examining import Examiner, Situation
-from reconcilers.integrations.kubermatic.facts import holder_in, holdings_of
+from reconcilers.integrations.kubermatic.facts import compute_holdings, holder_in
 from reconcilers.integrations.kubermatic.holdings import AllocationProblem
 from reconcilers.integrations.kubermatic.planning import (
     POOL_EXHAUSTED,
@@ -35,7 +35,7 @@ from reconcilers.integrations.kubermatic.planning import (
     PoolContent,
     plan,
 )
-from reconcilers.integrations.kubermatic.spaces import space_of
+from reconcilers.integrations.kubermatic.spaces import parse_space
 from reconcilers.promises.shares import NO_LIMITS
 from tests.calls import calls_of
 
@@ -87,9 +87,9 @@ def _content(
     find = {
         holder_in(allocation.metadata.namespace, POOL): allocation for allocation in allocations
     }.get
-    space = space_of(datacenter)
+    space = parse_space(datacenter)
     cluster_by_namespace = {cluster.namespace: cluster for cluster in clusters}
-    holdings = holdings_of(
+    holdings = compute_holdings(
         POOL,
         {DC: space},
         allocations=allocations,
@@ -312,7 +312,7 @@ def test_a_huge_pool_of_prefixes_is_planned_without_walking_through_it() -> None
 )
 def test_settings_that_cannot_be_served_are_named(datacenter: Datacenter) -> None:
     with pytest.raises(InvalidPool):
-        space_of(datacenter)
+        parse_space(datacenter)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from controller.client import Client
 from controller.meta import ObjectMeta
 from reconcilers.integrations.kubermatic.api import Datacenter, IPAMPool, KkpPoolSpec
-from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, faults
+from reconcilers.integrations.kubermatic.rules import UNNAMED_DATACENTER, list_faults
 from reconcilers.integrations.kubermatic.validating import IPAMPoolValidator
 from reconcilers.spaces.index import SpaceIndex
 from tests.reconcilers.cli.test_platforms import PREFIX, ask_command, ipam_pool
@@ -27,7 +27,7 @@ def validator() -> IPAMPoolValidator:
 def test_check_reports_an_exclusion_of_another_length_in_the_words_of_the_webhook(
     tmp_path: Path,
 ) -> None:
-    (fault,) = faults(
+    (fault,) = list_faults(
         pool(
             dc=Datacenter(
                 "prefix", "10.2.0.0/28", allocationPrefix=30, excludePrefixes=("10.2.0.0/29",)

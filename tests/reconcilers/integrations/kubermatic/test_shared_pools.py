@@ -9,7 +9,7 @@ from controller.testing.api import FakeApi
 from controller.testing.clock import VirtualClock
 from reconcilers.integrations.kubermatic.api import POOLS
 from reconcilers.integrations.kubermatic.observing import SharedPoolReconciler
-from reconcilers.integrations.kubermatic.offers import offers_of
+from reconcilers.integrations.kubermatic.offers import make_offers
 from reconcilers.spaces.index import SpaceIndex
 from reconcilers.spaces.offers import PoolName
 from tests.reconcilers.lab import Recorded
@@ -27,7 +27,7 @@ async def test_a_pool_that_is_created_anew_with_the_same_overlap_is_reported_aga
     spaces.put(PoolName("NetworkPool", Key("a", "p")), [offer("a/p", "10.0.0.0-10.0.0.3")])
     reconciler = SharedPoolReconciler(client, spaces, cast("Recorder", recorded))
     pool = await client.create(POOLS, "", {"metadata": {"name": "kkp"}, "spec": SPEC})
-    spaces.put(PoolName(POOLS.kind, KEY), offers_of(pool))
+    spaces.put(PoolName(POOLS.kind, KEY), make_offers(pool))
     for _ in range(2):
         await reconciler.reconcile(KEY)
     assert recorded.reasons == ["Overlapping"]

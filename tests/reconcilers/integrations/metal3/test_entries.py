@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from allocator import AddressRange
 from reconcilers.integrations.metal3.api import Metal3PoolSpec, PoolEntry
-from reconcilers.integrations.metal3.entries import OUTSIDE, space_of, span_of
+from reconcilers.integrations.metal3.entries import OUTSIDE, parse_space, parse_span
 
 
 def entry(**fields: Any) -> PoolEntry:
@@ -32,7 +32,7 @@ def single(address: str) -> AddressRange:
     ],
 )
 def test_an_entry_has_these_addresses(fields: dict[str, str], first: str, last: str) -> None:
-    assert span_of(entry(**fields)) == AddressRange.parse(first, last)
+    assert parse_span(entry(**fields)) == AddressRange.parse(first, last)
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_an_entry_has_these_addresses(fields: dict[str, str], first: str, last: 
     ],
 )
 def test_an_entry_without_addresses_hands_out_nothing(fields: dict[str, str]) -> None:
-    assert span_of(entry(**fields)) is None
-    assert space_of(Metal3PoolSpec("p", (entry(**fields),))).entries == ()
+    assert parse_span(entry(**fields)) is None
+    assert parse_space(Metal3PoolSpec("p", (entry(**fields),))).entries == ()
 
 
 def test_an_address_of_two_entries_belongs_to_the_first() -> None:
@@ -65,13 +65,13 @@ def test_an_address_of_two_entries_belongs_to_the_first() -> None:
         gateway="10.0.0.9",
         dnsServers=("9.9.9.9",),
     )
-    space = space_of(spec)
+    space = parse_space(spec)
     assert [layout.total for layout in space.layouts.values()] == [2, 6]
-    first, second = (space.settings_of(single(address)) for address in ("10.0.0.5", "10.0.0.1"))
+    first, second = (space.find_settings(single(address)) for address in ("10.0.0.5", "10.0.0.1"))
     assert (first.prefix, first.gateway, first.dns_servers) == (24, "10.0.0.9", ("9.9.9.9",))
     assert (second.prefix, second.gateway) == (16, "10.0.0.254")
-    assert space.part_of(single("10.0.0.6")).space == "0"
-    assert space.part_of(single("10.0.1.6")).space == OUTSIDE
+    assert space.make_part(single("10.0.0.6")).space == "0"
+    assert space.make_part(single("10.0.1.6")).space == OUTSIDE
 
 
 def test_gateways_broadcast_and_pre_allocations_are_holes() -> None:
@@ -80,7 +80,7 @@ def test_gateways_broadcast_and_pre_allocations_are_holes() -> None:
         (entry(subnet="10.0.0.0/29", gateway="10.0.0.1"),),
         preAllocations={"a": "10.0.0.3", "b": "nonsense"},
     )
-    blocks = space_of(spec).layouts["0"].blocks
+    blocks = parse_space(spec).layouts["0"].blocks
     assert [block.text for block in blocks] == ["10.0.0.2/32", "10.0.0.4-10.0.0.6"]
 
 
@@ -97,7 +97,7 @@ def test_entries_hand_out_every_address_once(
     entries: list[PoolEntry], held_offsets: list[int]
 ) -> None:
     preallocations = {f"c{number}": f"10.0.0.{number}" for number in held_offsets}
-    space = space_of(Metal3PoolSpec("p", tuple(entries), preAllocations=preallocations))
+    space = parse_space(Metal3PoolSpec("p", tuple(entries), preAllocations=preallocations))
     handed_out = [
         address
         for layout in space.layouts.values()
@@ -107,10 +107,10 @@ def test_entries_hand_out_every_address_once(
     expected = {
         address
         for spec_entry in entries
-        if (span := span_of(spec_entry)) is not None
+        if (span := parse_span(spec_entry)) is not None
         for address in range(span.first, span.last + 1)
     } - {single(preallocation).first for preallocation in preallocations.values()}
     assert sorted(handed_out) == sorted(expected)
     for address in expected:
-        part = space.part_of(AddressRange(address, address, 4))
+        part = space.make_part(AddressRange(address, address, 4))
         assert any(block.contains(address) for block in space.layouts[part.space].blocks)

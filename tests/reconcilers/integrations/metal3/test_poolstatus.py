@@ -15,10 +15,10 @@ from reconcilers.integrations.metal3.caches import (
     POOL_INDEXES,
     Metal3Caches,
     SideCaches,
-    address_indexes,
-    claim_indexes,
+    make_address_indexes,
+    make_claim_indexes,
 )
-from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.integrations.metal3.entries import parse_space
 from reconcilers.integrations.metal3.poolstatus import PoolIndexes
 from reconcilers.integrations.metal3.sides import Metal3Side
 from tests.clock import VirtualClock
@@ -31,8 +31,8 @@ NAMES = ("a", "b", "c", "d")
 def make_caches() -> Metal3Caches:
     """Return caches of IPClaims that show no object yet."""
     side, pools = Metal3Side(), Cache(api.POOLS, indexes=POOL_INDEXES)
-    claims = Cache(side.claims, indexes=claim_indexes(side))
-    addresses = Cache(side.addresses, indexes=address_indexes(side))
+    claims = Cache(side.claims, indexes=make_claim_indexes(side))
+    addresses = Cache(side.addresses, indexes=make_address_indexes(side))
     for cache in (pools, claims, addresses):
         cast("Cache[Any]", cache).replace([], 0)
     return Metal3Caches(
@@ -71,7 +71,7 @@ def make_address(name: str, revision: int, random: Random) -> api.Metal3Address:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> None:
-    random, caches, space = Random(seed), make_caches(), space_of(SPEC)
+    random, caches, space = Random(seed), make_caches(), parse_space(SPEC)
     kept = make_indexes(caches)
     side = side_of(caches)
     for revision in range(1, 120):
@@ -88,13 +88,13 @@ def test_what_is_kept_of_the_addresses_is_what_the_objects_say(seed: int) -> Non
         if random.random() < 0.5:
             read_anew = make_indexes(caches).read_indexes(POOL, space)
             assert kept.read_indexes(POOL, space) == read_anew
-    assert kept.read_indexes(POOL, space_of(SPEC)) == make_indexes(caches).read_indexes(
+    assert kept.read_indexes(POOL, parse_space(SPEC)) == make_indexes(caches).read_indexes(
         POOL, space
     )
 
 
 def test_the_ipaddress_that_the_status_of_a_claim_names_is_shown() -> None:
-    caches, space = make_caches(), space_of(SPEC)
+    caches, space = make_caches(), parse_space(SPEC)
     side = side_of(caches)
     for revision, last in enumerate((2, 1), 1):
         meta = ObjectMeta(f"p-10-0-0-{last}", POOL.namespace, resourceVersion=str(revision))

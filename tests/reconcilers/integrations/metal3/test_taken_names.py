@@ -9,7 +9,7 @@ from controller.testing.api import FakeApi
 from reconcilers.integrations.core.claimwrites import AddressInTheWay
 from reconcilers.integrations.metal3 import api
 from reconcilers.integrations.metal3.addresswrites import AddressWrites
-from reconcilers.integrations.metal3.entries import space_of
+from reconcilers.integrations.metal3.entries import parse_space
 from tests.clock import VirtualClock
 from tests.reconcilers.integrations.metal3.test_poolstatus import SPEC, make_caches, side_of
 
@@ -42,4 +42,4 @@ async def test_an_ipaddress_with_another_address_than_was_promised_is_not_adopte
     writes = AddressWrites(client, side, set())
     promised = AddressRange.parse("10.0.0.5", "10.0.0.5")
     with pytest.raises(AddressInTheWay):
-        await writes.ensure(claim, own_pool, space_of(SPEC), promised)
+        await writes.ensure(claim, own_pool, parse_space(SPEC), promised)

@@ -14,7 +14,7 @@ from reconcilers.integrations.vitistack.api import (
     VitistackAllocation,
     VitistackAllocationSpec,
 )
-from reconcilers.integrations.vitistack.caches import allocation_names
+from reconcilers.integrations.vitistack.caches import make_allocation_names
 from reconcilers.integrations.vitistack.interfaces import compute_wanted_status, find_by_interface
 
 HAD = {"name": "eth0", "ipv4Addresses": ["10.0.2.7"], "ipAllocated": True}
@@ -81,7 +81,8 @@ def test_interfaces_of_similar_names_have_allocations_of_different_names(
     interfaces: tuple[str, str],
 ) -> None:
     first_name, other = (
-        set(allocation_names("vm", interface_names)) for interface_names in interfaces
+        set(make_allocation_names("vm", list_interface_names))
+        for list_interface_names in interfaces
     )
     assert not first_name & other
 
@@ -90,7 +91,7 @@ def test_interfaces_of_similar_names_have_allocations_of_different_names(
     "interface", ["eth0", "eth0.100", "ETH0", "a..b", "c.-d", "\u00fc", "..", "", "i" * 300]
 )
 def test_the_names_of_allocations_are_names_of_objects(interface: str) -> None:
-    for name in allocation_names("vm", interface):
+    for name in make_allocation_names("vm", interface):
         assert len(name) <= 253
         for label in name.split("."):
             assert label.isascii()
@@ -102,8 +103,8 @@ def test_the_names_of_allocations_are_names_of_objects(interface: str) -> None:
 
 def test_two_machines_have_no_name_of_an_allocation_in_common_that_both_can_use() -> None:
     (first, first_name), (second, other) = (
-        allocation_names("a", "b-c"),
-        allocation_names("a-b", "c"),
+        make_allocation_names("a", "b-c"),
+        make_allocation_names("a-b", "c"),
     )
     assert first == second
     assert len({first, first_name, other}) == 3

@@ -5,12 +5,12 @@ import pytest
 from allocator import InvalidPool
 from reconcilers.integrations.vitistack.allocations import compute_renewal_margin
 from reconcilers.integrations.vitistack.api import Static
-from reconcilers.integrations.vitistack.ranges import space_of
+from reconcilers.integrations.vitistack.ranges import parse_space
 
 
 def handed_out(static: Static) -> list[str]:
     """Return every address that a network hands out."""
-    blocks = space_of(static).layout.blocks
+    blocks = parse_space(static).layout.blocks
     return [address for block in blocks for address in block.addresses(100)]
 
 
@@ -58,7 +58,7 @@ def test_settings_that_contradict_each_other_are_refused_by_the_documented_words
     static: Static,
 ) -> None:
     with pytest.raises(InvalidPool, match=r"^invalid IP range: "):
-        space_of(static)
+        parse_space(static)
 
 
 def test_expiries_are_moved_ahead_between_half_and_three_quarters_of_their_time() -> None:

@@ -6,8 +6,8 @@ from controller.client import Client
 from reconcilers.integrations.core.objects import from_bodies
 from reconcilers.integrations.vitistack import caches, gauges
 from reconcilers.integrations.vitistack.api import KINDS
-from reconcilers.integrations.vitistack.contents import contents_of
-from reconcilers.integrations.vitistack.picture import picture_of
+from reconcilers.integrations.vitistack.contents import list_contents
+from reconcilers.integrations.vitistack.picture import make_picture
 from reconcilers.integrations.vitistack.reading import VitistackReader
 from tests.clock import VirtualClock
 
@@ -48,8 +48,8 @@ def test_figures_of_kept_contents_are_those_of_all_objects() -> None:
     read_objects = from_bodies(
         bodies, KINDS, namespace="n", now=clock.now(), filled=caches.fill_defaults
     )
-    objects = caches.caches_of(read_objects)
-    pictures = [picture_of(contents) for contents in contents_of(objects)]
+    objects = caches.fill_caches(read_objects)
+    pictures = [make_picture(contents) for contents in list_contents(objects)]
     figures = gauges.NetworkFigures(
         objects, VitistackReader(cast("Client", None), objects, clock=clock, patience=1.0)
     )
