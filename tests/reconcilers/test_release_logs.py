@@ -356,7 +356,7 @@ def test_whatever_deletes_a_holder_of_addresses_logs_all_fields() -> None:
         "addressobjects.remove",
         "addresswrites.remove",
         "allocations.delete",
-        "configurations._remove",
+        "configurations._delete_unused",
         "writing.release",
     }
     assert expected <= set(deletions)
