@@ -208,13 +208,18 @@ def _build_metadata(name: str) -> Body:
 
 
 def _parse_rule(*parts: str) -> Body:
-    """Return the PolicyRule of an entry of `_ROLES`: of paths if it has two parts."""
-    first_part, *other_parts = (part.split(" ") for part in parts)
+    """Return the PolicyRule of an entry of `_ROLES`.
+
+    Args:
+        parts: paths and verbs, or groups (`_` is the core group), resources and verbs; each part
+            is a list with spaces in between.
+    """
     if len(parts) == 2:
-        return {"verbs": other_parts[0], "nonResourceURLs": first_part}
-    groups = ["" if group == "_" else group for group in first_part]
+        paths, verbs = (part.split(" ") for part in parts)
+        return {"verbs": verbs, "nonResourceURLs": paths}
+    groups, resources, verbs = (part.split(" ") for part in parts)
     return {
-        "verbs": other_parts[1],
-        "apiGroups": groups,
-        "resources": other_parts[0],
+        "verbs": verbs,
+        "apiGroups": ["" if group == "_" else group for group in groups],
+        "resources": resources,
     }

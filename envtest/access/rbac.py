@@ -152,9 +152,8 @@ class Authorizer:
         self._refresh()
         identities = [f"User {user.name}", *(f"Group {group}" for group in user.groups)]
         for scope in ("", namespace) if namespace else ("",):
-            subjects_by_identity = self._subjects.get(scope)
-            if subjects_by_identity is None:
-                continue
+            # Empty for a namespace without bindings.
+            subjects_by_identity = self._subjects.get(scope, {})
             entries = [
                 entry
                 for identity in identities
@@ -212,8 +211,8 @@ def _decode_entry(place: str, stored: Stored) -> Sequence[Rule] | _Binding:
         return body.get("rules") or []
     scope, name = body["metadata"].get("namespace", ""), body["metadata"]["name"]
     kind, role = body["roleRef"]["kind"], body["roleRef"]["name"]
-    described = f'RoleBinding "{name}/{scope}"' if scope else f'ClusterRoleBinding "{name}"'
-    title = f'{described} of {kind} "{role}"'
+    binding = f'RoleBinding "{name}/{scope}"' if scope else f'ClusterRoleBinding "{name}"'
+    title = f'{binding} of {kind} "{role}"'
     return _Binding(title, kind, role_name=role, scope=scope, subjects=body.get("subjects") or ())
 
 
@@ -271,10 +270,11 @@ def _contains_or_all(values: Iterable[str] | None, name: str) -> bool:
 
 def _covers_resource(resources: Iterable[str], access: AccessAttributes) -> bool:
     """Return whether the resources of a rule include that of a request, with its subresource."""
-    full = f"{access.resource}/{access.subresource}" if access.subresource else access.resource
-    covering_resources = {"*", full}
+    covering_resources = {"*", access.resource}
     if access.subresource:
-        covering_resources.add(f"*/{access.subresource}")
+        # A rule for the resource alone does not include its subresources.
+        subresource = access.subresource
+        covering_resources = {"*", f"{access.resource}/{subresource}", f"*/{subresource}"}
     return any(resource in covering_resources for resource in resources)
 
 

@@ -79,6 +79,7 @@ def get_labels(body: Mapping[str, Any] | None) -> Mapping[str, str]:
 def describe_kind(resource: StoredResource, subresource: str) -> dict[str, str]:
     """Return the kind that requests on a resource, or its subresource, have as body."""
     entry = resource.subresources.get(subresource) or {}
+    # Discovery names group and version only for a kind of another group, such as Scale.
     if entry.get("group") or entry.get("version"):
         return {name: entry.get(name, "") for name in ("group", "version", "kind")}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
@@ -101,8 +102,8 @@ def convert_version(
     if source.rules.custom:
         # Without conversion webhooks, versions of a custom resource differ only in apiVersion.
         return {**body, "apiVersion": target.api_version}
-    bare = source.to_stored_form(body)
-    fields = target.to_version(bare) if target.to_version else bare
+    stored_form = source.to_stored_form(body)
+    fields = target.to_version(stored_form) if target.to_version else stored_form
     return {**fields, "apiVersion": target.api_version, "kind": target.kind}
 
 
@@ -134,14 +135,14 @@ def build_review(
 
 def describe_request(attributes: AdmissionAttributes, resource: StoredResource) -> dict[str, Any]:
     """Return the fields of a review that describe the request; empty ones are left out."""
-    request_resource, sub = attributes.call.resource, attributes.subresource
+    request_resource, subresource = attributes.call.resource, attributes.subresource
     fields: dict[str, Any] = {
-        "kind": describe_kind(resource, sub),
+        "kind": describe_kind(resource, subresource),
         "resource": _describe_resource(resource),
-        "subResource": sub,
-        "requestKind": describe_kind(request_resource, sub),
+        "subResource": subresource,
+        "requestKind": describe_kind(request_resource, subresource),
         "requestResource": _describe_resource(request_resource),
-        "requestSubResource": sub,
+        "requestSubResource": subresource,
         "name": attributes.name,
         "namespace": attributes.namespace,
         "operation": attributes.operation,

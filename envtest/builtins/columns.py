@@ -128,7 +128,10 @@ def _show_cluster_address(body: Body) -> str:
 
 
 def _show_external_addresses(body: Body) -> str:
-    """Return the external addresses of a service."""
+    """Return the external addresses of a service, or the name of one of type ExternalName.
+
+    Without addresses it is `<pending>` for a load balancer, and `<none>` for other types.
+    """
     addresses = list(_read_value(body, "spec.externalIPs", ()))
     match _read_value(body, "spec.type"):
         case "LoadBalancer":

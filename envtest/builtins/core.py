@@ -112,9 +112,9 @@ class KeyedRules(BuiltinRules):
             for key in body.get(part, ())
             for error in _validate_key(key)
         ]
-        for part, other in permutations(self.data_fields, 2):
-            repeated_keys = [key for key in body.get(part, ()) if key in body.get(other, ())]
-            detail = f"duplicate of key present in {other}"
+        for part, other_part in permutations(self.data_fields, 2):
+            repeated_keys = [key for key in body.get(part, ()) if key in body.get(other_part, ())]
+            detail = f"duplicate of key present in {other_part}"
             problems += [invalid(f"{part}[{key}]", key, detail) for key in repeated_keys]
         sizes = (
             _iterate_sizes(body, part, is_base64=part in self.base64_fields)

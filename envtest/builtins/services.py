@@ -188,6 +188,7 @@ class ServiceRules(BuiltinRules):
         _, used_ports = self._collect_used(body)
         for index, port in enumerate(body.get("spec", {}).get("ports", ())):
             number, path = port.get("nodePort"), f"spec.ports[{index}].nodePort"
+            # The service has this port already, or none at all.
             if not number or number in own_ports:
                 continue
             if number not in NODE_PORTS:

@@ -94,9 +94,9 @@ class GarbageCollector:
     async def run(self) -> None:
         """Process queued objects until cancelled."""
         while True:
-            changed = self._api.store.next_change()
             if not self._queue:
-                await changed.wait()
+                # Only a change of the store can queue an object.
+                await self._api.store.next_change().wait()
                 continue
             # A client may be creating an owner and then its dependents.
             await anyio.sleep(_DELAY_SECONDS)

@@ -29,10 +29,11 @@ class NamespaceController:
     async def run(self) -> None:
         """Process all terminating namespaces after every change, until cancelled."""
         while True:
-            changed = self._api.store.next_change()
+            # Fetched before the pass, so that no change during the pass is missed.
+            next_change = self._api.store.next_change()
             for name in self._list_terminating():
                 self._empty_namespace(name)
-            await changed.wait()
+            await next_change.wait()
             # Let requests run that are in progress, so that one pass covers all their changes.
             await anyio.lowlevel.checkpoint()
 
@@ -100,8 +101,8 @@ class NamespaceController:
         conditions += old_conditions.values()
         if conditions != body["status"].get("conditions"):
             body["status"]["conditions"] = conditions
-            bare = self._namespaces.to_stored_form(body)
-            self._api.store.write(self._namespaces.place, name, bare)
+            stored_form = self._namespaces.to_stored_form(body)
+            self._api.store.write(self._namespaces.place, name, stored_form)
 
     def _remove_finalizer(self, name: str) -> None:
         """Remove the finalizer of a terminating namespace; delete it if that was the last."""
@@ -118,8 +119,8 @@ class NamespaceController:
         if self._namespaces.rules.is_finished(body):
             self._api.store.delete(self._namespaces.place, name)
         else:
-            bare = self._namespaces.to_stored_form(body)
-            self._api.store.write(self._namespaces.place, name, bare)
+            stored_form = self._namespaces.to_stored_form(body)
+            self._api.store.write(self._namespaces.place, name, stored_form)
 
 
 def _build_conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iterator[Body]:
@@ -128,19 +129,19 @@ def _build_conditions(remaining: Counter[str], finalizers: Counter[str]) -> Iter
     yield _build_condition("DeletionGroupVersionParsingFailure", "ParsedGroupVersions", _PARSED)
     yield _build_condition("DeletionContentFailure", "ContentDeleted", _DELETED)
     if remaining:
-        listed = ", ".join(
+        counts = ", ".join(
             f"{name} has {remaining[name]} resource instances" for name in sorted(remaining)
         )
-        message = f"Some resources are remaining: {listed}"
+        message = f"Some resources are remaining: {counts}"
         yield _build_condition("ContentRemaining", "SomeResourcesRemain", message, status="True")
     else:
         message = "All content successfully removed"
         yield _build_condition("ContentRemaining", "ContentRemoved", message)
     if finalizers:
-        listed = ", ".join(
+        counts = ", ".join(
             f"{name} in {finalizers[name]} resource instances" for name in sorted(finalizers)
         )
-        message = f"Some content in the namespace has finalizers remaining: {listed}"
+        message = f"Some content in the namespace has finalizers remaining: {counts}"
         yield _build_condition(
             "FinalizersRemaining", "SomeFinalizersRemain", message, status="True"
         )

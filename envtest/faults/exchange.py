@@ -219,7 +219,8 @@ class Exchange:
         """
         answer = web.StreamResponse(status=status, headers=headers)
         await answer.prepare(self._request)
-        number, has_ended = 0, await _run_steps(answer, self._apply_faults(0, b""))
+        number = 0
+        has_ended = await _run_steps(answer, self._apply_faults(number, b""))
         while not has_ended and (piece := await anext(pieces, None)) is not None:
             number += 1
             has_ended = await _run_steps(answer, self._apply_faults(number, piece))

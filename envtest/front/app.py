@@ -250,6 +250,7 @@ def _build_headers(content_type: str, warnings: list[str]) -> list[tuple[str, st
 def _create_audit_id() -> str:
     """Return a random UUID, without the system call of `uuid4`, as it need not be secret."""
     digits = f"{getrandbits(128):032x}"
+    # The 4 is the version (random), and the a the variant of RFC 9562.
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-a{digits[17:20]}-{digits[20:]}"
 
 

@@ -69,19 +69,16 @@ def load_node(name: str) -> TypedNode:
     that error messages name. The catalogue has the schemas of the built-in kinds.
     """
     body = schema(name)
-    short = name.rpartition(".")[2]
+    type_name = name.rpartition(".")[2]
     if body.get("type") == "object":
         if "properties" in body:
-            return TypedNode(short, "struct", _go_name(name), properties=body["properties"])
-        return TypedNode(short, "any", "map[string]interface {}")
+            return TypedNode(type_name, "struct", _go_name(name), properties=body["properties"])
+        return TypedNode(type_name, "any", "map[string]interface {}")
     if body.get("type") == "string":
-        return TypedNode(
-            short,
-            "string",
-            go=_go_name(name),
-            format=short if short in {"Time", "MicroTime"} else "",
-        )
-    return TypedNode(short, "any", _go_name(name))
+        # Of the named string types, only these two are normalized when they are decoded.
+        string_format = type_name if type_name in {"Time", "MicroTime"} else ""
+        return TypedNode(type_name, "string", go=_go_name(name), format=string_format)
+    return TypedNode(type_name, "any", _go_name(name))
 
 
 def build_node(body: Mapping[str, Any]) -> TypedNode:
@@ -101,14 +98,14 @@ def build_node(body: Mapping[str, Any]) -> TypedNode:
             "", "map", f"map[string]{element_node.go}", element=body["additionalProperties"]
         )
     if schema_type in {"string", "integer", "number", "boolean"}:
-        go = {"integer": body.get("format", "int64"), "number": "float64", "boolean": "bool"}
-        string_format = body.get("format", "")
-        return TypedNode(
-            "",
-            schema_type,
-            go=go.get(schema_type, "[]uint8" if string_format == "byte" else "string"),
-            format=string_format,
-        )
+        value_format = body.get("format", "")
+        go_types = {
+            "string": "[]uint8" if value_format == "byte" else "string",
+            "integer": value_format or "int64",
+            "number": "float64",
+            "boolean": "bool",
+        }
+        return TypedNode("", schema_type, go=go_types[schema_type], format=value_format)
     return TypedNode("", "any", "interface {}")
 
 

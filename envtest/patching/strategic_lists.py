@@ -334,10 +334,10 @@ def _arrange_items(items: Items, order: _ItemIndex) -> Items:
         return [item for _, item in sorted(zip(places, items, strict=True), key=lambda p: p[0])]
     ranked = list(zip(places, items, strict=True))
     for end in range(1, len(ranked)):
-        here = end
-        while here and _comes_first(ranked[here][0], ranked[here - 1][0]):
-            ranked[here - 1 : here + 1] = ranked[here], ranked[here - 1]
-            here -= 1
+        index = end
+        while index and _comes_first(ranked[index][0], ranked[index - 1][0]):
+            ranked[index - 1 : index + 1] = ranked[index], ranked[index - 1]
+            index -= 1
     return [item for _, item in ranked]
 
 

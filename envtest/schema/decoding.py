@@ -285,4 +285,6 @@ class _YamlConverter:
     @staticmethod
     def _to_key(key: Any) -> str:
         """Return the key of a YAML mapping as a JSON key: `true` for a boolean, for example."""
-        return ("true" if key else "false") if isinstance(key, bool) else str(key)
+        if isinstance(key, bool):
+            return "true" if key else "false"
+        return str(key)

@@ -292,6 +292,7 @@ def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError])
     controller: dict[str, Any] | None = None
     for owner in owners:
         _check_owner(owner, path, out)
+        # Several owners are allowed, but only one controller.
         if owner.get("controller") is not True:
             continue
         if controller is not None:
@@ -309,13 +310,15 @@ def check_owners(owners: list[dict[str, Any]], path: str, out: list[FieldError])
 def _check_owner(owner: dict[str, Any], path: str, out: list[FieldError]) -> None:
     """Append the errors of one owner reference."""
     version = str(owner.get("apiVersion", ""))
-    group, _, short = version.rpartition("/")
-    if not short or version.count("/") > 1:
+    group, _, version_name = version.rpartition("/")
+    if not version_name or version.count("/") > 1:
         out.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
-    for name in ("kind", "name", "uid"):
-        if owner.get(name):
-            continue
-        out.append(invalid(f"{path}.{name}", "", "must not be empty"))
-    if owner.get("kind") == "Event" and short == "v1" and group in {"", "events.k8s.io"}:
-        detail = f"{group}/{short}, Kind=Event is disallowed from being an owner"
+    out += [
+        invalid(f"{path}.{name}", "", "must not be empty")
+        for name in ("kind", "name", "uid")
+        if not owner.get(name)
+    ]
+    # The only kind that may not be an owner (BannedOwners of apimachinery).
+    if owner.get("kind") == "Event" and version_name == "v1" and group in {"", "events.k8s.io"}:
+        detail = f"{group}/{version_name}, Kind=Event is disallowed from being an owner"
         out.append(invalid(path, owner, detail))

@@ -12,6 +12,7 @@ _V3: Final = "#/components/schemas/"
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
 _LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
 _EMBEDDED: Final = "x-kubernetes-embedded-resource"
+_KIND: Final = "x-kubernetes-group-version-kind"
 _SELECTABLE: Final = "x-kubernetes-selectable-fields"
 
 
@@ -27,15 +28,15 @@ def openapi_v3(spec: Mapping[str, Any], version: str) -> dict[str, _Schema]:
     schema = (entry.get("schema") or {}).get("openAPIV3Schema") or {"type": "object"}
     name = definition_name(group, version, names["kind"])
     list_name = definition_name(group, version, names["listKind"])
-    base = {"group": group, "version": version}
-    kind = _build_kind(_add_embedded_metadata(schema))
-    kind["x-kubernetes-group-version-kind"] = [{**base, "kind": names["kind"]}]
-    listed = _build_list(names, _V3 + name)
-    listed["x-kubernetes-group-version-kind"] = [{**base, "kind": names["listKind"]}]
+    group_version = {"group": group, "version": version}
+    kind_definition = _build_kind(_add_embedded_metadata(schema))
+    kind_definition[_KIND] = [{**group_version, "kind": names["kind"]}]
+    list_definition = _build_list(names, _V3 + name)
+    list_definition[_KIND] = [{**group_version, "kind": names["listKind"]}]
     if selectable := entry.get("selectableFields"):
         paths = [{"fieldPath": field["jsonPath"].removeprefix(".")} for field in selectable]
-        kind[_SELECTABLE] = listed[_SELECTABLE] = paths
-    return {name: kind, list_name: listed}
+        kind_definition[_SELECTABLE] = list_definition[_SELECTABLE] = paths
+    return {name: kind_definition, list_name: list_definition}
 
 
 def definition_name(group: str, version: str, kind: str) -> str:
@@ -65,8 +66,8 @@ def _build_kind(schema: _Schema) -> _Schema:
 
 def _build_list(names: Mapping[str, Any], reference: str) -> _Schema:
     """Return the definition of a kind's list; `reference` is the definition of its items."""
-    described = f"List of {names['plural']}. More info: {wording.CONVENTIONS}"
-    items = {"description": described, "type": "array", "items": {"$ref": reference}}
+    description = f"List of {names['plural']}. More info: {wording.CONVENTIONS}"
+    items = {"description": description, "type": "array", "items": {"$ref": reference}}
     metadata = _build_reference(_LIST_META, wording.LIST_METADATA)
     return {
         "description": f"{names['listKind']} is a list of {names['kind']}",

@@ -268,6 +268,7 @@ class RuleTree:
             elif self._additional is not None:
                 child, path = self._additional, f"{rule_value.path}[{name}]"
             else:
+                # There are no rules at or below this field.
                 continue
             pair = None if rule_value.pair is None else rule_value.pair.pair_member(name, item)
             child.check_value(
@@ -284,6 +285,7 @@ class RuleTree:
             new = self._convert(new)
             old = old if old is _MISSING else self._convert(old)
         for rule in self._rules:
+            # Without an old value there is no oldSelf that the rule could read.
             if rule.reads_old and old is _MISSING and not rule.optional_old:
                 continue
             try:

@@ -130,12 +130,12 @@ def _build_column(entry: Mapping[str, Any]) -> PrintedColumn:
         JSONPathError: its path cannot be parsed.
     """
     path = entry["jsonPath"]
-    described = f"Custom resource definition column (in JSONPath format): {path}"
+    default_description = f"Custom resource definition column (in JSONPath format): {path}"
     return PrintedColumn(
         name=entry["name"],
         type=entry["type"],
         format=entry.get("format") or "",
-        description=entry.get("description") or described,
+        description=entry.get("description") or default_description,
         priority=entry.get("priority") or 0,
         find=compile_path(path),
     )
@@ -217,13 +217,13 @@ def human_duration(seconds: float) -> str:
         seconds: the duration. Down to -1 it counts as 0, because clocks differ; below it is
             `<invalid>`.
     """
-    whole = int(seconds)
-    if whole < -1:
+    whole_seconds = int(seconds)
+    if whole_seconds < -1:
         return "<invalid>"
     for limit, unit, smaller_unit in _AGES:
-        if whole < limit:
-            return _format_units(max(whole, 0), unit, smaller_unit)
-    return f"{whole // _YEAR}y"
+        if whole_seconds < limit:
+            return _format_units(max(whole_seconds, 0), unit, smaller_unit)
+    return f"{whole_seconds // _YEAR}y"
 
 
 # Below this many seconds: the unit, and the smaller unit shown after it.

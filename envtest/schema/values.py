@@ -186,6 +186,7 @@ class ValueSchema:
             pair = None
         if items is not None:
             for index, item in enumerate(value):
+                # The schema of the items allows every string.
                 if type(item) is str and items.plain_text:
                     continue
                 item_pair = None if pair is None else pair.pair_item(item)
@@ -211,6 +212,7 @@ class ValueSchema:
         prefix = f"{path}." if path else ""
         for name, item in value.items():
             child = properties.get(name, additional)
+            # A field without a schema; pruning decides whether it stays.
             if child is None:
                 continue
             # A shortcut of `check` for strings, which are a large part of an object: no pair is

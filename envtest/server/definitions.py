@@ -340,10 +340,10 @@ def _collect_used_names(group: str, others: Iterable[Body]) -> tuple[set[str], s
     """Return the resource names and the kinds that were accepted for other CRDs of a group."""
     resources: set[str] = set()
     kinds: set[str] = set()
-    for other in others:
-        if other["spec"]["group"] != group:
+    for crd in others:
+        if crd["spec"]["group"] != group:
             continue
-        names = other.get("status", {}).get("acceptedNames") or {}
+        names = crd.get("status", {}).get("acceptedNames") or {}
         resources |= {names.get("plural", ""), names.get("singular", "")}
         resources |= set(names.get("shortNames") or ())
         kinds |= {names.get("kind", ""), names.get("listKind", "")}

@@ -143,6 +143,7 @@ def _read_storage_hash(resource: StoredResource) -> str:
                 if entry["name"] == resource.plural
             )
         )
+    # As in kube-apiserver (discovery.StorageVersionHash): eight bytes of the hash.
     identifier = f"{resource.group}/{resource.version}/{resource.kind}"
     return base64.b64encode(hashlib.sha256(identifier.encode()).digest()[:8]).decode()
 
@@ -151,7 +152,8 @@ def aggregate_groups(registry: Registry, *, core: bool) -> dict[str, Any]:
     """Return the aggregated discovery document: the core group for /api, the others for /apis."""
     items = []
     for name, versions in _sort_groups(registry):
-        if (name == "") is not core:
+        is_core = name == ""
+        if is_core != core:
             continue
         entries = [_describe_version(registry, name, version) for version in versions]
         items.append({"metadata": {"name": name, "creationTimestamp": None}, "versions": entries})

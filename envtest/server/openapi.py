@@ -85,9 +85,9 @@ def _build_paths(resources: Sequence[StoredResource]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for resource in resources:
         root = f"/apis/{resource.group}" if resource.group else "/api"
-        base = f"{root}/{resource.version}"
-        parent = f"{base}/namespaces/{{namespace}}" if resource.namespaced else base
-        collection = f"{parent}/{resource.plural}"
+        version_path = f"{root}/{resource.version}"
+        namespace_path = f"{version_path}/namespaces/{{namespace}}"
+        collection = f"{namespace_path if resource.namespaced else version_path}/{resource.plural}"
         operations = _build_operations(resource, "object")
         paths[collection] = _build_operations(resource, "collection")
         paths[f"{collection}/{{name}}"] = operations

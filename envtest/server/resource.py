@@ -85,9 +85,9 @@ class StoredResource:
 
         The metadata is a copy as well, because the store sets its resourceVersion.
         """
-        bare = {name: value for name, value in body.items() if name not in {"apiVersion", "kind"}}
-        bare["metadata"] = dict(bare["metadata"])
-        return self.to_storage(bare) if self.to_storage else bare
+        fields = {name: body[name] for name in body if name not in {"apiVersion", "kind"}}
+        fields["metadata"] = dict(fields["metadata"])
+        return self.to_storage(fields) if self.to_storage else fields
 
     def not_found(self, name: str) -> StatusError:
         """Return 404 for an object of this resource."""

@@ -132,7 +132,7 @@ def _get_at(body: Any, path: str) -> Any:
 
 def _set_at(body: dict[str, Any], path: str, value: int) -> None:
     """Set the value at a path such as `.spec.replicas`; add absent parents."""
-    *parents, last = path.strip(".").split(".")
-    for part in parents:
-        body = body.setdefault(part, {})
-    body[last] = value
+    *parents, field_name = path.strip(".").split(".")
+    for parent in parents:
+        body = body.setdefault(parent, {})
+    body[field_name] = value

@@ -176,8 +176,9 @@ class EventLog:
         return ()
 
     def _drop(self, count: int) -> Sequence[StoredChange]:
-        """Drop the oldest events; return them."""
+        """Drop the oldest events; return them. The history then begins after the last of them."""
         dropped_events = self._events[:count]
+        # Without a dropped event the history begins where it did.
         if count:
             self.floor = self._revisions[count - 1]
             self._first += count

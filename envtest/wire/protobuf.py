@@ -59,8 +59,8 @@ def _get_message_fields(name: str) -> Mapping[int, Field] | None:
     descriptions = _read_messages().get(name)
     if descriptions is None:
         return None
-    listed = [Field(int(number), *description) for number, description in descriptions.items()]
-    return {field.number: field for field in sorted(listed)}
+    fields = [Field(int(number), *description) for number, description in descriptions.items()]
+    return {field.number: field for field in sorted(fields)}
 
 
 def _is_list(fields: Mapping[int, Field]) -> bool:
@@ -258,6 +258,8 @@ def _decode_varint(data: bytes, offset: int) -> tuple[int, int]:
         IndexError: the data ends within the number.
         ValueError: the number has more than 64 bits.
     """
+    # Each byte has seven bits of the number, the lowest ones first. The highest bit of a byte says
+    # that another byte follows.
     value = data[offset]
     if value < 0x80:
         return value, offset + 1
@@ -283,6 +285,7 @@ def _iterate_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """
     offset, end = 0, len(data)
     while offset < end:
+        # The tag of a field has its wire type in the lowest three bits, and its number above them.
         tag, offset = _decode_varint(data, offset)
         match tag & 7:
             case 0:

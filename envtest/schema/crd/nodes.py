@@ -173,19 +173,16 @@ def _validate_extensions(schema: _Schema, path: str) -> list[FieldError]:
     out += _validate_collection_type(
         schema, path, collection="list", expected_type="array", known=("atomic", "set", "map")
     )
-    keys, schema_type = (
-        schema.get("x-kubernetes-list-map-keys"),
-        schema.get("x-kubernetes-list-type"),
-    )
-    if keys and schema_type != "map":
+    list_type = schema.get("x-kubernetes-list-type")
+    if schema.get("x-kubernetes-list-map-keys") and list_type != "map":
         location = f"{path}.x-kubernetes-list-type"
         detail = "must be map if x-kubernetes-list-map-keys is non-empty"
         out.append(
             build_required_error(location, detail)
-            if schema_type is None
-            else invalid(location, schema_type, detail)
+            if list_type is None
+            else invalid(location, list_type, detail)
         )
-    if schema_type == "map":
+    if list_type == "map":
         out += _validate_map_list(schema, path)
     return out
 
@@ -262,6 +259,7 @@ def _validate_map_list(schema: _Schema, path: str) -> list[FieldError]:
             out.append(invalid(location, keys, detail))
         elif properties[key].get("type") in {"array", "object"}:
             detail = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            # The server prints the type of the items here, and not that of the key.
             out.append(invalid(f"{path}.items.properties[{key}].type", items["type"], detail))
         if key in keys[:index]:
             out.append(invalid(location, keys, "must not contain duplicate entries"))
@@ -270,14 +268,15 @@ def _validate_map_list(schema: _Schema, path: str) -> list[FieldError]:
 
 def _validate_items_and_keys(schema: _Schema, path: str) -> list[FieldError]:
     """Return the errors of nullable items of set and map lists, and of keys that may be absent."""
-    schema_type, items = schema.get("x-kubernetes-list-type"), schema.get("items")
-    if schema_type not in {"set", "map"} or not isinstance(items, Mapping):
+    list_type, items = schema.get("x-kubernetes-list-type"), schema.get("items")
+    if list_type not in {"set", "map"} or not isinstance(items, Mapping):
         return []
     out: list[FieldError] = []
     if items.get("nullable"):
-        detail = f"cannot be nullable when x-kubernetes-list-type is {schema_type}"
+        detail = f"cannot be nullable when x-kubernetes-list-type is {list_type}"
         out.append(forbidden(f"{path}.items.nullable", detail))
-    if schema_type == "set":
+    # The items of a set have no key fields.
+    if list_type == "set":
         return out
     reason = "this property is in x-kubernetes-list-map-keys, so it"
     for key in schema.get("x-kubernetes-list-map-keys") or ():

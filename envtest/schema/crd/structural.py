@@ -106,8 +106,10 @@ def _check_int_or_string(schema: _Schema, path: str, out: list[FieldError]) -> N
     if not schema.get(_INT_OR_STRING_KEY):
         return
     detail = f"must be false if {_INT_OR_STRING_KEY} is true"
-    both = (_PRESERVE, _EMBEDDED)
-    out += [invalid(f"{path}.{name}", True, detail) for name in both if schema.get(name)]
+    excluded_keywords = (_PRESERVE, _EMBEDDED)
+    out += [
+        invalid(f"{path}.{name}", True, detail) for name in excluded_keywords if schema.get(name)
+    ]
 
 
 def _check_type(schema: _Schema, level: str, path: str, out: list[FieldError]) -> None:

@@ -42,6 +42,7 @@ _COLUMN_FORMATS: Final = (
     "password",
 )
 _MAX_SELECTABLE_FIELDS: Final = 8
+_LONGEST_WARNING: Final = 256
 # Field of a version -> its path in messages if it is equal in all versions.
 _TOP: Final = {
     "schema": "spec.validation",
@@ -131,16 +132,16 @@ def _deprecation_errors(version: _Body, path: str) -> list[FieldError]:
         return [invalid(path, warning, "can only be set for deprecated versions")]
     out: list[FieldError] = []
     # Go counts bytes, although the message says characters.
-    if len(warning.encode()) > 256:
+    if len(warning.encode()) > _LONGEST_WARNING:
         out.append(invalid(path, warning, "must be <= 256 characters long"))
     if not warning:
         out.append(invalid(path, warning, "must not be an empty string"))
     unprintable = next((rune for rune in warning if not rune.isprintable()), None)
     if unprintable is not None:
-        at = len(warning[: warning.index(unprintable)].encode())
+        byte_index = len(warning[: warning.index(unprintable)].encode())
         detail = "must only contain printable UTF-8 characters; non-printable character found at"
         # The server escapes this value as in JSON.
-        out.append(invalid(path, Verbatim(json_text(warning)), f"{detail} index {at}"))
+        out.append(invalid(path, Verbatim(json_text(warning)), f"{detail} index {byte_index}"))
     return out
 
 
