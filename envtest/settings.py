@@ -104,6 +104,7 @@ def _find_optional_binary(env: Mapping[str, str], variable: str, *names: str) ->
     """
     if env.get(variable):
         return _find_binary(env, variable, names[0])
+    # Without the variable, no file is found: there is none below /dev/null.
     folder = Path(env.get("KUBEBUILDER_ASSETS") or os.devnull)
     binary = next((name for name in names if (folder / name).exists()), None)
     return _find_binary(env, variable, binary) if binary else None

@@ -257,6 +257,7 @@ def _conditions_hold(
         "object": convert_version(attributes.new, request_resource, resource),
         "oldObject": convert_version(attributes.old, request_resource, resource),
         "request": describe_request(attributes, resource),
+        # Unlike in kube-apiserver, conditions cannot read the namespace.
         "namespaceObject": None,
     }
     errors: list[str] = []

@@ -147,11 +147,11 @@ def _show_external_addresses(body: Body) -> str:
 
 
 def _show_ports(body: Body) -> str:
-    """Return the ports of a service, such as 80:30080/TCP for a port with a node port."""
+    """Return the ports of a service, or `<none>`: 80:30080/TCP for a port with a node port."""
     entries = []
     for port in _read_value(body, "spec.ports", ()):
-        node = f":{port['nodePort']}" if port.get("nodePort") else ""
-        entries.append(f"{port['port']}{node}/{port.get('protocol', 'TCP')}")
+        node_port = f":{port['nodePort']}" if port.get("nodePort") else ""
+        entries.append(f"{port['port']}{node_port}/{port.get('protocol', 'TCP')}")
     return ",".join(entries) or _NONE
 
 

@@ -264,7 +264,8 @@ def _drop_unneeded_fields(body: Body, old_spec: Body) -> None:
     """Drop fields that a service does not need after its type was changed, in place.
 
     As dropTypeDependentFields does (pkg/registry/core/service/strategy.go): an unchanged field is
-    dropped, and a changed one stays, so that validation refuses it.
+    dropped, and a changed one stays, so that validation refuses it. With the type LoadBalancer a
+    service also loses the addresses in its status.
     """
     spec, service_type = body["spec"], body["spec"]["type"]
     unused: list[str] = []

@@ -232,8 +232,8 @@ class GarbageCollector:
     def _find_owner(self, node: _Node, reference: _Owner) -> _Meta | None:
         """Return the metadata of an owner; None if the owner does not exist.
 
-        An owner that cannot be looked up counts as existing: one of a kind that is not served, or
-        a namespaced owner of a cluster-scoped object.
+        An owner that cannot be looked up counts as existing: one of a kind that is not served
+        (unless its deletion was noted), or a namespaced owner of a cluster-scoped object.
         """
         resource = self._find_resource(reference)
         namespace = node.meta.namespace

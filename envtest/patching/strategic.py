@@ -123,7 +123,8 @@ def _delete_from(merged: Map, name: str, value: Any, hints: PatchHints) -> None:
 def _merge_member(merged: Map, key: str, value: Any, hints: PatchHints) -> None:
     """Merge a value that is not null into a member, in place.
 
-    A map is merged into a map and a list into a list. Anything else replaces the member.
+    A map is merged into a map and a list into a list. Anything else replaces the member, and a map
+    with a `$patch` removes it.
     """
     current = merged.get(key)
     if isinstance(current, dict) and isinstance(value, dict):

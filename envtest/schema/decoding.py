@@ -228,7 +228,7 @@ def read_yaml(data: bytes) -> tuple[Any, list[str]]:
     try:
         _refuse_deep_yaml(data)
         value = next(yaml.load_all(data, Loader=_Loader), None)
-        return _YamlConverter(len(data)).to_json(value), []
+        return _YamlConverter(size=len(data)).to_json(value), []
     except (yaml.YAMLError, ValueError) as error:
         raise MalformedYAML(f"yaml: {' '.join(str(error).split())}") from error
 

@@ -177,6 +177,7 @@ class DefaultNode:
     @property
     def is_idle(self) -> bool:
         """Whether this node has no defaults to set and no nulls to replace at any depth below."""
+        # A null property, or a null value of a map, may have to be dropped.
         if self._properties or self._additional is not None:
             return False
         return self._items is None or (self._items.is_idle and not self._items_default.fills_nulls)

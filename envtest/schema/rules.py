@@ -90,7 +90,10 @@ class ValidationRule:
             return None, f"rule compile error: {error}"
 
     def build_variables(self, value: Any, old: Any) -> dict[str, Any]:
-        """Return the variables of the rule by their names."""
+        """Return the variables of the rule: `self`, and `oldSelf` if there is an old value.
+
+        Instead of an optional `oldSelf` there is a map `old`, as `rewrite_optional_old` says.
+        """
         if self.optional_old:
             return {"self": value, "old": {} if old is _MISSING else {"self": old}}
         return {"self": value} if old is _MISSING else {"self": value, "oldSelf": old}
@@ -174,12 +177,12 @@ class RuleTree:
         self._atomic = schema.get("x-kubernetes-map-type") == "atomic"
         is_map = schema.get("x-kubernetes-list-type") == "map"
         self._map_keys: MapKeys | None = read_map_keys(schema) if is_map else None
-        # The JSON of values that break no rule, of those that an update left unchanged.
+        # The JSON of values that break no rule, kept for updates that leave the value unchanged.
         self._known_good: set[bytes] = set()
-        below = {
+        children = {
             name: self.compile(child) for name, child in (schema.get("properties") or {}).items()
         }
-        self._properties = {name: child for name, child in below.items() if child is not None}
+        self._properties = {name: child for name, child in children.items() if child is not None}
         self._additional = self.compile(schema.get("additionalProperties"))
         self._items = self.compile(schema.get("items"))
 

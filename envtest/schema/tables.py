@@ -187,7 +187,10 @@ def _to_boolean(value: Any, _now: datetime.datetime) -> bool | None:
 
 
 def _to_age(value: Any, now: datetime.datetime) -> str | None:
-    """Return the age of a timestamp as the server prints it; None if it is no string."""
+    """Return the age of a timestamp as the server prints it; None if it is no string.
+
+    An empty string is `<unknown>`, and a string that is no timestamp `<invalid>`.
+    """
     if not isinstance(value, str):
         return None
     if not value:
@@ -196,6 +199,7 @@ def _to_age(value: Any, now: datetime.datetime) -> str | None:
         moment = datetime.datetime.fromisoformat(value)
     except ValueError:
         return "<invalid>"
+    # Python also accepts times without a zone, and with a space in place of the T.
     if moment.tzinfo is None or "T" not in value:
         return "<invalid>"
     return human_duration((now - moment).total_seconds())

@@ -287,6 +287,7 @@ def read_token(token: str) -> tuple[int, str]:
         position = _read_json(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
     except (ValueError, msgspec.DecodeError) as error:
         raise bad_request(f"continue key is not valid: {error}") from None
+    # As in kube-apiserver, the key may begin with a slash.
     key = position.start.removeprefix("/").removesuffix("\0")
     if position.v != _VERSION or not position.rv or not key:
         raise bad_request("continue key is not valid: it names no revision or no key")

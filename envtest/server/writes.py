@@ -6,7 +6,6 @@ nothing awaits, so no other write comes between the check and the store. Fields 
 admission adds have no manager.
 """
 
-import copy
 from typing import Any
 
 import msgspec
@@ -214,14 +213,12 @@ async def update(api: Api, call: AuthorizedCall) -> One:
     if body["metadata"].get("resourceVersion") or not resource.rules.unconditional_update:
         return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     try:
-        return await update_object(
-            api, call, stored=stored, live=live, body=copy.deepcopy(body), options=options
-        )
+        return await update_object(api, call, stored=stored, live=live, body=body, options=options)
     except StatusError as error:
         # A conflict without another write, such as a webhook's, is the answer.
         if error.code != 409 or api.table(resource).get(call.key) is stored:
             raise
-    # Another write came while admission decided, so the update begins again.
+    # Another write came while admission decided, so the update begins again with its data.
     return await update(api, call)
 
 
@@ -295,6 +292,7 @@ async def update_object(  # noqa: PLR0913  # one write, seen from all sides
     _refuse_invalid(resource, body, _validate_update(call, body, live))
     call.warnings += resource.rules.list_warnings(body, old=live)
     await api.admission.validate(call, "UPDATE", new=body, old=live)
+    # Another write came while admission decided: each write stores another object.
     if api.table(resource).get(call.key) is not stored:
         raise resource.conflict(call.info.name)
     return _commit(api, call, stored=stored, live=live, body=body, options=options)

@@ -83,6 +83,7 @@ class Table:
         previous = self._objects.pop(version.key, None)
         if not version.deleted:
             self._objects[version.key] = stored
+        # Older versions are on disk for the state of the objects, and belong to no event.
         if version.revision > self.log.floor:
             event_type: EventType = "ADDED" if previous is None else "MODIFIED"
             event_type = "DELETED" if version.deleted else event_type

@@ -45,6 +45,7 @@ def default_crd(crd: dict[str, Any]) -> None:
     if service is not None:
         service.setdefault("port", 443)
     status = crd.get("status")
+    # As SetDefaults_CustomResourceDefinition does; validation refuses several storage versions.
     if status is not None and not status.get("storedVersions"):
         storage_versions = [
             version["name"] for version in spec.get("versions") or () if version.get("storage")
