@@ -234,7 +234,9 @@ async def _listen(runner: web.ServerRunner, host: str, port: int, authority: Aut
 def _create_tls(authority: Authority, host: str) -> ssl.SSLContext:
     """Return the server's TLS settings; client certificates of its authority are accepted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    hosts = ("localhost", "kubernetes", "kubernetes.default.svc", "127.0.0.1", "10.96.0.1", "::1")
+    service_address = str(SERVICES[1])
+    names = ("localhost", "kubernetes", "kubernetes.default.svc")
+    hosts = (*names, "127.0.0.1", service_address, "::1")
     pair = authority.sign_server(*hosts, *([] if host in EVERYWHERE else [host]))
     with tempfile.TemporaryDirectory(prefix="envtest-") as folder:
         certificate, key = pair.write(Path(folder), "server")

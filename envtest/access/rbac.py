@@ -183,6 +183,7 @@ class Authorizer:
                 if stored is None:
                     continue
                 cached = former.get((table.place, key))
+                # An object that is stored unchanged need not be decoded again.
                 entry = (
                     cached[1]
                     if cached and cached[0] is stored
@@ -233,7 +234,8 @@ def _describe_subject(subject: Mapping[str, Any], scope: str) -> str:
 def _identify_subject(subject: Mapping[str, Any], scope: str) -> str:
     """Return a subject as `User NAME` or `Group NAME`; empty for subjects of other kinds.
 
-    A service account is the user system:serviceaccount:NAMESPACE:NAME.
+    A service account is the user system:serviceaccount:NAMESPACE:NAME. The result is empty for an
+    account without a namespace, as in a cluster role binding that names none.
     """
     match subject.get("kind"):
         case "User" | "Group" as kind:

@@ -37,7 +37,8 @@ class AdmissionAttributes:
 
     @property
     def name(self) -> str:
-        """The name of the object; empty until it is generated."""
+        """The name of the object; empty until it is generated, and for deleted collections."""
+        # As in kube-apiserver, the reviews of a deleted collection name no object.
         if self.call.info.name or self.operation == "DELETE":
             return self.call.info.name
         # The name that the client gave takes precedence, as a webhook may have changed it.

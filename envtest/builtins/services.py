@@ -46,6 +46,7 @@ class ServiceRules(BuiltinRules):
 
     @override
     def default(self, body: Body) -> None:
+        """Set the defaults of the spec, and those of a load balancer's addresses in the status."""
         spec = body.setdefault("spec", {})
         spec.setdefault("sessionAffinity", "None")
         spec.setdefault("type", "ClusterIP")

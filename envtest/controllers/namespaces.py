@@ -111,6 +111,7 @@ class NamespaceController:
             return
         body = self._namespaces.load(stored)
         finalizers = body.get("spec", {}).get("finalizers") or []
+        # The namespace was found by a search in its bytes, which may have these words elsewhere.
         if "deletionTimestamp" not in body["metadata"] or _FINALIZER not in finalizers:
             return
         body["spec"]["finalizers"] = [

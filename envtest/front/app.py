@@ -209,6 +209,7 @@ class Front:
         """Send a chunk of a watch; disconnect a client that does not read it in time."""
         transport = request.transport
         if transport is None:
+            # The connection is closed already.
             raise ConnectionResetError
         if len(chunk) <= _PROMPT and not transport.get_write_buffer_size():
             # The buffer has room, so this does not wait and needs no timer.

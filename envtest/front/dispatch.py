@@ -69,6 +69,7 @@ def _refuse_unsupported_verb(resource: StoredResource, info: RequestInfo) -> Non
         if resource.rules.custom:
             raise bad_request("name must be provided")
         is_allowed = False
+    # A path without a namespace stands for all namespaces, where no single object can be meant.
     if resource.namespaced and not info.namespace and info.verb not in _ACROSS_NAMESPACES:
         is_allowed = False
     if not is_allowed:

@@ -113,6 +113,7 @@ def merge_list(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -
     """Return two lists merged item by item, or the patch's list if the strategy is not merge."""
     if hint.strategy != MERGE:
         return patch
+    # Two empty lists have no items whose type `are_items_maps` could tell.
     if not original and not patch:
         return original
     if are_items_maps(original, patch):
@@ -134,6 +135,7 @@ def delete_from(original: Items, deleted: Items, hint: Hint, merge_map: MergeMap
 
     As in the real server, lists of maps are merged instead.
     """
+    # Two empty lists have no items whose type `are_items_maps` could tell.
     if not original and not deleted:
         return original
     if are_items_maps(original, deleted):
@@ -179,29 +181,33 @@ def _refuse_missing_keys(merged: Items, order: Items, key: str) -> None:
     """
     for item in merged:
         _read_key(item, key)
-    for place, item in enumerate(order):
+    for index, item in enumerate(order):
         if not isinstance(item, dict):
-            raise internal(f"value for key {place} is not a map")
+            raise internal(f"value for key {index} is not a map")
         _read_key(item, key)
 
 
 def _refuse_wrong_order(patch: Items, order: Items, key: str) -> None:
     """Refuse a patch whose list is not sorted by its own `$setElementOrder`.
 
+    An empty list, or an empty order, fits everything.
+
     Raises:
         PatchError: 500.
     """
     if not patch or not order:
         return
-    places = iter(order)
+    # Each search goes on behind the previous match, so that the matches follow each other.
+    following_items = iter(order)
     for item in patch:
         if key and not isinstance(item, dict):
             raise build_type_error("map[string]interface {}", item)
         # A directive is no item of the result, so it has no place in the order.
         if isinstance(item, dict) and PATCH in item:
             continue
-        for place in places:
-            if _build_identity(_read_key(item, key)) == _build_identity(_read_key(place, key)):
+        identity = _build_identity(_read_key(item, key))
+        for ordered_item in following_items:
+            if identity == _build_identity(_read_key(ordered_item, key)):
                 break
         else:
             raise internal(
@@ -234,6 +240,7 @@ class _ItemIndex:
         self._key = key
         self._places: dict[str, int] = {}
         for place, item in enumerate(items):
+            # An item without the merge key has no identity.
             if not key or (isinstance(item, dict) and key in item):
                 self._places.setdefault(_build_identity(_read_key(item, key)), place)
 
@@ -261,25 +268,25 @@ def _apply_item_directives(original: Items, patch: Items, key: str) -> tuple[Ite
         The two lists that remain to be merged.
     """
     plain_items: Items = []
-    replace = False
+    is_replaced = False
     for item in patch:
         directive = item.get(PATCH)
         if PATCH not in item:
             plain_items.append(item)
         elif directive == DELETE:
-            deleted = _build_identity(_read_key(item, key))
+            deleted_identity = _build_identity(_read_key(item, key))
             original = [
                 entry
                 for entry in original
-                if key not in entry or _build_identity(entry[key]) != deleted
+                if key not in entry or _build_identity(entry[key]) != deleted_identity
             ]
         elif directive == REPLACE:
-            replace = True
+            is_replaced = True
         elif directive == MERGE:
             raise internal("merging lists cannot yet be specified in the patch")
         else:
             raise build_directive_error(directive, item)
-    return (plain_items, []) if replace else (original, plain_items)
+    return (plain_items, []) if is_replaced else (original, plain_items)
 
 
 def _merge_maps(original: Items, patch: Items, hint: Hint, merge_map: MergeMap) -> Items:

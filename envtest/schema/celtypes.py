@@ -359,6 +359,7 @@ def _to_timestamp(value: Any) -> Any:
         return value
     timestamp = timestamp_pb2.Timestamp()
     try:
+        # A date means the beginning of that day in UTC.
         timestamp.FromJsonString(value if "T" in value else f"{value}T00:00:00Z")
     except ValueError:
         return value

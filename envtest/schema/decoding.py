@@ -67,18 +67,18 @@ def _decode_strictly(data: bytes) -> tuple[Any, list[str]]:
         data = _LONE_SURROGATE.sub(rb"\\ufffd", data)
     _refuse_deep_json(data)
     content = data.decode("utf-8", "replace")
-    pairs = _ObjectBuilder()
+    build_object = _ObjectBuilder()
     try:
         value = json.loads(
             content,
-            object_pairs_hook=pairs,
+            object_pairs_hook=build_object,
             parse_int=_parse_integer,
             parse_float=_normalize_number,
             parse_constant=_refuse_constant,
         )
     except ValueError as error:
         raise MalformedJSON(str(error)) from error
-    return value, (_list_duplicates(content) if pairs.has_repeated_names else [])
+    return value, (_list_duplicates(content) if build_object.has_repeated_names else [])
 
 
 def _decode_plain(data: bytes) -> Any | None:

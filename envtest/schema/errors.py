@@ -130,8 +130,8 @@ def not_supported(field: str, value: Any, supported: Sequence[str]) -> FieldErro
         value: the offending value.
         supported: the allowed values, in the order in which the message lists them.
     """
-    listed = "supported values: " + ", ".join(gotext.quote(item) for item in supported)
-    return FieldError("NotSupported", field, value=value, detail=listed if supported else "")
+    detail = "supported values: " + ", ".join(gotext.quote(item) for item in supported)
+    return FieldError("NotSupported", field, value=value, detail=detail if supported else "")
 
 
 def too_long(field: str, limit: int) -> FieldError:

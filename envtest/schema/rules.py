@@ -77,8 +77,11 @@ class ValidationRule:
         self.optional_old = bool(rule.get("optionalOldSelf"))
         self._quoted_rule = message or expression
         self._program, self._failure = self._compile_expression(expression)
-        message = rule.get("messageExpression")
-        self._message_program = self._compile_expression(message)[0] if message else None
+        message_expression = rule.get("messageExpression")
+        # One that does not compile is ignored, so that the fixed message takes its place.
+        self._message_program = (
+            self._compile_expression(message_expression)[0] if message_expression else None
+        )
 
     def _compile_expression(self, expression: str) -> tuple[Program | None, str]:
         """Return the compiled expression, or None and why it does not compile."""
@@ -198,8 +201,10 @@ class RuleTree:
             return None
         root = root or bool(schema.get("x-kubernetes-embedded-resource"))
         tree = cls(schema, root=root)
-        below = tree._properties or tree._additional is not None or tree._items is not None
-        return tree if tree._rules or below else None
+        has_rules_below = (
+            tree._properties or tree._additional is not None or tree._items is not None
+        )
+        return tree if tree._rules or has_rules_below else None
 
     def check(self, obj: Any, pair: Pair | None, warnings: list[str]) -> list[FieldError]:
         """Evaluate all rules; return the errors.
@@ -300,6 +305,7 @@ class RuleTree:
                 )
                 continue
             if not message:
+                # The rule holds.
                 continue
             field_error = _build_error(rule, rule_value, message)
             if not rule.reads_old and rule_value.is_unchanged():

@@ -165,7 +165,7 @@ def _format_cell(column_type: str, value: Any, now: datetime.datetime) -> Any:
 
 
 def _format_text(value: Any, _now: datetime.datetime) -> str:
-    """Return a value as text: a string as it is, other values as JSON."""
+    """Return a value as text: a string as it is, null as `<no value>`, other values as JSON."""
     if isinstance(value, str):
         return value
     return "<no value>" if value is None else json_text(value)

@@ -236,6 +236,7 @@ def _set_propagation_finalizer(
     While the object has that finalizer, the garbage collector deletes or orphans its dependents.
     """
     policy, meta = options.get("propagationPolicy"), body["metadata"]
+    # Without a policy, the finalizers that the object has decide about its dependents.
     if resource.place in _NEVER_COLLECTED or policy is None:
         return
     policy_finalizers = set(_FINALIZERS.values())

@@ -38,6 +38,7 @@ def negotiate(accept: str, *supported: Form) -> Form:
         form = _FORMS.get(target)
         if media in _WILDCARDS and form in supported:
             return form
+    # An empty header has no entry that could match above.
     if not accept:
         return "object"
     raise not_acceptable((JSON,))

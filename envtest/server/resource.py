@@ -125,14 +125,12 @@ class Registry:
             if (key[0], key[2]) != (group, plural)
         }
         group_versions = {(key[0], key[1]) for key in self._resources}
-        self._versions = {
-            name: remaining_versions
+        remaining_versions = {
+            name: [version for version in versions if (name, version) in group_versions]
             for name, versions in self._versions.items()
-            if (
-                remaining_versions := [
-                    version for version in versions if (name, version) in group_versions
-                ]
-            )
+        }
+        self._versions = {
+            name: versions for name, versions in remaining_versions.items() if versions
         }
         self.generation += 1
 

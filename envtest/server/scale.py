@@ -56,6 +56,7 @@ async def answer_scale(api: Api, call: AuthorizedCall) -> Plain:
         raise invalid_object("Scale", "autoscaling", name=call.info.name, problems=[problem])
     kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions"
     options = read_write_options(kind, call.query, dry_runs=call.dry_runs, agent=call.agent)
+    # A second copy, as `live` has to stay what it is.
     body = resource.load(stored)
     _set_at(body, _find_paths(resource)["specReplicasPath"], replicas)
     # A scale without resourceVersion applies to the state that was just read.

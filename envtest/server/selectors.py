@@ -125,7 +125,11 @@ def parse_labels(selector: str) -> LabelSelector:
 
 
 def _parse_requirement(term: str) -> Requirement:
-    """Parse one term of a label selector."""
+    """Parse one term of a label selector.
+
+    Raises:
+        StatusError: 400 for a term that is malformed, or has an invalid key or value.
+    """
     is_negated = term.startswith("!")
     match = _TERM.fullmatch(term.removeprefix("!").strip())
     # A leading `!` asks for an absent label, so it cannot have an operator.

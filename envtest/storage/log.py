@@ -124,6 +124,7 @@ class EventLog:
         self._events.append(event)
         self._revisions.append(event.revision)
         if len(self._events) > SHARED_EVENTS:
+            # Only the newest events keep their frames, and this one no longer is one of them.
             self._events[-1 - SHARED_EVENTS].frames.clear()
         self._wake_all()
         return self._drop_old(event.at)

@@ -205,6 +205,7 @@ def _change_errors(spec: _Body, old: _Body) -> list[FieldError]:
         ("spec.names.plural", names.get("plural"), old_names.get("plural")),
     ]
     if _is_established(old):
+        # The real server reports these first.
         pairs[:0] = [
             ("spec.scope", spec.get("scope"), old_spec.get("scope")),
             ("spec.names.kind", names.get("kind"), old_names.get("kind")),
