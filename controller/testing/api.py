@@ -47,11 +47,11 @@ from controller.testing.rules import (
     Json,
     check_body,
     check_uid,
-    conflict,
+    create_conflict,
     create_object,
     is_gone,
-    marked_deleted,
     replace_object,
+    request_deletion,
     update_object,
 )
 from controller.testing.selectors import field_selector, label_selector
@@ -126,7 +126,8 @@ class FakeApi(Transport):
         self._history = History(clock, first_revision)
         self._faults = Faults()
         self._manager = {"fieldManager": default_manager(user_agent)}
-        self._made = 0  # objects so far; uids and generated names are made from this number
+        self._object_count = 0
+        """How many objects came so far; uids and generated names are made from this number."""
 
     # What a test sets up and looks at.
 
@@ -152,13 +153,13 @@ class FakeApi(Transport):
                 or maps (`x-kubernetes-list-type`). Without a schema, a list has one owner.
         """
         kind = FakeKind(resource, status, generation=generation, fields=fields)
-        self._kinds[_place(resource)] = kind
-        self._withdrawn.discard(_place(resource))
+        self._kinds[_get_place(resource)] = kind
+        self._withdrawn.discard(_get_place(resource))
         self._owners[resource.full_name] = FieldOwners(kind, schema)
 
     def withdraw(self, resource: Resource[Any]) -> None:
         """Serve a kind no longer, as after its CRD is deleted; its objects stay stored."""
-        self._withdrawn.add(_place(resource))
+        self._withdrawn.add(_get_place(resource))
 
     @property
     def revision(self) -> int:
@@ -182,12 +183,12 @@ class FakeApi(Transport):
 
     def find_object(self, resource: Resource[Any], key: Key) -> Json | None:
         """Return the stored object, which must not be changed; None if it does not exist."""
-        kind = self._kinds.get(_place(resource))
+        kind = self._kinds.get(_get_place(resource))
         return self._history.get(kind, key) if kind else None
 
     def list_objects(self, resource: Resource[Any]) -> list[Json]:
         """Return all objects of a kind by namespace and name; they must not be changed."""
-        return self._history.all(self._kinds[_place(resource)], lambda _: True)
+        return self._history.all(self._kinds[_get_place(resource)], lambda _: True)
 
     def fail(self, error: ControllerError, *, times: int = 1, **conditions: str) -> None:
         """Let the next `times` requests that fit `conditions` fail with `error`.
@@ -224,11 +225,11 @@ class FakeApi(Transport):
         Unlike a create, it replaces an object of that name, and the uid and the other metadata of
         `body` are used where it has them.
         """
-        kind = self._kinds[_place(resource)]
-        document: Json = _without_nulls(decode_json(encode(body)))
+        kind = self._kinds[_get_place(resource)]
+        document: Json = _drop_nulls(decode_json(encode(body)))
         metadata = {name: value for name, value in document["metadata"].items() if value}
         key, obj = self._stamp(kind, document, metadata)
-        return self._history.put(kind, key, self._owned_by_user(kind, None, obj))
+        return self._history.put(kind, key, self._with_user_as_owner(kind, None, obj))
 
     def restore_object(self, resource: Resource[Any], body: Mapping[str, Any]) -> Json:
         """Store an object exactly as a backup of a server has it, at its own resourceVersion.
@@ -242,7 +243,7 @@ class FakeApi(Transport):
         Raises:
             ValueError: its resourceVersion is no decimal number.
         """
-        kind, document = self._kinds[_place(resource)], decode_json(encode(body))
+        kind, document = self._kinds[_get_place(resource)], decode_json(encode(body))
         key, obj = self._stamp(kind, document, document["metadata"])
         return self._history.restore(kind, key, obj)
 
@@ -252,21 +253,21 @@ class FakeApi(Transport):
         If the patch has managedFields, they are stored as they are. An object that is terminating
         is removed when the patch removes its last finalizer.
         """
-        kind = self._kinds[_place(resource)]
+        kind = self._kinds[_get_place(resource)]
         old = self._history.get(kind, key)
         assert old is not None, f"{resource.full_name} {key} does not exist"
         new = replace_object(kind, old, apply_merge_patch(old, patch))
         if "managedFields" not in patch.get("metadata", {}):
-            new = self._owned_by_user(kind, old, new)
+            new = self._with_user_as_owner(kind, old, new)
         return self._put_or_remove(kind, key, new)
 
     def delete_object(self, resource: Resource[Any], key: Key) -> None:
         """Delete an object as `kubectl delete` does: with finalizers it becomes terminating."""
-        self._delete(_Target(self._kinds[_place(resource)], key, ""), {}, dry=False)
+        self._delete(_Target(self._kinds[_get_place(resource)], key, ""), {}, dry=False)
 
     def remove_object(self, resource: Resource[Any], key: Key) -> None:
         """Remove an object at once, even if it has finalizers."""
-        kind = self._kinds[_place(resource)]
+        kind = self._kinds[_get_place(resource)]
         old = self._history.get(kind, key)
         assert old is not None, f"{resource.full_name} {key} does not exist"
         self._history.remove(kind, key, old)
@@ -311,20 +312,20 @@ class FakeApi(Transport):
             ControllerError: the request failed, or a test ordered its failure.
         """
         # A lost answer is raised at the end: the request has its effect all the same.
-        if (document := self._discovery(path)) is not None:
-            lost = self._note(Request("DISCOVER", "", Key("", path)))
+        if (document := self._create_discovery_document(path)) is not None:
+            lost = self._record(Request("DISCOVER", "", Key("", path)))
             answer = document
         else:
-            target = self._target(path)
+            target = self._parse_target(path)
             sent = decode_json(body) if body else {}
             listing = method == "GET" and not target.key.name
-            request = _request("LIST" if listing else method, target, sent)
-            lost = self._note(request)
+            request = _create_request("LIST" if listing else method, target, sent)
+            lost = self._record(request)
             self._check_served(target)
             if listing:
-                answer = self._list(target, query)
+                answer = self._list_collection(target, query)
             else:
-                answer = self._answer(
+                answer = self._carry_out(
                     request, target, sent=sent, content_type=content_type, query=query
                 )
         if lost:
@@ -342,11 +343,12 @@ class FakeApi(Transport):
             ControllerError: the watch is refused, or a test ordered its failure.
         """
         await checkpoint()
-        target = self._target(path)
+        target = self._parse_target(path)
         if "sendInitialEvents" in query and not self._initial_events:
             message = "sendInitialEvents: Forbidden: sendInitialEvents is forbidden for watch"
             raise Invalid(422, "Invalid", message)
-        self._note(_request("WATCH", target, None))
+        # A watch has no single answer, so `lose_answers` has no effect on it.
+        self._record(_create_request("WATCH", target, body=None))
         self._check_served(target)
         yield self._history.watch(target.kind, _make_predicate(target, query), query)
 
@@ -355,7 +357,7 @@ class FakeApi(Transport):
         """Count the call; the server goes on."""
         self.closed += 1
 
-    def _note(self, request: Request) -> bool:
+    def _record(self, request: Request) -> bool:
         """Record a request, and raise the error that a test ordered for it.
 
         Returns:
@@ -367,7 +369,7 @@ class FakeApi(Transport):
         self.requests.append(request)
         if self.on_request is not None:
             self.on_request(request)
-        return self._faults.meet(request)
+        return self._faults.raise_ordered(request)
 
     def _check_served(self, target: _Target) -> None:
         """Refuse requests for a kind that was withdrawn.
@@ -375,7 +377,7 @@ class FakeApi(Transport):
         Raises:
             NotFound: the kind was withdrawn.
         """
-        if _place(target.kind.resource) in self._withdrawn:
+        if _get_place(target.kind.resource) in self._withdrawn:
             raise NotFound(404, "", "404 page not found")
 
     @property
@@ -383,7 +385,7 @@ class FakeApi(Transport):
         """The kinds that are served now, by place."""
         return {place: kind for place, kind in self._kinds.items() if place not in self._withdrawn}
 
-    def _target(self, path: str) -> _Target:
+    def _parse_target(self, path: str) -> _Target:
         """Return the target of a path: /apis/GROUP/VERSION[/namespaces/NAME]/PLURAL[/NAME[/SUB]].
 
         Raises:
@@ -396,9 +398,10 @@ class FakeApi(Transport):
         if len(rest) > 2 and rest[0] == "namespaces" and (root, rest[2]) in self._kinds:
             namespace, rest = rest[1], rest[2:]
         kind = self._kinds.get((root, rest[0])) if rest else None
-        if kind is None or kind.resource.namespaced < bool(namespace):
+        # A cluster-scoped kind has no path with a namespace.
+        if kind is None or (namespace and not kind.resource.namespaced):
             raise NotFound(404, "", f"404 page not found: {path}: declare the kind with serve()")
-        name, subresource = [*rest[1:], "", ""][:2]
+        name, subresource = [*rest[1:], "", ""][:2]  # a path may end before each of them
         if subresource == "status" and not kind.status:
             # kube-apiserver answers like this for a custom kind, as if the object were missing.
             raise NotFound(404, "NotFound", f'{kind.resource.full_name} "{name}" not found')
@@ -407,7 +410,7 @@ class FakeApi(Transport):
             raise NotFound(404, "", f"{kind.resource.full_name} has no {subresource}")
         return _Target(kind, Key(namespace, name), subresource)
 
-    def _list(self, target: _Target, query: Mapping[str, str]) -> Json:
+    def _list_collection(self, target: _Target, query: Mapping[str, str]) -> Json:
         """Return the list of the objects that a collection's selectors select, always whole."""
         resource, history = target.kind.resource, self._history
         items = history.all(target.kind, _make_predicate(target, query))
@@ -419,7 +422,7 @@ class FakeApi(Transport):
         }
         return {**head, "items": items}
 
-    def _answer(
+    def _carry_out(
         self,
         request: Request,
         target: _Target,
@@ -440,23 +443,23 @@ class FakeApi(Transport):
             case "POST" if not target.key.name:
                 return self._create(request, target, body=sent, query=query)
             case "GET":
-                return self._existing(target)
+                return self._get_existing(target)
             case "DELETE" if target.key.name and not target.subresource:
                 return self._delete(target, sent, dry=is_dry_run)
             case "PUT" if target.key.name:
                 check_body(target.kind, sent, target.key.namespace)
-                check_uid(self._existing(target), sent)
+                check_uid(self._get_existing(target), sent)
                 return self._update(request, target, body=sent, query=query)
             case "PATCH" if target.key.name and content_type == APPLY_PATCH:
                 return self._apply(request, target, sent=sent, query=query)
             case "PATCH" if target.key.name:
                 patch = apply_json_patch if content_type == JSON_PATCH else apply_merge_patch
                 return self._update(
-                    request, target, body=patch(self._existing(target), sent), query=query
+                    request, target, body=patch(self._get_existing(target), sent), query=query
                 )
         raise ApiError(405, "MethodNotAllowed", f"{request.method} is not possible here")
 
-    def _existing(self, target: _Target) -> Json:
+    def _get_existing(self, target: _Target) -> Json:
         """Return the stored object.
 
         Raises:
@@ -473,14 +476,15 @@ class FakeApi(Transport):
     ) -> Json:
         """Store the object of a create, unless it is a dry run; return it with its metadata."""
         kind, key = target.kind, target.key
+        # The path of all namespaces is for lists and watches.
         if kind.resource.namespaced and not key.namespace:
             raise ApiError(405, "MethodNotAllowed", f"{kind.resource.kind} needs a namespace")
         check_body(kind, body, key.namespace)
-        self._made += 1
+        self._object_count += 1
         name = body["metadata"].get("name") or self._generate_name(body["metadata"])
         obj = self._build_object(kind, Key(key.namespace, name), body)
         if self._track_owners:
-            obj = self._track(kind, None, new=obj, query=query, subresource="")
+            obj = self._with_owners(kind, None, new=obj, query=query, subresource="")
         return self._store_new(request, kind, key=Key(key.namespace, name), obj=obj, query=query)
 
     def _build_object(self, kind: FakeKind, key: Key, body: Json) -> Json:
@@ -492,8 +496,8 @@ class FakeApi(Transport):
         metadata = {
             "name": key.name,
             **({"namespace": key.namespace} if key.namespace else {}),
-            "uid": self._uid(),
-            "creationTimestamp": self._now(),
+            "uid": self._create_uid(),
+            "creationTimestamp": self._format_now(),
         }
         return create_object(kind, body, metadata)
 
@@ -521,18 +525,18 @@ class FakeApi(Transport):
         """
         resource = kind.resource
         key = Key(metadata.get("namespace", ""), metadata["name"])
-        self._made += 1
-        stamped: Json = {"uid": self._uid(), "creationTimestamp": self._now()}
+        self._object_count += 1
+        stamped: Json = {"uid": self._create_uid(), "creationTimestamp": self._format_now()}
         if kind.generation:
             stamped["generation"] = 1
         names = {"apiVersion": resource.api_version, "kind": resource.kind}
         return key, {**body, **names, "metadata": {**stamped, **metadata}}
 
-    def _uid(self) -> str:
+    def _create_uid(self) -> str:
         """Return the uid of the object that was counted last."""
-        return str(uuid.UUID(int=self._made))
+        return str(uuid.UUID(int=self._object_count))
 
-    def _now(self) -> str:
+    def _format_now(self) -> str:
         """Return the time in the format of timestamps in objects."""
         return rfc3339(self._clock.now())
 
@@ -544,13 +548,13 @@ class FakeApi(Transport):
         """
         if not metadata.get("generateName"):
             raise Invalid(422, "Invalid", "metadata.name: name or generateName is required")
-        return f"{metadata['generateName']}{self._made:05}"
+        return f"{metadata['generateName']}{self._object_count:05}"
 
-    def _owners_of(self, kind: FakeKind) -> FieldOwners:
+    def _get_owners(self, kind: FakeKind) -> FieldOwners:
         """Return the field owners of a kind that is declared."""
         return self._owners[kind.resource.full_name]
 
-    def _track(
+    def _with_owners(
         self,
         kind: FakeKind,
         old: Json | None,
@@ -559,24 +563,29 @@ class FakeApi(Transport):
         subresource: str,
     ) -> Json:
         """Return an object with managedFields that say what this create or update changed."""
-        owners = self._owners_of(kind)
+        owners = self._get_owners(kind)
         return owners.track(
-            old, new, query={**self._manager, **query}, subresource=subresource, now=self._now()
+            old,
+            new,
+            query={**self._manager, **query},
+            subresource=subresource,
+            now=self._format_now(),
         )
 
-    def _owned_by_user(self, kind: FakeKind, old: Json | None, new: Json) -> Json:
+    def _with_user_as_owner(self, kind: FakeKind, old: Json | None, new: Json) -> Json:
         """Return an object that a test stores as a user, with `kubectl` as owner of its changes.
 
         Without `track_owners` it is returned unchanged.
         """
         if not self._track_owners:
             return new
-        new = self._track(kind, old, new=new, query=_USER, subresource="")
+        new = self._with_owners(kind, old, new=new, query=_USER, subresource="")
         if kind.status and new.get("status") != (old or {}).get("status"):
             # A server stores the status in a second write, which owns only changes of the status.
             before = {name: value for name, value in new.items() if name != "status"}
-            before |= {"status": old["status"]} if old is not None and "status" in old else {}
-            new = self._track(kind, before, new=new, query=_USER, subresource="status")
+            if old is not None and "status" in old:
+                before["status"] = old["status"]
+            new = self._with_owners(kind, before, new=new, query=_USER, subresource="status")
         return new
 
     def _apply(
@@ -591,26 +600,31 @@ class FakeApi(Transport):
         kind, key = target.kind, target.key
         old = self._history.get(kind, key)
         if old is None and target.subresource:
-            self._existing(target)  # raises NotFound: a subresource is never created
-        owners = self._owners_of(kind)
+            self._get_existing(target)  # raises NotFound: a subresource is never created
+        owners = self._get_owners(kind)
         body = owners.apply(
-            old, sent, query=query, subresource=target.subresource, now=self._now()
+            old, sent, query=query, subresource=target.subresource, now=self._format_now()
         )
         check_body(kind, body, key.namespace)
         if old is not None:
             # `update_object` keeps managedFields of `old` if only a subresource is written.
             new = update_object(kind, old, body=body, subresource=target.subresource)
             managed = body["metadata"].get("managedFields")
-            meta = {n: v for n, v in new["metadata"].items() if n != "managedFields"}
+            meta = {
+                name: value for name, value in new["metadata"].items() if name != "managedFields"
+            }
             meta |= {"managedFields": managed} if managed else {}
             return self._store_changed(
                 request, target, old=old, new={**new, "metadata": meta}, query=query
             )
         if uid := body["metadata"].get("uid"):
             message = f"uid mismatch: the object has uid {uid}, and no existing object was found"
-            raise conflict(key.name, message)
-        self._made += 1
-        meta = {n: v for n, v in body["metadata"].items() if n != "resourceVersion"}
+            raise create_conflict(key.name, message)
+        self._object_count += 1
+        # An apply may name a resourceVersion, a create may not.
+        meta = {
+            name: value for name, value in body["metadata"].items() if name != "resourceVersion"
+        }
         obj = self._build_object(kind, key, {**body, "metadata": meta})
         return self._store_new(request, kind, key=key, obj=obj, query=query)
 
@@ -622,10 +636,10 @@ class FakeApi(Transport):
         Raises:
             NotFound: it does not exist.
         """
-        old = self._existing(target)
+        old = self._get_existing(target)
         new = update_object(target.kind, old, body=body, subresource=target.subresource)
         if new != old:
-            new = self._track(
+            new = self._with_owners(
                 target.kind, old, new=new, query=query, subresource=target.subresource
             )
         return self._store_changed(request, target, old=old, new=new, query=query)
@@ -640,13 +654,13 @@ class FakeApi(Transport):
             NotFound: it does not exist.
             Conflict: a precondition does not hold.
         """
-        old = self._existing(target)
+        old = self._get_existing(target)
         for name, expected in (options.get("preconditions") or {}).items():
             if expected != old["metadata"][name]:
                 reason = f"the precondition {name} is {expected}, not {old['metadata'][name]}"
-                raise conflict(target.key.name, reason)
+                raise create_conflict(target.key.name, reason)
         propagation = options.get("propagationPolicy", "")
-        new = marked_deleted(target.kind, old, propagation=propagation, now=self._now())
+        new = request_deletion(target.kind, old, propagation=propagation, now=self._format_now())
         if new["metadata"].get("finalizers"):
             return new if dry else self._put_or_remove(target.kind, target.key, new)
         if not dry:
@@ -681,13 +695,13 @@ class FakeApi(Transport):
             return new  # kube-apiserver also answers with the resourceVersion before the removal
         return self._history.put(kind, key, new)
 
-    def _discovery(self, path: str) -> Json | None:
+    def _create_discovery_document(self, path: str) -> Json | None:
         """Return the discovery document at a path; None if the path leads to no such document."""
         if path == "/apis":
             groups = {kind.resource.group for kind in self._served.values()} - {""}
             return {
                 "kind": "APIGroupList",
-                "groups": [self._group(group) for group in sorted(groups)],
+                "groups": [self._create_group(group) for group in sorted(groups)],
             }
         kinds = [kind for (root, _), kind in self._served.items() if root == path]
         if not kinds:
@@ -702,19 +716,19 @@ class FakeApi(Transport):
         ]
         return {"kind": "APIResourceList", "resources": resources}
 
-    def _group(self, name: str) -> Json:
+    def _create_group(self, name: str) -> Json:
         """Return a group with its served versions, as an entry of the APIGroupList."""
         api_versions = {kind.resource.api_version for kind in self._served.values()}
         versions = sorted(version for version in api_versions if version.startswith(f"{name}/"))
         return {"name": name, "versions": [{"groupVersion": version} for version in versions]}
 
 
-def _place(resource: Resource[Any]) -> tuple[str, str]:
+def _get_place(resource: Resource[Any]) -> tuple[str, str]:
     """Return the place of a kind: the path of its group version, and its plural."""
     return resource.collection().rpartition("/")[0], resource.plural
 
 
-def _request(method: str, target: _Target, body: Any) -> Request:
+def _create_request(method: str, target: _Target, body: Any) -> Request:
     """Return a request in the form that tests count and match."""
     return Request(
         method,
@@ -725,16 +739,14 @@ def _request(method: str, target: _Target, body: Any) -> Request:
     )
 
 
-def _without_nulls(value: Any) -> Any:
+def _drop_nulls(value: Any) -> Any:
     """Return decoded JSON without fields that are null, at any depth.
 
     Clients send no such fields, but an object that a test has encoded may have them.
     """
     if isinstance(value, dict):
-        return {
-            name: _without_nulls(member) for name, member in value.items() if member is not None
-        }
-    return [_without_nulls(member) for member in value] if isinstance(value, list) else value
+        return {name: _drop_nulls(member) for name, member in value.items() if member is not None}
+    return [_drop_nulls(member) for member in value] if isinstance(value, list) else value
 
 
 def _make_predicate(target: _Target, query: Mapping[str, str]) -> Selected:

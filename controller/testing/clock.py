@@ -55,7 +55,7 @@ class _Timer:
     action: Callable[[], None] | None = field(compare=False)
 
 
-def _nanoseconds(seconds: float) -> int:
+def _to_nanoseconds(seconds: float) -> int:
     """Return a delay in nanoseconds; one that is longer than a century ends after a century."""
     return round(min(seconds, CENTURY_SECONDS) * 1_000_000_000)
 
@@ -71,7 +71,7 @@ class VirtualClock(Clock):
         self._start = start
         self._elapsed = 0
         self._timers: list[_Timer] = []
-        self._asked = 0
+        self._scheduled_count = 0
 
     @override
     def now(self) -> datetime:
@@ -90,24 +90,24 @@ class VirtualClock(Clock):
             await checkpoint()
             return
         due = anyio.Event()
-        timer = self._at(seconds, due.set)
+        timer = self._schedule(seconds, due.set)
         try:
             await due.wait()
         finally:
-            timer.action = None
+            timer.action = None  # a sleep that was cancelled is open no longer
 
     @override
     def move_on_after(self, seconds: float) -> AbstractContextManager[anyio.CancelScope]:
         """Return a context that is cancelled after `seconds`, like anyio's `move_on_after`."""
-        return self._bound_wait(seconds)
+        return self._cancel_after(seconds)
 
     @contextmanager
-    def _bound_wait(self, seconds: float) -> Iterator[anyio.CancelScope]:
+    def _cancel_after(self, seconds: float) -> Iterator[anyio.CancelScope]:
         """Cancel the context's code when `seconds` have passed; yield its cancel scope."""
         with anyio.CancelScope() as scope:
-            timer = self._at(seconds, scope.cancel)
+            timer = self._schedule(seconds, scope.cancel)
             if seconds <= 0:
-                scope.cancel()
+                scope.cancel()  # at once, as in anyio: the time need not move
             try:
                 yield scope
             finally:
@@ -126,9 +126,9 @@ class VirtualClock(Clock):
 
     async def advance(self, seconds: float) -> None:
         """Move the time on by `seconds`, end what is due in time order, and settle the loop."""
-        target = self._elapsed + _nanoseconds(seconds)
+        target = self._elapsed + _to_nanoseconds(seconds)
         await settle()
-        while (due := self._next()) is not None and due <= target:
+        while (due := self._find_next_due()) is not None and due <= target:
             await self._step(due)
         self._elapsed = target
 
@@ -150,8 +150,8 @@ class VirtualClock(Clock):
         begun = self._elapsed
         await settle()
         while not predicate():
-            due = self._next()
-            if due is None or due > begun + _nanoseconds(limit):
+            due = self._find_next_due()
+            if due is None or due > begun + _to_nanoseconds(limit):
                 raise AssertionError(f"did not come true within {limit} virtual seconds")
             await self._step(due)
         return (self._elapsed - begun) / 1e9
@@ -165,17 +165,19 @@ class VirtualClock(Clock):
                 timer.action()
         await settle()
 
-    def _at(self, seconds: float, action: Callable[[], None]) -> _Timer:
+    def _schedule(self, seconds: float, action: Callable[[], None]) -> _Timer:
         """Schedule `action` in `seconds` from now; never if `seconds` is infinite."""
-        self._asked += 1
+        self._scheduled_count += 1
         if math.isinf(seconds):
-            return _Timer(0, self._asked, action)  # not in `_timers`, so it never runs
+            return _Timer(0, self._scheduled_count, action)  # not in `_timers`, so it never runs
         # At least a nanosecond: a remainder of rounding must not turn a sleep into a busy loop.
-        timer = _Timer(self._elapsed + max(1, _nanoseconds(seconds)), self._asked, action)
+        timer = _Timer(
+            self._elapsed + max(1, _to_nanoseconds(seconds)), self._scheduled_count, action
+        )
         heapq.heappush(self._timers, timer)
         return timer
 
-    def _next(self) -> int | None:
+    def _find_next_due(self) -> int | None:
         """Return when the next timer is due, in nanoseconds; None if there is no timer."""
         self._drop_cancelled()
         return self._timers[0].due if self._timers else None

@@ -89,7 +89,7 @@ class Faults:
         """Forget all failures that were ordered."""
         self._faults.clear()
 
-    def meet(self, request: Request) -> bool:
+    def raise_ordered(self, request: Request) -> bool:
         """Raise the error that was ordered for a request, and count it as done.
 
         Returns:
@@ -107,5 +107,5 @@ class Faults:
                 fault.times -= 1
                 if fault.error is not None:
                     raise fault.error
-                return True
+                return True  # the request runs, and its answer is lost
         return False

@@ -73,7 +73,7 @@ class FieldOwners:
                 kind=(self._api_version, self._kind),
             )
         except PatchError as error:
-            raise _refusal(error) from error
+            raise _create_api_error(error) from error
 
     def track(
         self, old: Json | None, new: Json, query: Mapping[str, str], subresource: str, now: str
@@ -88,6 +88,9 @@ class FieldOwners:
             query: the parameters of the request, among them fieldManager.
             subresource: `status` or empty.
             now: the time, RFC 3339 in whole seconds.
+
+        Raises:
+            Invalid: the name of the field manager is not allowed.
         """
         manager = query.get("fieldManager", "")
         _check_manager(manager)
@@ -128,7 +131,7 @@ def _check_manager(name: str) -> None:
         raise Invalid(422, "Invalid", f"{causes[0].field}: {causes[0].message}")
 
 
-def _refusal(error: PatchError) -> ApiError:
+def _create_api_error(error: PatchError) -> ApiError:
     """Return the error that a client sees."""
     status = {"reason": error.reason, "message": error.message, "details": error.details}
     return create_api_error(error.status, status)

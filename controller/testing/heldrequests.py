@@ -56,7 +56,7 @@ class HeldRequest:
             answer: bytes | ControllerError = self._carry_out()
         except ControllerError as error:
             answer = error  # the sender gets it: `wait` raises it
-        if self.is_awaited:
+        if self.is_awaited:  # otherwise the sender has its answer already
             self._answer = answer
 
     def land(self, *, lost: bool = False) -> None:

@@ -59,7 +59,7 @@ class Happened:
         if self.new is not None:
             return self.new
         assert self.old is not None
-        return _at_revision(self.old, self.revision)
+        return _copy_at_revision(self.old, self.revision)
 
 
 @dataclass(slots=True)
@@ -91,19 +91,19 @@ class History:
 
     def get(self, kind: FakeKind, key: Key) -> Json | None:
         """Return the stored object; None if it does not exist."""
-        return self._shelf(kind).objects.get(key)
+        return self._get_shelf(kind).objects.get(key)
 
     def all(self, kind: FakeKind, selected: Selected) -> list[Json]:
         """Return the objects of a kind that `selected` selects, sorted by namespace and name."""
-        return [obj for _, obj in sorted(self._shelf(kind).objects.items()) if selected(obj)]
+        return [obj for _, obj in sorted(self._get_shelf(kind).objects.items()) if selected(obj)]
 
     def put(self, kind: FakeKind, key: Key, obj: Json) -> Json:
         """Store an object with a new resourceVersion, and wake watches; return it as stored."""
         old = self.get(kind, key)
         self.revision += 1
-        stored = _at_revision(obj, self.revision)
-        self._shelf(kind).objects[key] = stored
-        self._append(Happened(kind, key, revision=self.revision, old=old, new=stored))
+        stored = _copy_at_revision(obj, self.revision)
+        self._get_shelf(kind).objects[key] = stored
+        self._record(Happened(kind, key, revision=self.revision, old=old, new=stored))
         return stored
 
     def restore(self, kind: FakeKind, key: Key, obj: Json) -> Json:
@@ -115,7 +115,7 @@ class History:
         version = obj["metadata"].get("resourceVersion")
         if not (isinstance(version, str) and version.isascii() and version.isdecimal()):
             raise ValueError(f"{kind.resource.full_name} {key}: resourceVersion {version!r}")
-        self._shelf(kind).objects[key] = obj
+        self._get_shelf(kind).objects[key] = obj
         self.revision = max(self.revision, int(version))
         return obj
 
@@ -125,20 +125,20 @@ class History:
         Args:
             last: its last state, which watches deliver.
         """
-        del self._shelf(kind).objects[key]
+        del self._get_shelf(kind).objects[key]
         self.revision += 1
-        self._append(Happened(kind, key, revision=self.revision, old=last, new=None))
+        self._record(Happened(kind, key, revision=self.revision, old=last, new=None))
 
-    def _shelf(self, kind: FakeKind) -> _Shelf:
+    def _get_shelf(self, kind: FakeKind) -> _Shelf:
         """Return the objects and writes of a kind; empty at first."""
         name = kind.resource.full_name
         if name not in self._shelves:
             self._shelves[name] = _Shelf()
         return self._shelves[name]
 
-    def _append(self, happened: Happened) -> None:
+    def _record(self, happened: Happened) -> None:
         """Record a write, wake the watches of its kind, and call the listeners."""
-        shelf = self._shelf(happened.kind)
+        shelf = self._get_shelf(happened.kind)
         shelf.log.append(happened)
         self.log.append(happened)
         shelf.changed.set()
@@ -158,55 +158,57 @@ class History:
             selected: returns whether an object is watched.
             query: the parameters of the request.
         """
-        clock, shelf = self._clock, self._shelf(kind)
+        clock, shelf = self._clock, self._get_shelf(kind)
         end = clock.monotonic() + float(query.get("timeoutSeconds") or "inf")
         interval = BOOKMARK_SECONDS if query.get("allowWatchBookmarks") == "true" else math.inf
         bookmark = clock.monotonic() + interval
-        sent = query.get("resourceVersion", "")
+        first_revision = query.get("resourceVersion", "")
+        # The index of the next write to deliver, in the log of the kind.
         position = len(shelf.log)
-        # Without a resourceVersion, a watch begins with the objects that there are.
-        if "sendInitialEvents" in query or sent in {"", "0"}:
-            lines = [_line("ADDED", obj) for obj in self.all(kind, selected)]
+        # Without a resourceVersion, or if asked to, a watch begins with the present objects.
+        if "sendInitialEvents" in query or first_revision in {"", "0"}:
+            lines = [_encode_line("ADDED", obj) for obj in self.all(kind, selected)]
             if "sendInitialEvents" in query:
-                lines.append(self._bookmark(kind, {"k8s.io/initial-events-end": "true"}))
+                lines.append(self._encode_bookmark(kind, {"k8s.io/initial-events-end": "true"}))
             if lines:
                 yield b"".join(lines)
         else:
-            position = bisect_right(shelf.log, int(sent), key=_revision)
+            position = bisect_right(shelf.log, int(first_revision), key=_get_revision)
         while True:
-            news = [_event(entry, selected) for entry in shelf.log[position:]]
+            # The line of a write to an object that is not selected is empty.
+            lines = [_encode_event(entry, selected) for entry in shelf.log[position:]]
             position = len(shelf.log)
-            if any(news):
-                yield b"".join(news)
-                continue
+            if any(lines):
+                yield b"".join(lines)
+                continue  # other writes may have come while the lines were read
             with clock.move_on_after(min(bookmark, end) - clock.monotonic()):
                 await shelf.changed.wait()
             if clock.monotonic() >= end:
                 return
             if clock.monotonic() >= bookmark:
                 bookmark = clock.monotonic() + interval
-                yield self._bookmark(kind, {})
+                yield self._encode_bookmark(kind, {})
 
-    def _bookmark(self, kind: FakeKind, annotations: Mapping[str, str]) -> bytes:
+    def _encode_bookmark(self, kind: FakeKind, annotations: Mapping[str, str]) -> bytes:
         """Return the line of a bookmark at the newest resourceVersion."""
         meta: Json = {"resourceVersion": str(self.revision)}
         if annotations:
             meta["annotations"] = annotations
         head = {"apiVersion": kind.resource.api_version, "kind": kind.resource.kind}
-        return _line("BOOKMARK", {**head, "metadata": meta})
+        return _encode_line("BOOKMARK", {**head, "metadata": meta})
 
 
-def _revision(happened: Happened) -> int:
+def _get_revision(happened: Happened) -> int:
     """Return the resourceVersion of a write, by which writes are searched."""
     return happened.revision
 
 
-def _at_revision(obj: Json, revision: int) -> Json:
+def _copy_at_revision(obj: Json, revision: int) -> Json:
     """Return a copy of an object with another resourceVersion."""
     return {**obj, "metadata": {**obj["metadata"], "resourceVersion": str(revision)}}
 
 
-def _event(happened: Happened, selected: Selected) -> bytes:
+def _encode_event(happened: Happened, selected: Selected) -> bytes:
     """Return the line for a write in a watch with a selector.
 
     An object that begins to be selected is ADDED, and an object that ceases to be selected is
@@ -214,12 +216,12 @@ def _event(happened: Happened, selected: Selected) -> bytes:
     """
     was_selected = happened.old is not None and selected(happened.old)
     if happened.new is not None and selected(happened.new):
-        return _line("MODIFIED" if was_selected else "ADDED", happened.new)
+        return _encode_line("MODIFIED" if was_selected else "ADDED", happened.new)
     if not was_selected or happened.old is None:
         return b""
-    return _line("DELETED", _at_revision(happened.old, happened.revision))
+    return _encode_line("DELETED", _copy_at_revision(happened.old, happened.revision))
 
 
-def _line(kind: str, obj: Mapping[str, Any]) -> bytes:
+def _encode_line(kind: str, obj: Mapping[str, Any]) -> bytes:
     """Return the line of a watch event; `kind` is its type, for example ADDED."""
     return encode({"type": kind, "object": obj}) + b"\n"

@@ -26,10 +26,10 @@ def apply_json_patch(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     Raises:
         Invalid: a path does not exist, a test fails, or an operation is unknown.
     """
-    result = copy.deepcopy(old)
+    result = copy.deepcopy(old)  # the operations change it in place
     for operation in operations:
         try:
-            result = _apply(result, operation)
+            result = _apply_operation(result, operation)
         except (KeyError, IndexError, ValueError, TypeError) as error:
             raise Invalid(
                 422, "Invalid", f"the JSON patch cannot be applied: {dict(operation)!r}: {error}"
@@ -37,7 +37,7 @@ def apply_json_patch(old: Any, operations: Sequence[Mapping[str, Any]]) -> Any:
     return result
 
 
-def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
+def _apply_operation(document: Any, operation: Mapping[str, Any]) -> Any:
     """Return the document after one operation of a JSON patch.
 
     Raises:
@@ -45,28 +45,28 @@ def _apply(document: Any, operation: Mapping[str, Any]) -> Any:
     """
     match operation["op"]:
         case "add":
-            return _set(document, operation["path"], operation["value"], insert=True)
+            return _set_value(document, operation["path"], operation["value"], insert=True)
         case "replace":  # adds a field that the object does not have, as API servers do
-            return _set(document, operation["path"], operation["value"], insert=False)
+            return _set_value(document, operation["path"], operation["value"], insert=False)
         case "remove":
-            return _remove(document, operation["path"])
+            return _remove_value(document, operation["path"])
         case "test":
-            if _get(document, operation["path"]) != operation["value"]:
+            if _get_value(document, operation["path"]) != operation["value"]:
                 raise ValueError("the test failed")
             return document
         case "copy":
-            value = copy.deepcopy(_get(document, operation["from"]))
-            return _set(document, operation["path"], value, insert=True)
+            value = copy.deepcopy(_get_value(document, operation["from"]))
+            return _set_value(document, operation["path"], value, insert=True)
         case "move":
-            value = _get(document, operation["from"])
-            return _set(
-                _remove(document, operation["from"]), operation["path"], value, insert=True
+            value = _get_value(document, operation["from"])
+            return _set_value(
+                _remove_value(document, operation["from"]), operation["path"], value, insert=True
             )
         case operation_name:
             raise ValueError(f"unknown operation {operation_name!r}")
 
 
-def _steps(pointer: str) -> list[str]:
+def _parse_pointer(pointer: str) -> list[str]:
     """Return the names and indexes in a JSON pointer (RFC 6901), unescaped.
 
     Raises:
@@ -77,25 +77,29 @@ def _steps(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def _get(document: Any, pointer: str) -> Any:
+def _get_value(document: Any, pointer: str) -> Any:
     """Return the value at a JSON pointer.
 
     Raises:
         KeyError: a field does not exist.
         IndexError: a list has no such entry.
     """
-    for step in _steps(pointer):
+    for step in _parse_pointer(pointer):
         document = document[int(step)] if isinstance(document, list) else document[step]
     return document
 
 
-def _parent(document: Any, pointer: str) -> tuple[Any, str]:
-    """Return the object or list that has the value at a JSON pointer, and the last step to it."""
+def _find_parent(document: Any, pointer: str) -> tuple[Any, str]:
+    """Return the object or list that has the value at a JSON pointer, and the last step to it.
+
+    Raises:
+        IndexError: the pointer is empty: the whole document has no parent.
+    """
     head, _, _ = pointer.rpartition("/")
-    return _get(document, head), _steps(pointer)[-1]
+    return _get_value(document, head), _parse_pointer(pointer)[-1]
 
 
-def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
+def _set_value(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
     """Set the value at a JSON pointer in place; return the document.
 
     Args:
@@ -106,7 +110,7 @@ def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
     """
     if not pointer:
         return value  # the empty pointer is the whole document
-    parent, last = _parent(document, pointer)
+    parent, last = _find_parent(document, pointer)
     if not isinstance(parent, list):
         parent[last] = value
     elif last == "-":
@@ -120,8 +124,8 @@ def _set(document: Any, pointer: str, value: Any, *, insert: bool) -> Any:
     return document
 
 
-def _remove(document: Any, pointer: str) -> Any:
+def _remove_value(document: Any, pointer: str) -> Any:
     """Remove the value at a JSON pointer in place; return the document."""
-    parent, last = _parent(document, pointer)
+    parent, last = _find_parent(document, pointer)
     del parent[int(last) if isinstance(parent, list) else last]
     return document

@@ -14,10 +14,11 @@ from controller.resource import Resource
 
 Json = dict[str, Any]
 
-_KEPT = (
+_SERVER_FIELDS = (
     *("name", "namespace", "uid", "creationTimestamp", "generation"),
     *("deletionTimestamp", "deletionGracePeriodSeconds"),
 )
+"""Fields of metadata that a client does not set: they name the object, or the server sets them."""
 _PROPAGATION = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -49,9 +50,11 @@ def check_body(kind: FakeKind, body: Mapping[str, Any], namespace: str) -> None:
     if version_and_kind != (resource.api_version, resource.kind):
         expected = f"{resource.api_version} {resource.kind}"
         sent = " ".join(map(str, version_and_kind))
-        raise _bad(f"the body is a {sent} where {expected} was expected")
+        raise _create_bad_request(f"the body is a {sent} where {expected} was expected")
     if (body["metadata"].get("namespace") or namespace) != namespace:
-        raise _bad("the namespace of the object does not match the namespace on the request")
+        raise _create_bad_request(
+            "the namespace of the object does not match the namespace on the request"
+        )
 
 
 def check_uid(old: Mapping[str, Any], body: Mapping[str, Any]) -> None:
@@ -68,7 +71,7 @@ def check_uid(old: Mapping[str, Any], body: Mapping[str, Any]) -> None:
     """
     sent_uid, metadata = body["metadata"].get("uid"), old["metadata"]
     if sent_uid and sent_uid != metadata["uid"]:
-        raise conflict(metadata["name"], f"its uid is {metadata['uid']}, not {sent_uid}")
+        raise create_conflict(metadata["name"], f"its uid is {metadata['uid']}, not {sent_uid}")
 
 
 def create_object(kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> Json:
@@ -85,8 +88,13 @@ def create_object(kind: FakeKind, body: Json, metadata: Mapping[str, Any]) -> Js
         BadRequest: the body has a resourceVersion.
     """
     if body["metadata"].get("resourceVersion"):
-        raise _bad("resourceVersion should not be set on objects to be created")
-    sent = {name: value for name, value in body["metadata"].items() if name not in _KEPT and value}
+        raise _create_bad_request("resourceVersion should not be set on objects to be created")
+    # An empty field is stored as an absent one.
+    sent = {
+        name: value
+        for name, value in body["metadata"].items()
+        if name not in _SERVER_FIELDS and value
+    }
     generation = {"generation": 1} if kind.generation else {}
     stored = {**body, "metadata": {**sent, **metadata, **generation}}
     if kind.status:
@@ -110,19 +118,25 @@ def update_object(kind: FakeKind, old: Json, body: Json, subresource: str) -> Js
         Conflict: it has another resourceVersion than the stored object.
         Invalid: it has another uid, or adds a finalizer to an object that is being deleted.
     """
-    before, meta = old["metadata"], body.get("metadata") or {}
+    before = old["metadata"]
+    meta = body.get("metadata") or {}
     if meta.get("name", before["name"]) != before["name"]:
-        raise _bad("the name of the object does not match the name on the URL")
+        raise _create_bad_request("the name of the object does not match the name on the URL")
     _check_preconditions(before, meta, subresource)
     if subresource:
-        return _only(old, "status", body)
-    server_fields = {name: before[name] for name in (*_KEPT, "resourceVersion") if name in before}
-    client_fields = {name: value for name, value in meta.items() if name not in _KEPT and value}
+        return _replace_field(old, "status", body)
+    server_fields = {
+        name: before[name] for name in (*_SERVER_FIELDS, "resourceVersion") if name in before
+    }
+    # An empty field is stored as an absent one.
+    client_fields = {
+        name: value for name, value in meta.items() if name not in _SERVER_FIELDS and value
+    }
     result = {**body, "metadata": {**client_fields, **server_fields}}
     if kind.status:
-        result = _only(result, "status", old)
+        result = _replace_field(result, "status", old)
     _check_finalizers(before, client_fields)
-    if kind.generation and _content(kind, result) != _content(kind, old):
+    if kind.generation and _get_content(kind, result) != _get_content(kind, old):
         result["metadata"]["generation"] = before.get("generation", 0) + 1
     return result
 
@@ -137,16 +151,17 @@ def replace_object(kind: FakeKind, old: Json, new: Json) -> Json:
         old: the stored object.
         new: the object to store.
     """
-    if not kind.generation or _content(kind, new) == _content(kind, old):
+    if not kind.generation or _get_content(kind, new) == _get_content(kind, old):
         return new
     generation = old["metadata"].get("generation", 0) + 1
     return {**new, "metadata": {**new["metadata"], "generation": generation}}
 
 
-def marked_deleted(kind: FakeKind, old: Json, propagation: str, now: str) -> Json:
+def request_deletion(kind: FakeKind, old: Json, propagation: str, now: str) -> Json:
     """Return the object after a deletion was requested.
 
-    If it has finalizers, it is marked as terminating. Otherwise the caller removes it.
+    If it has finalizers, it is marked as terminating. Otherwise it stays as it is, and the caller
+    removes it.
 
     Args:
         kind: the object's kind.
@@ -175,13 +190,13 @@ def is_gone(obj: Mapping[str, Any]) -> bool:
     return "deletionTimestamp" in meta and not meta.get("finalizers")
 
 
-def conflict(name: str, reason: str) -> Conflict:
+def create_conflict(name: str, reason: str) -> Conflict:
     """Return the error of a write whose precondition does not hold."""
     message = f"Operation cannot be fulfilled on {name!r}: {reason}; the object has been modified"
     return Conflict(409, "Conflict", message)
 
 
-def _only(old: Json, field: str, body: Mapping[str, Any]) -> Json:
+def _replace_field(old: Json, field: str, body: Mapping[str, Any]) -> Json:
     """Return `old` with one field as in `body`; without the field if `body` does not have it."""
     result = {name: value for name, value in old.items() if name != field}
     if field in body:
@@ -189,7 +204,7 @@ def _only(old: Json, field: str, body: Mapping[str, Any]) -> Json:
     return result
 
 
-def _content(kind: FakeKind, obj: Mapping[str, Any]) -> Json:
+def _get_content(kind: FakeKind, obj: Mapping[str, Any]) -> Json:
     """Return the part of an object whose change raises its generation."""
     without = {"metadata", "status"} if kind.status else {"metadata"}
     return {name: value for name, value in obj.items() if name not in without}
@@ -212,7 +227,9 @@ def _check_preconditions(
     """
     version, uid = meta.get("resourceVersion"), meta.get("uid")
     if version and version != before["resourceVersion"]:
-        raise conflict(before["name"], f"it is at {before['resourceVersion']}, not at {version}")
+        raise create_conflict(
+            before["name"], f"it is at {before['resourceVersion']}, not at {version}"
+        )
     if uid and uid != before["uid"] and not subresource:
         raise Invalid(422, "Invalid", f"metadata.uid: Invalid value: {uid}: field is immutable")
 
@@ -237,6 +254,6 @@ def _check_finalizers(before: Mapping[str, Any], now: Mapping[str, Any]) -> None
         )
 
 
-def _bad(message: str) -> BadRequest:
+def _create_bad_request(message: str) -> BadRequest:
     """Return the error for a body that does not fit its request."""
     return BadRequest(400, "BadRequest", message)

@@ -31,11 +31,11 @@ def field_selector(selector: str, known: Collection[str]) -> Predicate:
     Raises:
         BadRequest: the text is no field selector, or names another path.
     """
-    parts = [_field(term, known) for term in selectors.split_terms(selector)]
+    parts = [_parse_term(term, known) for term in selectors.split_terms(selector)]
     return lambda obj: all(holds(obj) for holds in parts)
 
 
-def _field(term: str, known: Collection[str]) -> Predicate:
+def _parse_term(term: str, known: Collection[str]) -> Predicate:
     """Return the predicate of one term of a field selector.
 
     Raises:
@@ -48,10 +48,10 @@ def _field(term: str, known: Collection[str]) -> Predicate:
     if path not in known:
         raise BadRequest(400, "BadRequest", f"field label not supported: {path}")
     # For `!=`, the object is selected if the values are not equal.
-    return lambda obj: (_at(obj, path) == value) == (operator != "!=")
+    return lambda obj: (_read_path(obj, path) == value) == (operator != "!=")
 
 
-def _at(obj: Mapping[str, Any], path: str) -> str:
+def _read_path(obj: Mapping[str, Any], path: str) -> str:
     """Return the value at a path as a field selector compares it: a text, empty if absent."""
     value: Any = obj
     for name in path.split("."):

@@ -72,7 +72,7 @@ class Gate:
 def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Return the gate that the API server asks before each write."""
     opened = Gate()
-    answer = FakeApi._answer
+    answer = FakeApi._carry_out
 
     def guard(self: FakeApi, request: Request, target: Any, sent: Any, **more: Any) -> Json:
         method, plural, key = request.method, request.plural, target.key
@@ -91,7 +91,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
         opened.accepted.append(write)
         return answer(self, request, target=target, sent=sent, **more)
 
-    monkeypatch.setattr(FakeApi, "_answer", guard)
+    monkeypatch.setattr(FakeApi, "_carry_out", guard)
     return opened
 
 
