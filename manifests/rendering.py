@@ -29,7 +29,7 @@ FULLNAME = '{{ include "butler-ipam.fullname" . }}'
 NAMESPACE = "{{ .Release.Namespace }}"
 ACCOUNT = '{{ include "butler-ipam.serviceAccount" . }}'
 LABELS = '    {{- include "butler-ipam.labels" . | nindent 4 }}\n'
-INJECTED = """\
+CA_ANNOTATION = """\
   {{- if .Values.webhooks.certManager.enabled }}
   annotations:
     cert-manager.io/inject-ca-from: NAMESPACE/FULLNAME-webhook
@@ -50,24 +50,27 @@ LEASE = "leases"
 that two releases in a namespace never both lead: their role names it as it is."""
 
 
-def copies() -> Iterator[tuple[Path, str]]:
+def render_files() -> Iterator[tuple[Path, str]]:
     """Yield the path and the content of each file of the chart that is generated."""
     templates = HERE / "chart/templates"
-    yield templates / "crds.yaml", _crds()
-    yield templates / "rbac.yaml", _rbac()
-    yield templates / "webhooks.yaml", _webhooks()
-    yield templates / "clusterapi.yaml", _cluster_api()
-    yield templates / "kubermatic.yaml", _when(KUBERMATIC, [_roles_of("kubermatic")])
-    yield templates / "metal3.yaml", _when(METAL3, [_roles_of("metal3")])
-    yield templates / "ui.yaml", _when(".Values.ui.enabled", [_roles_of("ui", "reader-role")])
-    yield templates / "vitistack.yaml", _when(VITISTACK, [_roles_of("vitistack")])
-    [rule] = _read("prometheus/alerts.yaml")
+    yield templates / "crds.yaml", _render_crds()
+    yield templates / "rbac.yaml", _render_rbac()
+    yield templates / "webhooks.yaml", _render_webhooks()
+    yield templates / "clusterapi.yaml", _render_cluster_api()
+    yield templates / "kubermatic.yaml", _render_if(KUBERMATIC, [_render_roles("kubermatic")])
+    yield templates / "metal3.yaml", _render_if(METAL3, [_render_roles("metal3")])
+    yield (
+        templates / "ui.yaml",
+        _render_if(".Values.ui.enabled", [_render_roles("ui", "reader-role")]),
+    )
+    yield templates / "vitistack.yaml", _render_if(VITISTACK, [_render_roles("vitistack")])
+    [rule] = _read_documents("prometheus/alerts.yaml")
     yield HERE / "chart/files/alerts.yaml", _dump_yaml(rule["spec"])
     dashboard = (HERE / "prometheus/dashboard.json").read_text("utf-8")
     yield HERE / "chart/files/dashboard.json", dashboard
 
 
-def _read(path: str) -> list[Any]:
+def _read_documents(path: str) -> list[Any]:
     """Return the documents of a YAML file in this package."""
     return list(yaml.safe_load_all((HERE / path).read_text("utf-8")))
 
@@ -78,19 +81,19 @@ def _dump_yaml(value: object) -> str:
     return yaml.safe_dump(value, sort_keys=False, width=1000)
 
 
-def _when(condition: str, documents: list[str]) -> str:
+def _render_if(condition: str, documents: list[str]) -> str:
     """Return a template that renders the documents only if the Helm condition holds."""
     return f"{{{{- if {condition} }}}}\n" + "---\n".join(documents) + "{{- end }}\n"
 
 
-def _crds() -> str:
+def _render_crds() -> str:
     """Return the CRDs as a template that renders them if the value crds.enable is true."""
-    return _when(
-        ".Values.crds.enable", [_add_keep_annotation(path) for path in _definitions("crds")]
+    return _render_if(
+        ".Values.crds.enable", [_add_keep_annotation(path) for path in _list_definitions("crds")]
     )
 
 
-def _definitions(folder: str) -> list[Path]:
+def _list_definitions(folder: str) -> list[Path]:
     """Return the paths of the CRDs in a folder of this package, by name."""
     return sorted((HERE / folder).glob("*_*.yaml"))
 
@@ -101,28 +104,32 @@ def _add_keep_annotation(path: Path) -> str:
     `helm uninstall` does not delete a CRD with that annotation.
     """
     definition = path.read_text("utf-8")
-    head, name, rest = definition.partition(f"metadata:\n  name: {path_name(path)}\n")
+    head, name, rest = definition.partition(f"metadata:\n  name: {get_definition_name(path)}\n")
     assert name, f"{path} does not begin as the generator writes it"
     return head + name + KEEP + rest
 
 
-def _cluster_api() -> str:
+def _render_cluster_api() -> str:
     """Return the objects that the integration with Cluster API needs, as a template.
 
     Helm does not render a CRD that another installer created in the cluster. `helm template` has
     no cluster in which it could look, and renders all these CRDs.
     """
     definitions = [
-        _when(
-            OURS_TO_DEFINE.replace("NAME", path_name(path)), ["---\n" + _add_keep_annotation(path)]
+        _render_if(
+            OURS_TO_DEFINE.replace("NAME", get_definition_name(path)),
+            ["---\n" + _add_keep_annotation(path)],
         )
-        for path in _definitions("clusterapi-crds")
+        for path in _list_definitions("clusterapi-crds")
     ]
-    sections = [_when(".Values.crds.enable", ["".join(definitions)]), _roles_of("clusterapi")]
-    return _when(CLUSTER_API, ["".join(sections)])
+    sections = [
+        _render_if(".Values.crds.enable", ["".join(definitions)]),
+        _render_roles("clusterapi"),
+    ]
+    return _render_if(CLUSTER_API, ["".join(sections)])
 
 
-def _roles_of(component: str, *more: str) -> str:
+def _render_roles(component: str, *more: str) -> str:
     """Return a component's role, its binding and further objects as a template.
 
     It is rendered only if the value rbac.create is true.
@@ -132,45 +139,54 @@ def _roles_of(component: str, *more: str) -> str:
         *more: the names of further files in the folder, without `.yaml`.
     """
     names = ("role", "role-binding", *more)
-    first, *others = (_render_template(_read(f"{component}/{name}.yaml")[0]) for name in names)
-    return _when(".Values.rbac.create", ["---\n" + first, *others])
+    # The first has a separator before it for templates in which other documents come first.
+    first, *others = (
+        _render_template(_read_documents(f"{component}/{name}.yaml")[0]) for name in names
+    )
+    return _render_if(".Values.rbac.create", ["---\n" + first, *others])
 
 
-def _rbac() -> str:
+def _render_rbac() -> str:
     """Return the roles and bindings as a template, named after the release.
 
     There are three sections, each with its own value: the roles of the controllers, their further
     role for shards, and the roles for people.
     """
-    kustomization: dict[str, list[str]] = _read("rbac/kustomization.yaml")[0]
+    kustomization: dict[str, list[str]] = _read_documents("rbac/kustomization.yaml")[0]
     controller_roles = [
         _render_template(document)
         for name in kustomization["resources"]
         # The chart has its own template of the ServiceAccount; roles for people follow below.
         if name not in {"service-account.yaml", "people.yaml"}
-        for document in _read(f"rbac/{name}")
+        for document in _read_documents(f"rbac/{name}")
     ]
-    people_roles = [_render_template(document) for document in _read("rbac/people.yaml")]
+    # Each section after the first begins with a separator, because it follows other documents.
+    people_roles = [_render_template(document) for document in _read_documents("rbac/people.yaml")]
     shard_roles = [
         _render_template(document)
         for name in ("role.yaml", "role-binding.yaml")
-        for document in _read(f"shards/{name}")
+        for document in _read_documents(f"shards/{name}")
     ]
     return (
-        _when(".Values.rbac.create", controller_roles)
-        + _when(f"and .Values.rbac.create {_SHARDS}", ["---\n" + shard_roles[0], shard_roles[1]])
-        + _when(".Values.rbac.people", ["---\n" + people_roles[0], *people_roles[1:]])
+        _render_if(".Values.rbac.create", controller_roles)
+        + _render_if(
+            f"and .Values.rbac.create {_SHARDS}", ["---\n" + shard_roles[0], shard_roles[1]]
+        )
+        + _render_if(".Values.rbac.people", ["---\n" + people_roles[0], *people_roles[1:]])
     )
 
 
-def _webhooks() -> str:
+def _render_webhooks() -> str:
     """Return the ValidatingWebhookConfiguration as a template.
 
     The webhooks of an integration are rendered only if the integration is enabled.
     """
-    [configuration] = _read("webhook/validating.yaml")
+    [configuration] = _read_documents("webhook/validating.yaml")
+    # The files are JSON patches of kustomize; each operation adds a webhook, its `value`.
     webhooks_by_condition: dict[str, list[dict[str, Any]]] = {
-        condition: [operation["value"] for operation in _read(f"{component}/webhooks.yaml")[0]]
+        condition: [
+            operation["value"] for operation in _read_documents(f"{component}/webhooks.yaml")[0]
+        ]
         for condition, component in (
             (CLUSTER_API, "clusterapi"),
             (KUBERMATIC, "kubermatic"),
@@ -188,10 +204,10 @@ def _webhooks() -> str:
             continue  # this webhook must never block a write, so no value changes its policy
         webhook["failurePolicy"] = "{{ .Values.webhooks.failurePolicy }}"
         webhook["timeoutSeconds"] = "{{ .Values.webhooks.timeoutSeconds }}"
-    template = _render_template(configuration).replace(LABELS, LABELS + INJECTED)
+    template = _render_template(configuration).replace(LABELS, LABELS + CA_ANNOTATION)
     for condition, webhooks in webhooks_by_condition.items():
-        template += _when(condition, [_unquote_actions(_dump_yaml(webhooks))])
-    return _when(".Values.webhooks.enabled", [template])
+        template += _render_if(condition, [_unquote_actions(_dump_yaml(webhooks))])
+    return _render_if(".Values.webhooks.enabled", [template])
 
 
 def _render_template(document: dict[str, Any]) -> str:
@@ -227,7 +243,7 @@ def _unquote_actions(template: str) -> str:
     return re.sub(r"'([^'\n]*\{\{[^'\n]*)'", r"\1", template)
 
 
-def path_name(path: Path) -> str:
+def get_definition_name(path: Path) -> str:
     """Return the name of the CRD in a file: `group_plural.yaml` contains `plural.group`."""
     group, _, plural = path.stem.rpartition("_")
     return f"{plural}.{group}"
@@ -252,7 +268,7 @@ def render_folder(folder: Path) -> str:
 
 def main() -> None:
     """Write all generated manifests: the chart's files and the one-file install."""
-    for path, content in copies():
+    for path, content in render_files():
         path.parent.mkdir(exist_ok=True)
         path.write_text(content, encoding="utf-8")
     INSTALL.write_text(render_folder(HERE / "default"), encoding="utf-8")

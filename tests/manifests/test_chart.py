@@ -392,7 +392,7 @@ async def server() -> AsyncIterator[tuple[httpx.AsyncClient, dict[tuple[str, str
 
 
 @pytest.mark.parametrize(
-    ("path", "content"), list(rendering.copies()), ids=lambda parameter: str(parameter)[-20:]
+    ("path", "content"), list(rendering.render_files()), ids=lambda parameter: str(parameter)[-20:]
 )
 def test_what_is_made_from_other_manifests_is_up_to_date(path: Path, content: str) -> None:
     assert path.read_text() == content, "run `make manifests`"

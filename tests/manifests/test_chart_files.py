@@ -69,7 +69,9 @@ def test_the_chart_says_who_keeps_it_and_what_is_in_it() -> None:
     assert all({"name", "url"} <= maintainer.keys() for maintainer in META["maintainers"])
     notes = META["annotations"]
     kinds = {entry["name"] for entry in read_yaml(notes["artifacthub.io/crds"])}
-    shipped = {rendering.path_name(path) for path in (CHART.parent / "crds").glob("*.yaml")}
+    shipped = {
+        rendering.get_definition_name(path) for path in (CHART.parent / "crds").glob("*.yaml")
+    }
     assert kinds == shipped
     links = [entry["url"] for entry in read_yaml(notes["artifacthub.io/links"])]
     for url in [META["icon"], *links]:
