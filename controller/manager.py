@@ -107,7 +107,7 @@ class Manager:
         self.options = options or ManagerOptions()
         self.metrics = Metrics()
         """The metrics of this manager, in a registry of its own."""
-        if isinstance(transport, MeasuredTransport):
+        if isinstance(transport, MeasuredTransport):  # others cannot report their requests
             transport.observe = self.metrics.requests(transport.server)
         self.clock = clock or SystemClock()
         """The clock of everything in this manager; for reconcilers, too."""

@@ -562,7 +562,7 @@ class NamespacesInformer(Generic[T]):
             await self._drop_objects(member)
             self._group.detach(name)
             del self._members[name]
-            self.namespaces.note_change(name)
+            self.namespaces.note_change(name)  # controllers are connected to the old informer
             if name not in self.namespaces:
                 return
             member = self._attach(name)

@@ -138,7 +138,7 @@ class Delays(Generic[K]):
             entry = live.get(key)
             if entry is not None and entry[1] == order:
                 return due
-            heapq.heappop(heap)
+            heapq.heappop(heap)  # a stale entry
         return None
 
     def put(self, key: K, due: float, priority: int) -> None:

@@ -160,7 +160,7 @@ class Undelivered(Generic[T]):
         old_objects = self._undelivered.get(handler, {})
         if not old_objects:
             self._undelivered.pop(handler, None)
-        elif last_error is not None:
+        elif last_error is not None:  # otherwise all that is left came meanwhile, and was logged
             log.error(
                 "event handler still raises",
                 resource=self._kind,

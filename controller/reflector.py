@@ -354,6 +354,7 @@ class Reflector(Generic[T]):
         It means so if the server could not be reached or failed. A cut connection does not count
         if the server had accepted the watch. Before the first list there is no history to lose.
         """
+        # A 504 may also say that the position is in the future: then the server was reached.
         is_away = isinstance(
             error, errors.NoAnswer | errors.NotReached | errors.ServerFailure
         ) and not errors.is_expired(error)
@@ -366,16 +367,11 @@ class Reflector(Generic[T]):
         if isinstance(error, errors.NoAnswer | errors.TooManyRequests):
             # After a backup was restored, our position may be in the server's future, and watches
             # deliver nothing. If the kind has bookmarks, two empty watches in a row show this.
-            return (
-                PositionExpired()
-                if self._has_bookmarks and self._empty_watches >= 2
-                else Watching()
-            )
-        return (
-            PositionExpired()
-            if errors.is_expired(error)
-            else self._create_full_read(str(self._cache.position))
-        )
+            may_be_ahead = self._has_bookmarks and self._empty_watches >= 2
+            return PositionExpired() if may_be_ahead else Watching()
+        if errors.is_expired(error):
+            return PositionExpired()
+        return self._create_full_read(str(self._cache.position))
 
     async def _choose_state_after_stream(
         self, initial: InitialEvents[T], error: ControllerError

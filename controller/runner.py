@@ -357,6 +357,7 @@ class Controller:
             The result for metrics, one of RESULTS.
         """
         outcome = find_most_severe(outcome) if isinstance(outcome, ExceptionGroup) else outcome
+        # Only conflicts, and failed tries, in a row are counted.
         if not isinstance(outcome, Conflict):
             self._conflicts.pop(key, None)
         if not isinstance(outcome, Exception):
@@ -397,6 +398,7 @@ class Controller:
         match error:
             case Conflict():
                 result = self._count_conflict(key, error)
+                # Only a conflict that is an error counts as a failed try.
                 if result == "error":
                     self._retry(key, priority)
                 else:
@@ -493,8 +495,8 @@ class Controller:
 def find_most_severe(group: ExceptionGroup[Exception]) -> Exception:
     """Return the exception that decides how a pass that raised a group is retried.
 
-    If an exception in the group is no ControllerError, that is the group itself, so that the log
-    has the whole traceback. Otherwise it is the error with the lowest rank (see `_rank`).
+    If an exception in the group is no ControllerError, the group itself is returned, so that the
+    log has the whole traceback. Otherwise the error with the lowest rank is (see `_rank`).
     """
     errors = list(_list_errors(group))
     if not all(isinstance(error, ControllerError) for error in errors):

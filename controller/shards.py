@@ -186,6 +186,7 @@ class Partition:
 
         The key is noted for `forget`.
         """
+        # A key without a shard is never given up, because every replica may reconcile it.
         if self._forget is not None and shard is not None:
             self._reconciled.setdefault(shard, set()).add(key)
         with anyio.CancelScope() as scope:
@@ -194,7 +195,7 @@ class Partition:
                 yield scope
             finally:
                 del self._running[scope]
-                self._ended.set()
+                self._ended.set()  # wakes `wait_idle`
                 self._ended = anyio.Event()
 
     def cancel(self, shard: int) -> None:

@@ -176,7 +176,7 @@ def _exit_timer_on_signal(seconds: float) -> Iterator[None]:
         signal.signal(number, start)
         # As asyncio does for its handlers: the signal interrupts no system call.
         signal.siginterrupt(number, False)
-    yield
+    yield  # anyio's receiver, which is open around this context, removes the handlers
 
 
 def _exit_overdue(seconds: float) -> None:

@@ -346,7 +346,7 @@ def check_triggers(controller: str, triggers: object) -> None:
         raise ValueError(f"controller {controller} watches nothing, so it would never run")
 
 
-def keys_of(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
+def list_keys(change: Change[T], mapping: Mapping[T]) -> tuple[Key, ...]:
     """Return the keys that a change maps to, each once, the keys of the old state first."""
     old_keys = call_for_keys(mapping, change.old) if change.old is not None else ()
     new_keys = call_for_keys(mapping, change.new) if change.new is not None else ()
@@ -405,5 +405,5 @@ def _enqueue(
     if predicate is not None and not call_for_flag(predicate, change):
         return
     seconds = call_for_seconds(delay, change) if callable(delay) else delay or 0.0
-    for key in keys_of(change, mapping):
+    for key in list_keys(change, mapping):
         queue.add_after(key, seconds, priority=LOW_PRIORITY if change.initial else priority)

@@ -185,13 +185,13 @@ def apply(  # noqa: PLR0913  # the parts of a request, nearly all by name
         base,
         applied,
     )
-    owner = entries.manager(
+    owner = entries.create_manager(
         manager, APPLY, api_version=version_and_kind[0], subresource=subresource
     )
     if not managed:
         # Without entries, nobody owns the present fields, and an apply would never conflict.
         managed = request.create_first_entries(
-            entries.manager(
+            entries.create_manager(
                 FIRST, UPDATE, api_version=version_and_kind[0], subresource=subresource
             ),
             now,
@@ -389,10 +389,10 @@ def same_except_times(first: dict[str, Any], second: dict[str, Any]) -> bool:
     for name, value in first.items():
         if name != "metadata" and second.get(name) != value:
             return False  # most writes differ outside metadata, and this comparison is cheap
-    return equal(_without_times(first), _without_times(second))
+    return equal(_drop_times(first), _drop_times(second))
 
 
-def _without_times(obj: dict[str, Any]) -> dict[str, Any]:
+def _drop_times(obj: dict[str, Any]) -> dict[str, Any]:
     """Return an object without the times of its managedFields."""
     metadata = dict(obj.get("metadata") or {})
     managed = metadata.get("managedFields")

@@ -85,7 +85,7 @@ class Owned:
 Managed = dict[EntryManager, Owned]
 
 
-def manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
+def create_manager(name: str, operation: str, api_version: str, subresource: str) -> EntryManager:
     """Return the manager that makes a request; one without a name is called "unknown"."""
     return _get_cached_manager(
         name or "unknown", operation, api_version=api_version, subresource=subresource
@@ -96,7 +96,10 @@ def manager(name: str, operation: str, api_version: str, subresource: str) -> En
 def _get_cached_manager(
     name: str, operation: str, api_version: str, subresource: str
 ) -> EntryManager:
-    """Return a manager; cached, because few managers write all objects."""
+    """Return a manager; cached, because few managers write all objects.
+
+    The entry of an applier covers all versions that it applies, so it has no version.
+    """
     return EntryManager(
         name,
         operation,

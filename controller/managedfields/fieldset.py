@@ -82,13 +82,13 @@ def sort_key(element: str) -> tuple[Any, ...]:
     rank = _ORDER[kind]
     if kind == "k":
         keys: dict[str, Any] = json.loads(rest)
-        return (rank, *((name, *_value_key(keys[name])) for name in sorted(keys)))
+        return (rank, *((name, *_value_sort_key(keys[name])) for name in sorted(keys)))
     if kind == "v":
-        return (rank, *_value_key(json.loads(rest)))
+        return (rank, *_value_sort_key(json.loads(rest)))
     return (rank, int(rest)) if kind == "i" else (rank, rest)
 
 
-def _value_key(value: Any) -> tuple[int, Any]:
+def _value_sort_key(value: Any) -> tuple[int, Any]:
     """Return the sort key of a value: numbers, strings, booleans, then all others."""
     if isinstance(value, bool):  # first, because Python's bool is a subclass of int
         return 2, value

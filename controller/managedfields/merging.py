@@ -204,7 +204,7 @@ class _ListMerge:
         """
         element = self._live_elements[self._left]
         if element == self._applied_elements[self._right]:
-            self._take(element)
+            self._append_applied(element)
             self._left += 1
             self._right += 1
             if self._shared:
@@ -234,12 +234,12 @@ class _ListMerge:
     def _step_right(self) -> None:
         """Append the next applied item, merged with its live item if there is one."""
         element = self._applied_elements[self._right]
-        self._take(element)
+        self._append_applied(element)
         self._right += 1
         if self._shared and self._shared[0] == element:
             self._shared.popleft()
 
-    def _take(self, element: str) -> None:
+    def _append_applied(self, element: str) -> None:
         """Append an applied item to the result, merged with the live item of the same element."""
         self._merged.add(element)
         live = self._live_by_element.get(element, _ABSENT)

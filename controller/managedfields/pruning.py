@@ -82,7 +82,7 @@ def add_named_fields(node: Node, fields: Fields) -> Fields:
     out: Fields = {}
     for element, below in fields.items():
         if not below:
-            out[element] = below
+            out[element] = below  # the path itself is in the set, and none below it
             continue
         child, is_named = _find_child(node, element)
         inner = add_named_fields(child, below) if child is not None else below
@@ -156,15 +156,15 @@ def _put_back_owned(
     for version, fields in owned_by_version.items():
         model = write.get_model(version)
         if model is None or not fields:
-            continue
+            continue  # nothing can be put back in a version that is gone, or owns nothing
         root = model.root
         whole, pruned = write.convert(whole, version), write.convert(pruned, version)
         retained = fieldset.union(
             _list_claims_and_named(root, pruned), add_named_fields(root, fields)
         )
-        pruned = remove(
-            root, whole, fieldset.difference(_list_claims_and_named(root, whole), retained)
-        )
+        dropped = fieldset.difference(_list_claims_and_named(root, whole), retained)
+        # Cut from the whole object anew, which has the values to put back.
+        pruned = remove(root, whole, dropped)
     return pruned
 
 

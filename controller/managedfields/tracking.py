@@ -173,7 +173,9 @@ def track_update(  # noqa: PLR0913  # the parts of a request, nearly all by name
     """
     metadata = new.setdefault("metadata", {})
     live_entries = (live.get("metadata") or {}).get("managedFields") if live else None
-    writer = entries.manager(manager, UPDATE, api_version=api_version, subresource=subresource)
+    writer = entries.create_manager(
+        manager, UPDATE, api_version=api_version, subresource=subresource
+    )
     sent_entries = metadata.pop("managedFields", None)
     managed = _choose_entries(live_entries, sent_entries, is_subresource=bool(subresource))
     if not managed and live is not None:

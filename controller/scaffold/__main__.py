@@ -74,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--replicas", type=int, default=1)
     parser.add_argument("--only", choices=PARTS, help="print one part")
     chosen = parser.parse_args(arguments)
-    sys.path.insert(0, str(Path.cwd()))
+    sys.path.insert(0, str(Path.cwd()))  # where the operator's module usually is
     try:
         # All are made before the first is printed: `kubectl apply -f -` must get no half of them.
         manifests = list(

@@ -62,12 +62,12 @@ def deploy(deploying: Deploying, options: ManagerOptions) -> Json:
     if "probes" not in ports:
         raise ConfigurationError("set health_bind in ManagerOptions, for example to ':8081'")
     labels = {"app.kubernetes.io/name": deploying.name}
-    # POD_NAMESPACE is for modules that take the namespace of the lease from it.
     container: Json = {
         "name": "manager",
         "image": deploying.image,
         **({"command": list(deploying.command)} if deploying.command else {}),
         "env": [
+            # For modules that take the namespace of the lease from it.
             {
                 "name": "POD_NAMESPACE",
                 "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},

@@ -97,6 +97,7 @@ def _encode_schema(model: type) -> bytes:
         },
         **{name: whole[name] for name in ("x-kubernetes-validations",) if name in whole},
     }
+    # An empty description, or an empty list of required fields, is left out.
     return msgspec.json.encode({name: part for name, part in schema.items() if part})
 
 

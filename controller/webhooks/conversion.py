@@ -265,10 +265,9 @@ def _run_step(step: _Step, source: Json) -> Json:
     """
     data = encode(source)
     parsed = _decode(data, step.takes)
-    # The fields of `source` that its type names.
-    known = _encode_named_fields(
-        parsed, data
-    )  # before the call: the function may change its argument
+    # The fields of `source` that its type names. The function may change its argument, so they are
+    # read before the call.
+    known = _encode_named_fields(parsed, data)
     returned = call_plain(step.function, parsed)
     if not isinstance(returned, get_origin(step.returns) or step.returns):
         raise UnfitResult(

@@ -51,7 +51,7 @@ class Secret:
     metadata: ObjectMeta
     data: Mapping[str, str] = field(default_factory=lambda: _EMPTY, repr=False)
 
-    def key_material(self) -> KeyMaterial | None:
+    def read_key_material(self) -> KeyMaterial | None:
         """Return the certificates and keys in the Secret; None if one is missing or no base64."""
         try:
             parts = {

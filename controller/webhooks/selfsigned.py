@@ -151,7 +151,7 @@ class SharedCertificate:
         """Renew the certificate if it is due, then wait until it changes or is due again."""
         self._changed = anyio.Event()
         secret = self._informer.cache.get(Key(self._settings.namespace, self._settings.secret))
-        stored = secret.key_material() if secret is not None else None
+        stored = secret.read_key_material() if secret is not None else None
         material, seconds = _renew_if_due(stored, self._settings.all_names, self._clock.now())
         # New material is presented only after the watch has delivered it: another replica may
         # have written other material first.
@@ -268,7 +268,7 @@ class CABundleInjector:
                         with self._clock.move_on_after(RETRY_SECONDS):
                             await self._changed.wait()
         finally:
-            self._failures.clear()
+            self._failures.clear()  # the check passes in a replica that leads no longer
             for registration in registrations:
                 registration.close()
 
@@ -329,14 +329,14 @@ def create_bundle_patch(
     encoded = b64encode(bundle).decode("ascii")
     if isinstance(configuration, WebhookConfiguration):
         # A merge patch replaces a list as a whole, so it has the webhooks of other servers, too.
-        webhooks = [_set_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
+        webhooks = [_with_bundle(webhook, encoded, settings) for webhook in configuration.webhooks]
         return {} if webhooks == list(configuration.webhooks) else {"webhooks": webhooks}
     webhook = configuration.spec.conversion.get("webhook") or {}
-    changed = _set_bundle(webhook, encoded, settings)
+    changed = _with_bundle(webhook, encoded, settings)
     return {} if changed == webhook else {"spec": {"conversion": {"webhook": changed}}}
 
 
-def _set_bundle(
+def _with_bundle(
     webhook: Mapping[str, Any], encoded: str, settings: SelfSigned
 ) -> Mapping[str, Any]:
     """Return a webhook with the bundle if it calls this server, else the same webhook."""

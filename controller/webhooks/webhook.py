@@ -115,9 +115,9 @@ class Webhook(Generic[T]):
             request = review.request(self.type)
         except BadReview as error:
             log.warning("Bad admission request", webhook=self.path, error=str(error))
-            return encode_refusal(
-                str(error), 400, uid=error.uid, api_version=error.api_version
-            ), False
+            message = str(error)
+            refusal = encode_refusal(message, 400, uid=error.uid, api_version=error.api_version)
+            return refusal, False
         with with_fields(**self._create_log_context(review)):
             with clock.move_on_after(seconds) as scope:
                 answer, failed = await self._call_handler(request, review)

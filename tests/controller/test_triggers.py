@@ -12,7 +12,7 @@ from controller.resource import Resource
 from controller.triggers import (
     Watch,
     generation_changed,
-    keys_of,
+    list_keys,
     spec_at_once,
     to_owner,
     to_self,
@@ -75,7 +75,7 @@ def test_an_update_maps_the_old_and_the_new_state_each_key_once() -> None:
         return [Key("", obj.spec.color), Key("", "always")]
 
     change = Change(widget("a", 1, color="red"), widget("a", 2, color="blue"))
-    assert keys_of(change, color) == (Key("", "red"), Key("", "always"), Key("", "blue"))
+    assert list_keys(change, color) == (Key("", "red"), Key("", "always"), Key("", "blue"))
 
 
 def connect_queue(clock: Clock, watch: Watch[Widget]) -> WorkQueue[Key]:
